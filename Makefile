@@ -1,0 +1,49 @@
+# Everything goes through these targets; each installs what it needs first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PYTHONPATH := operator:hack
+
+.DEFAULT_GOAL := help
+.PHONY: help venv test unit verify demo up down status lock bench-lock clean
+
+help: ## Show the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+venv: $(VENV)/.installed ## Make the virtual environment from the lock file
+
+$(VENV)/.installed: requirements-dev.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --require-hashes -r requirements-dev.lock
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: venv ## Play the reservation story on a real control plane
+	$(BIN)/python -m demo
+
+test: venv verify ## Install everything, check everything, run all tests
+	$(BIN)/python -m pytest
+
+unit: venv ## Only the tests that need no cluster
+	$(BIN)/python -m pytest tests/unit tests/property tests/contract
+
+verify: venv ## Style, types, layers, generated files
+	hack/verify-all
+
+up: venv ## Start a development control plane
+	$(BIN)/python -m devcluster up
+
+down: venv ## Stop the development control plane
+	$(BIN)/python -m devcluster down
+
+status: venv ## Show the development control plane
+	$(BIN)/python -m devcluster status
+
+bench-lock: venv ## Lock latency and throughput beside a bare Kopf handler
+	$(BIN)/python -m bench.lock
+
+lock: venv ## Renew the lock files from pyproject.toml
+	hack/update-locks
+
+clean: ## Remove what the build made
+	rm -rf $(VENV) build dist *.egg-info operator/*.egg-info
