@@ -1,0 +1,47 @@
+"""Start, stop and show the development cluster: python -m devcluster up | down | status."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from devcluster import resident
+from devcluster.errors import DevClusterError
+from devcluster.output import say
+from devcluster.provider import VARIABLE, Provider
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command; 0 if it was done, 1 if it could not be or if `status` finds no whole cluster."""
+    options = _parser().parse_args(arguments)
+    try:
+        match options.command:
+            case "up":
+                resident.up(options.provider or os.environ.get(VARIABLE), scheduler=options.scheduler)
+            case "down":
+                resident.down()
+            case "status":
+                return 0 if resident.status() else 1
+    except DevClusterError as error:
+        say(str(error))
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="devcluster", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    up = commands.add_parser("up", help="start the cluster unless it runs, and print how to use it")
+    up.add_argument(
+        "--provider", choices=list(Provider), help=f"default: ${VARIABLE}, else what is installed"
+    )
+    up.add_argument(
+        "--scheduler", action="store_true", help="with the stock kube-scheduler (kind always has it)"
+    )
+    commands.add_parser("down", help="stop it and delete its data")
+    commands.add_parser("status", help="show what runs")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

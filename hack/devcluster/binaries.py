@@ -1,0 +1,83 @@
+"""Find the programs of the control plane: in KUBEBUILDER_ASSETS, else in a cache, else by building them."""
+
+import hashlib
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from devcluster.build import MODULE, PACKAGES, STAGES, build, link_flags
+from devcluster.errors import DevClusterError
+from devcluster.locks import exclusive
+
+NOTHING_RUNS_KUBERNETES = (
+    "Nothing here can run Kubernetes: "
+    "install Go 1.26 or later (on Linux), or Docker with a running engine, kind and kubectl."
+)
+
+
+@dataclass(frozen=True)
+class Binaries:
+    """Where the programs are, by name, and kwok's stage files."""
+
+    programs: Mapping[str, Path]
+    stages: tuple[Path, ...]
+
+
+def find_binaries() -> Binaries:
+    """Return all programs; what is neither in KUBEBUILDER_ASSETS nor cached is built, in minutes.
+
+    Raises:
+        DevClusterError: something must be built, and Go is missing or fails.
+
+    """
+    assets = _assets()
+    missing = [name for name in PACKAGES if name not in assets]
+    folder = _cache() / cache_key(MODULE, missing)
+    if not folder.is_dir():
+        if not obtainable():
+            raise DevClusterError(NOTHING_RUNS_KUBERNETES)
+        with exclusive(folder.parent / "lock", "Waiting for another build of the control plane to end."):
+            if not folder.is_dir():  # the build that was waited for may have made it
+                build(folder, missing)
+    programs = {**assets, **{name: folder / name for name in missing}}
+    return Binaries(programs, tuple(folder / Path(stage).name for stage in STAGES))
+
+
+def obtainable() -> bool:
+    """Whether `find_binaries` can be expected to succeed, at once or after a build."""
+    if sys.platform != "linux":  # processes are told apart by means of Linux's pid descriptors
+        return False
+    missing = [name for name in PACKAGES if name not in _assets()]
+    return (_cache() / cache_key(MODULE, missing)).is_dir() or shutil.which("go") is not None
+
+
+def cache_key(module: Path, programs: Sequence[str]) -> str:
+    """Name a build by everything that decides its outcome: versions, flags, programs and platform."""
+    digest = hashlib.sha256()
+    for part in (
+        (module / "go.mod").read_bytes(),
+        (module / "go.sum").read_bytes(),
+        link_flags(module).encode(),
+        " ".join(programs).encode(),
+        platform.machine().encode(),
+    ):
+        digest.update(len(part).to_bytes(8) + part)
+    return digest.hexdigest()[:16]
+
+
+def _cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "tidelock" / "controlplane"
+
+
+def _assets() -> dict[str, Path]:
+    """Programs in the folder KUBEBUILDER_ASSETS; never kwok, whose stages belong to the pinned version."""
+    folder = os.environ.get("KUBEBUILDER_ASSETS")
+    if not folder:
+        return {}
+    candidates = {name: Path(folder).absolute() / name for name in PACKAGES if name != "kwok"}
+    return {name: path for name, path in candidates.items() if os.access(path, os.X_OK)}

@@ -1,0 +1,74 @@
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from devcluster.binaries import find_binaries
+from devcluster.errors import DevClusterError
+
+ATTACH_VARIABLE = "TIDELOCK_KUBECONFIG"
+_KUBECTL_TIMEOUT = 120.0  # seconds
+
+
+class Cluster:
+    """A Kubernetes cluster, through its kubeconfig; one that was attached to is never stopped."""
+
+    def __init__(self, kubeconfig: Path, kubectl: Sequence[str]) -> None:
+        self.kubeconfig = kubeconfig
+        self._kubectl = (*kubectl, f"--kubeconfig={kubeconfig}")
+
+    def kubectl(self, *args: str, input: str | None = None) -> str:  # noqa: A002 -- as subprocess.run calls it
+        """Run kubectl with `input` on its standard input and return what it prints.
+
+        Raises:
+            DevClusterError: kubectl failed; carries its error output.
+
+        """
+        done = subprocess.run(
+            [*self._kubectl, *args],
+            input=input,
+            capture_output=True,
+            text=True,
+            timeout=_KUBECTL_TIMEOUT,
+            check=False,
+        )
+        if done.returncode:
+            raise DevClusterError(f"kubectl {' '.join(args)} failed: {done.stderr.strip()}")
+        return done.stdout
+
+    def stop(self) -> None:
+        """Give the cluster up."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def attach(kubeconfig: Path) -> Cluster:
+    """Return a cluster that somebody else runs; kubectl is the one on PATH, else the built one.
+
+    Raises:
+        DevClusterError: there is no such file.
+
+    """
+    if not kubeconfig.is_file():
+        raise DevClusterError(f"There is no kubeconfig {kubeconfig}.")
+    return Cluster(
+        kubeconfig.absolute(), [shutil.which("kubectl") or str(find_binaries().programs["kubectl"])]
+    )
+
+
+def attached() -> Cluster | None:
+    """Return the cluster that TIDELOCK_KUBECONFIG names, if it is set.
+
+    KUBECONFIG is ignored on purpose: tests and the demo create nodes, which nobody wants in a cluster in use.
+    """
+    kubeconfig = os.environ.get(ATTACH_VARIABLE)
+    return attach(Path(kubeconfig)) if kubeconfig else None

@@ -1,0 +1,111 @@
+"""A control plane of real programs on this machine's loopback interface."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from devcluster import programs
+from devcluster.binaries import find_binaries
+from devcluster.cluster import Cluster
+from devcluster.component import Component
+from devcluster.keeper import Keeper
+from devcluster.keys import make_keys
+from devcluster.kubeconfig import write_kubeconfig
+from devcluster.processes import stop_recorded
+
+
+class LocalCluster(Cluster):
+    """A cluster whose components can be stopped, frozen and killed one by one.
+
+    Attributes:
+        directory: keys, data, logs and process records; it outlives the cluster.
+        components: by program name; kube-controller-manager, kube-scheduler and kwok only if asked for.
+
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        kubeconfig: Path,
+        kubectl: Path,
+        components: Mapping[str, Component],
+        keeper: Keeper | None,
+    ) -> None:
+        super().__init__(kubeconfig, [str(kubectl), f"--cache-dir={directory / 'kubectl-cache'}"])
+        self.directory = directory
+        self.components = components
+        self._keeper = keeper
+
+    @property
+    def etcd(self) -> Component:
+        """The store."""
+        return self.components["etcd"]
+
+    @property
+    def apiserver(self) -> Component:
+        """The API server."""
+        return self.components["kube-apiserver"]
+
+    def stop(self) -> None:
+        """End all components; harmless when they have ended."""
+        stop_recorded(self.directory)
+        if self._keeper is not None:
+            self._keeper.close()
+            self._keeper = None
+
+
+def start_cluster(
+    directory: Path,
+    *,
+    scheduler: bool = False,
+    controller_manager: bool = True,
+    kwok: bool = True,
+    fsync: bool = False,
+    outlive: bool = False,
+) -> LocalCluster:
+    """Start a control plane in a folder and wait until it is ready.
+
+    It ends with `stop`, or with this process however that ends, unless it shall `outlive` it.
+
+    Raises:
+        DevClusterError: programs can't be had, or one did not start: names it, with the end of its log.
+
+    """
+    binaries = find_binaries()
+    directory = directory.absolute()
+    directory.mkdir(parents=True, exist_ok=True)
+    site = programs.Site(directory, binaries, make_keys(directory / "keys"), programs.Ports.choose())
+    write_kubeconfig(site.kubeconfig, site.url, site.keys)
+    components = [programs.etcd(site, fsync=fsync), programs.apiserver(site)]
+    if controller_manager:
+        components.append(programs.controller_manager(site))
+    if scheduler:
+        components.append(programs.scheduler(site))
+    if kwok:
+        components.append(programs.kwok(site))
+
+    cluster = LocalCluster(
+        directory,
+        site.kubeconfig,
+        binaries.programs["kubectl"],
+        {component.name: component for component in components},
+        None if outlive else Keeper(directory),
+    )
+    try:
+        _launch(components)
+    except BaseException:
+        cluster.stop()
+        raise
+    return cluster
+
+
+def _launch(components: Sequence[Component]) -> None:
+    """Start everything and wait until it is healthy, in the order of need, as much at once as is safe."""
+    etcd, apiserver, *others = components
+    etcd.launch()
+    apiserver.launch()  # it tries until etcd answers; the others would give up after 10 s without it
+    etcd.wait_healthy()
+    apiserver.wait_healthy()
+    for component in others:
+        component.launch()
+    for component in others:
+        component.wait_healthy()

@@ -1,0 +1,52 @@
+"""The loopback interface, where all programs listen: free ports, and questions after health."""
+
+import http.client
+import random
+import socket
+import ssl
+from dataclasses import dataclass
+
+HOST = "127.0.0.1"
+# Below the ephemeral ports of every system: were it one of those, a client's outgoing connection could take
+# the port of a component that a test has stopped.
+_PORTS = range(20_000, 32_000)
+_ANSWER_TIMEOUT = 2.0  # seconds
+
+
+@dataclass(frozen=True)
+class Health:
+    """Where a program tells whether it is healthy; over TLS if there is a context for it."""
+
+    port: int
+    path: str
+    tls: ssl.SSLContext | None
+
+    def ok(self) -> bool:
+        """Whether the program answers 200; one that does not listen or does not answer is not healthy."""
+        connection = (
+            http.client.HTTPSConnection(HOST, self.port, timeout=_ANSWER_TIMEOUT, context=self.tls)
+            if self.tls
+            else http.client.HTTPConnection(HOST, self.port, timeout=_ANSWER_TIMEOUT)
+        )
+        try:
+            connection.request("GET", self.path)
+            return connection.getresponse().status == http.HTTPStatus.OK
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+
+def free_ports(count: int) -> list[int]:
+    """Return different TCP ports that nobody listens on now."""
+    free = (port for port in random.sample(_PORTS, k=len(_PORTS)) if _is_free(port))
+    return [next(free) for _ in range(count)]
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,59 @@
+"""Nodes without machines, for clusters where kwok plays the kubelets."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from devcluster.cluster import Cluster
+from devcluster.polling import wait_for
+
+_NOT_READY = "node.kubernetes.io/not-ready"
+
+
+def add_kwok_node(
+    cluster: Cluster,
+    name: str,
+    *,
+    cpu: str = "3900m",
+    memory: str = "16Gi",
+    pods: int = 110,
+    labels: Mapping[str, str] | None = None,
+    timeout: float = 30.0,
+) -> None:
+    """Create a node of this allocatable size, and wait until it is Ready and takes pods.
+
+    `timeout` is in seconds.
+
+    Raises:
+        WaitTimeoutError: the node did not become Ready, as without kwok, or kept the taint that a new node
+            gets, as without kube-controller-manager.
+
+    """
+    cluster.kubectl("create", "-f", "-", input=json.dumps(_manifest(name, cpu, memory, pods, labels or {})))
+    wait_for(
+        lambda: _obstacles(json.loads(cluster.kubectl("get", "node", name, "-o", "json"))),
+        until=lambda obstacles: not obstacles,
+        what=f"node {name} to be Ready",
+        timeout=timeout,
+    )
+
+
+def _manifest(name: str, cpu: str, memory: str, pods: int, labels: Mapping[str, str]) -> dict[str, Any]:
+    size = {"cpu": cpu, "memory": memory, "pods": str(pods)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **labels},
+            "annotations": {"kwok.x-k8s.io/node": "fake"},  # the mark by which kwok knows its nodes elsewhere
+        },
+        "status": {"capacity": size, "allocatable": size},
+    }
+
+
+def _obstacles(node: Mapping[str, Any]) -> list[str]:
+    """Say what keeps pods off a new node."""
+    conditions = {each["type"]: each["status"] for each in node["status"].get("conditions", [])}
+    ready = [] if conditions.get("Ready") == "True" else [f"Ready={conditions.get('Ready')}"]
+    return ready + [taint["key"] for taint in node["spec"].get("taints", []) if taint["key"] == _NOT_READY]

@@ -1,0 +1,33 @@
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class WaitTimeoutError(TimeoutError):
+    """What was waited for did not come in time."""
+
+
+def wait_for(
+    probe: Callable[[], T],
+    until: Callable[[T], object] = bool,
+    *,
+    what: str,
+    timeout: float = 30.0,
+    interval: float = 0.1,
+) -> T:
+    """Probe every `interval` seconds and return the first value that `until` accepts.
+
+    `what` completes the sentence "waited 30 s for ..."; errors of the probe are not caught.
+
+    Raises:
+        WaitTimeoutError: nothing was accepted within `timeout` seconds; names the last value seen.
+
+    """
+    deadline = time.monotonic() + timeout
+    while not until(seen := probe()):
+        if time.monotonic() >= deadline:
+            raise WaitTimeoutError(f"waited {timeout:g} s for {what}; last seen: {seen!r}")
+        time.sleep(interval)
+    return seen

@@ -1,0 +1,42 @@
+"""Which way to run Kubernetes this machine offers."""
+
+from enum import StrEnum
+
+from devcluster import binaries, kind
+from devcluster.errors import DevClusterError
+
+VARIABLE = "TIDELOCK_PROVIDER"
+
+
+class Provider(StrEnum):
+    """A way to run Kubernetes; in order of preference."""
+
+    KIND = "kind"
+    GO = "go"
+
+
+_USABLE = {Provider.KIND: kind.usable, Provider.GO: binaries.obtainable}
+_NEEDS = {
+    Provider.KIND: "The provider kind needs Docker with a running engine, kind and kubectl: install them.",
+    Provider.GO: "The provider go needs Go 1.26 or later on Linux: install it.",
+}
+
+
+def choose(wanted: str | None) -> Provider:
+    """Return the provider that is wanted, else the first that this machine can run.
+
+    Raises:
+        DevClusterError: it can't be run here, or there is none; one sentence that says what to install.
+
+    """
+    if wanted:
+        if wanted not in list(Provider):
+            raise DevClusterError(f"There is no provider {wanted}: choose {' or '.join(Provider)}.")
+        provider = Provider(wanted)
+        if not _USABLE[provider]():
+            raise DevClusterError(_NEEDS[provider])
+        return provider
+    for provider in Provider:
+        if _USABLE[provider]():
+            return provider
+    raise DevClusterError(binaries.NOTHING_RUNS_KUBERNETES)

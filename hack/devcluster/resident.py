@@ -1,0 +1,87 @@
+"""The one development cluster of a user: up, until it is taken down."""
+
+import os
+import shutil
+from pathlib import Path
+
+from devcluster import kind
+from devcluster.binaries import find_binaries
+from devcluster.errors import DevClusterError
+from devcluster.kubeconfig import server_url
+from devcluster.local import start_cluster
+from devcluster.locks import exclusive
+from devcluster.processes import recorded, stop_recorded
+from devcluster.provider import Provider, choose
+
+_BUSY = "Waiting for another command on the development cluster to end."
+
+
+def up(wanted: str | None, *, scheduler: bool) -> None:
+    """Start the cluster unless it runs, and print how to use it."""
+    if choose(wanted) is Provider.KIND:
+        kind.up(_kind_kubeconfig())
+        _explain(_kind_kubeconfig())
+        return
+    with exclusive(_state() / "lock", _BUSY):
+        if _intact():
+            if scheduler and "kube-scheduler" not in recorded(_directory()):
+                raise DevClusterError("The cluster runs without kube-scheduler: take it down first.")
+            print("The cluster is already running.")
+        else:
+            _clear()
+            start_cluster(_directory(), scheduler=scheduler, outlive=True)
+    _explain(_directory() / "kubeconfig")
+    if shutil.which("kubectl") is None:
+        print(f"  alias kubectl={find_binaries().programs['kubectl']}")
+
+
+def down() -> None:
+    """Stop what `up` started, of whichever provider, and delete its data."""
+    if _kind_kubeconfig().exists():
+        kind.down(_kind_kubeconfig())
+    with exclusive(_state() / "lock", _BUSY):
+        _clear()
+    print("The cluster is down.")
+
+
+def status() -> bool:
+    """Print what runs; whether a cluster is whole."""
+    processes = recorded(_directory())
+    for name, process in processes.items():
+        print(f"{name:<24} {process.pid:>8}  {'running' if process.alive else 'ended'}")
+    if processes:
+        _explain(_directory() / "kubeconfig")
+    if _kind_kubeconfig().exists():
+        _explain(_kind_kubeconfig())
+        return True
+    if not processes:
+        print("The cluster is not up.")
+    return _intact()
+
+
+def _intact() -> bool:
+    processes = recorded(_directory()).values()
+    return bool(processes) and all(process.alive for process in processes)
+
+
+def _clear() -> None:
+    stop_recorded(_directory())
+    shutil.rmtree(_directory(), ignore_errors=True)
+
+
+def _explain(kubeconfig: Path) -> None:
+    print(f"Kubernetes answers at {server_url(kubeconfig)}; to use it:")
+    print(f"  export KUBECONFIG={kubeconfig}")
+
+
+def _state() -> Path:
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "tidelock"
+
+
+def _directory() -> Path:
+    return _state() / "devcluster"
+
+
+def _kind_kubeconfig() -> Path:
+    return _state() / "kind" / "kubeconfig"

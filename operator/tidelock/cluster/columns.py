@@ -1,0 +1,189 @@
+"""The cluster's nodes as NumPy columns: one row a node, one column a resource.
+
+Rows 0 to len(columns) - 1 are in use, in no particular order: a node that goes is replaced by the last one.
+Resources get their column the first time that anybody names them. All amounts are int64 in the units of
+`tidelock.model.quantities`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelock.model.nodes import Node
+from tidelock.model.quantities import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
+from tidelock.model.selectors import Taint
+
+Amounts = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
+
+# Beyond any allocatable, so that an overflow of 64 bits is out of reach of the sums that are compared with it.
+CEILING = 2**61
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What the nodes are, apart from their amounts; arrays of N.
+
+    `name_rank` is a node's place among the sorted names; `taint_set_of` indexes the distinct `taint_sets`.
+    """
+
+    version: int
+    cordoned: npt.NDArray[np.bool_]
+    name_rank: Rows
+    taint_sets: tuple[tuple[Taint, ...], ...]
+    taint_set_of: Rows
+
+    @classmethod
+    def of(cls, nodes: Sequence[Node], version: int) -> "Traits":
+        """Read the traits off the nodes."""
+        name_rank = np.empty(len(nodes), np.intp)
+        name_rank[sorted(range(len(nodes)), key=lambda row: nodes[row].name)] = np.arange(len(nodes))
+        taint_sets: dict[tuple[Taint, ...], int] = {}
+        set_of = [taint_sets.setdefault(node.taints, len(taint_sets)) for node in nodes]
+        return cls(
+            version=version,
+            cordoned=np.array([node.unschedulable for node in nodes], np.bool_),
+            name_rank=name_rank,
+            taint_sets=tuple(taint_sets),
+            taint_set_of=np.array(set_of, np.intp),
+        )
+
+
+class Columns:
+    """Allocatable, requested and locked amounts of every node.
+
+    `nonzero` is the requested cpu and memory as scoring counts them. `version` changes whenever a node comes,
+    goes or changes other than in what is requested and locked of it; `freed` counts whatever may let something
+    fit that did not fit before.
+    """
+
+    def __init__(self, capacity: int = 64) -> None:
+        self.resources: list[str] = [CPU, MEMORY, EPHEMERAL_STORAGE, PODS]
+        self.column_of = {name: column for column, name in enumerate(self.resources)}
+        self.nodes: list[Node] = []
+        self.row_of: dict[str, int] = {}
+        self.version = 0
+        self.freed = 0
+        self._traits: Traits | None = None
+        shape = (capacity, len(self.resources))
+        self.allocatable: Amounts = np.zeros(shape, np.int64)
+        self.requested: Amounts = np.zeros(shape, np.int64)
+        self.locked: Amounts = np.zeros(shape, np.int64)
+        self.nonzero: Amounts = np.zeros((capacity, 2), np.int64)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def vector(self, resources: Resources) -> Amounts:
+        """Lay out amounts as one row."""
+        for name in resources:
+            if name not in self.column_of:
+                self._add_column(name)
+        row = np.zeros(len(self.resources), np.int64)
+        for name, units in resources.items():
+            row[self.column_of[name]] = min(units, CEILING)
+        return row
+
+    def named(self, row: Amounts) -> dict[str, int]:
+        """Give the amounts of a row that are not zero by their resource's name."""
+        return {self.resources[column]: int(row[column]) for column in np.flatnonzero(row)}
+
+    def put(self, node: Node) -> int:
+        """Add a node, or take over its newer version; gives its row."""
+        allocatable = self.vector(node.allocatable)
+        row = self.row_of.get(node.name)
+        if row is None:
+            row = len(self.nodes)
+            if row == len(self.allocatable):
+                self._grow()
+            self.nodes.append(node)
+            self.row_of[node.name] = row
+            for column in (self.requested, self.locked, self.nonzero):
+                column[row] = 0
+            self._changed()
+        else:
+            if not node.hosts_alike(self.nodes[row]):
+                self._changed()
+            self.nodes[row] = node
+        self.allocatable[row] = allocatable
+        return row
+
+    def drop(self, name: str) -> None:
+        """Take a node away; the last row moves to its place."""
+        row = self.row_of.pop(name, None)
+        if row is None:
+            return
+        last = len(self.nodes) - 1
+        moved = self.nodes.pop()
+        if row != last:
+            self.nodes[row] = moved
+            self.row_of[moved.name] = row
+            for column in (self.allocatable, self.requested, self.locked, self.nonzero):
+                column[row] = column[last]
+        self._changed()
+
+    def request(self, node_name: str, resources: Resources, nonzero: tuple[int, int], sign: int) -> None:
+        """Count what a pod takes of a node (sign 1), or give it back (-1); an unknown node is ignored."""
+        amounts = self.vector(resources)
+        row = self.row_of.get(node_name)
+        if row is not None:
+            self.requested[row] += sign * amounts
+            self.nonzero[row, 0] += sign * nonzero[0]
+            self.nonzero[row, 1] += sign * nonzero[1]
+            self.freed += sign < 0
+
+    def lock(self, node_name: str, resources: Resources, sign: int) -> None:
+        """Count what a lock holds of a node (sign 1), or give it back (-1); an unknown node is ignored."""
+        if not resources:
+            return
+        amounts = self.vector(resources)
+        row = self.row_of.get(node_name)
+        if row is not None:
+            self.locked[row] += sign * amounts
+            self.freed += sign < 0
+
+    def shortfall(self, node_name: str) -> dict[str, int]:
+        """Tell by how much pods and locks exceed a node's allocatable, by resource; empty if they don't."""
+        row = self.row_of.get(node_name)
+        if row is None:
+            return {}
+        excess = self.requested[row] + self.locked[row] - self.allocatable[row]
+        if not (excess > 0).any():
+            return {}
+        return self.named(np.maximum(excess, 0))
+
+    def fits(self, node_name: str, resources: Resources) -> bool:
+        """Whether a node has this much that neither pods nor locks have."""
+        amounts = self.vector(resources)
+        row = self.row_of.get(node_name)
+        if row is None:
+            return False
+        free = self.allocatable[row] - self.requested[row] - self.locked[row]
+        return bool(((amounts <= free) | (amounts == 0)).all())
+
+    def traits(self) -> "Traits":
+        """Give what only changes with `version`, computed once for each."""
+        if self._traits is None or self._traits.version != self.version:
+            self._traits = Traits.of(self.nodes, self.version)
+        return self._traits
+
+    def _changed(self) -> None:
+        self.version += 1
+        self.freed += 1
+
+    def _add_column(self, name: str) -> None:
+        self.column_of[name] = len(self.resources)
+        self.resources.append(name)
+        width = ((0, 0), (0, 1))
+        self.allocatable = np.pad(self.allocatable, width)
+        self.requested = np.pad(self.requested, width)
+        self.locked = np.pad(self.locked, width)
+
+    def _grow(self) -> None:
+        height = ((0, len(self.allocatable)), (0, 0))
+        self.allocatable = np.pad(self.allocatable, height)
+        self.requested = np.pad(self.requested, height)
+        self.locked = np.pad(self.locked, height)
+        self.nonzero = np.pad(self.nonzero, height)

@@ -1,0 +1,83 @@
+"""What plugins see of the cluster: the columns, read-only, as they are at the start of a decision.
+
+No copy is made: a decision runs without awaiting anything, so nothing can change under it, and views that
+refuse to be written to keep plugins honest.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelock.cluster.columns import Amounts, Columns, Traits
+from tidelock.model.nodes import Node
+from tidelock.model.quantities import Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All nodes: N rows, R resources.
+
+    `allocatable`, `requested` and `locked` are N x R, `nonzero` is N x 2 (cpu, memory).
+    """
+
+    nodes: Sequence[Node]
+    allocatable: Amounts
+    requested: Amounts
+    locked: Amounts
+    nonzero: Amounts
+    traits: Traits
+    _columns: Columns
+
+    @classmethod
+    def of(cls, columns: Columns) -> "Snapshot":
+        """View the columns as they are now."""
+        count = len(columns)
+        return cls(
+            nodes=columns.nodes,
+            allocatable=_view(columns.allocatable, count),
+            requested=_view(columns.requested, count),
+            locked=_view(columns.locked, count),
+            nonzero=_view(columns.nonzero, count),
+            traits=columns.traits(),
+            _columns=columns,
+        )
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    @property
+    def resources(self) -> Sequence[str]:
+        """Names of the R columns."""
+        return self._columns.resources
+
+    def row(self, node_name: str) -> int | None:
+        """Row of a node, or None if there is no such node."""
+        return self._columns.row_of.get(node_name)
+
+    def column(self, resource: str) -> int:
+        """Column of a resource that the snapshot knows."""
+        return self._columns.column_of[resource]
+
+    def vector(self, resources: Resources) -> Amounts:
+        """Lay out amounts as one row of R.
+
+        Raises:
+            KeyError: a resource that no node and no earlier request has named; see Columns.vector.
+
+        """
+        row = np.zeros(self.allocatable.shape[1], np.int64)
+        for name, units in resources.items():
+            row[self._columns.column_of[name]] = units
+        return row
+
+    def named(self, row: Amounts) -> dict[str, int]:
+        """Give the amounts of a row that are not zero by their resource's name."""
+        return self._columns.named(row)
+
+
+def _view(column: npt.NDArray[np.int64], count: int) -> Amounts:
+    view = column[:count]
+    view.flags.writeable = False
+    return view

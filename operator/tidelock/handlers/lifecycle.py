@@ -1,0 +1,35 @@
+"""Kopf's settings and login, in the terms of the rest of the process."""
+
+from typing import Any
+
+import kopf
+
+from tidelock.kube.config import Connection
+
+
+def register(registry: kopf.OperatorRegistry, connection: Connection) -> None:
+    """Add the handlers to the registry."""
+
+    @kopf.on.startup(registry=registry)  # type: ignore[arg-type]
+    def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
+        # Events are told by one recorder for the whole process; Kopf would tell of each handler's every run.
+        settings.posting.enabled = False
+        # The CRDs are there before the operator is, so Kopf need not watch what resources there are.
+        settings.scanning.disabled = True
+        # A Reservation changes a few times within a second of its life; once is enough for a second look.
+        settings.queueing.idle_timeout = 1.0
+        settings.watching.reconnect_backoff = 0.1
+
+    @kopf.on.login(registry=registry)  # type: ignore[arg-type]
+    def login(**_: Any) -> kopf.ConnectionInfo:
+        scheme, _, token = (connection.credentials.header() or "").partition(" ")
+        return kopf.ConnectionInfo(
+            server=connection.server,
+            insecure=connection.insecure,
+            ca_path=connection.ca_path,
+            certificate_path=connection.certificate_path,
+            private_key_path=connection.private_key_path,
+            scheme=scheme or None,
+            token=token or None,
+            default_namespace=connection.namespace,
+        )

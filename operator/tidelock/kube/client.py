@@ -1,0 +1,287 @@
+"""A thin HTTP client of the API server, and the paths of the resources that Tidelock uses."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Literal, Self
+from urllib.parse import quote
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from tidelock.kube.config import Connection
+from tidelock.kube.errors import Unreachable, error_from_answer
+
+PatchKind = Literal["merge", "json", "strategic", "apply"]
+Propagation = Literal["Background", "Foreground", "Orphan"]
+Params = Mapping[str, str]
+
+_JSON = "application/json"
+_PATCH_TYPES: Mapping[PatchKind, str] = MappingProxyType(
+    {
+        "merge": "application/merge-patch+json",
+        "json": "application/json-patch+json",
+        "strategic": "application/strategic-merge-patch+json",
+        "apply": "application/apply-patch+yaml",
+    }
+)
+_CREDENTIALS_SECONDS = 60.0  # how often the credentials are asked for a newer header
+_KEEPALIVE_SECONDS = 60.0  # less than the API server's 90 s, so that it is we who close an idle connection
+
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A resource of the API and where its objects are found; the core group is empty."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+
+    def collection(self, namespace: str | None = None) -> str:
+        """Path of the collection, in one namespace or in all."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        if namespace and self.namespaced:
+            root += f"/namespaces/{quote(namespace, safe='')}"
+        return f"{root}/{self.plural}"
+
+    def item(self, name: str, namespace: str | None = None, subresource: str | None = None) -> str:
+        """Path of one object or of its subresource.
+
+        Raises:
+            ValueError: the resource is namespaced and no namespace is given.
+
+        """
+        if self.namespaced and not namespace:
+            raise ValueError(f"{self.plural} are namespaced: no namespace for {name!r}")
+        path = f"{self.collection(namespace)}/{quote(name, safe='')}"
+        return f"{path}/{subresource}" if subresource else path
+
+
+PODS = Resource("", "v1", "pods", "Pod")
+NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
+RESERVATIONS = Resource("tidelock.dev", "v1alpha1", "reservations", "Reservation")
+WATERLEVELS = Resource("tidelock.dev", "v1alpha1", "waterlevels", "WaterLevel", namespaced=False)
+
+
+class Stream:
+    """The body of an answer that goes on."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._content = response.content
+
+    async def read(self) -> bytes:
+        """Wait for data and return all that has arrived; empty at the end of the stream.
+
+        Raises:
+            Unreachable: the connection broke or was silent for too long.
+
+        """
+        with _transport_errors("GET"):
+            return await self._content.readany()
+
+
+class KubeClient:
+    """One user's connections to one API server; use it as an async context manager.
+
+    Nothing is repeated but a request answered with 401, once, if the credentials have changed meanwhile
+    (aiohttp itself repeats a GET, PUT or DELETE whose kept-alive connection turns out to be closed).
+    All methods raise the errors of `tidelock.kube.errors`, and nothing else.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        user_agent: str,
+        timeout_seconds: float = 10.0,
+        connections: int = 100,
+    ) -> None:
+        self._connection = connection
+        self._user_agent = user_agent
+        self._timeout_seconds = timeout_seconds
+        self._connections = connections
+        self._session: aiohttp.ClientSession
+        self._renewal = asyncio.Lock()
+        self._authorization: dict[str, str]  # headers; another object each time they are read
+        self._authorization_due: float
+
+    async def __aenter__(self) -> Self:
+        self._authorization = await self._read(self._connection.credentials.header)
+        self._authorization_due = time.monotonic() + _CREDENTIALS_SECONDS
+        encrypted = self._connection.server.startswith("https:")
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=self._connections,
+                ssl=self._connection.ssl_context() if encrypted else True,
+                keepalive_timeout=_KEEPALIVE_SECONDS,
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            # The API server compresses big lists only, where decompressing is cheaper than reading more TLS.
+            headers={"User-Agent": self._user_agent, "Accept": _JSON, "Accept-Encoding": "gzip"},
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: object = None,
+        content_type: str = _JSON,
+        timeout: float | None = None,  # noqa: ASYNC109 -- aiohttp's own time-out is cheaper
+    ) -> bytes:
+        """Send one request and return the body of the answer.
+
+        Args:
+            method: HTTP method in capitals.
+            path: quoted path below the server's base URL.
+            params: query, not quoted.
+            body: bytes as they are, or something for msgspec to encode as JSON; None for no body.
+            content_type: media type of the body.
+            timeout: seconds for all of it; the client's own time-out if None.
+
+        """
+        seconds = timeout or self._timeout_seconds
+        response = await self._open(
+            method,
+            path,
+            params=params,
+            data=body if body is None or isinstance(body, bytes) else _encode(body),
+            content_type=content_type,
+            # Connecting gets half of the time, so that a dead address is told from a lost answer.
+            limits=aiohttp.ClientTimeout(total=seconds, connect=seconds / 2),
+        )
+        with _transport_errors(method):
+            return await response.read()
+
+    async def get(self, path: str, params: Params | None = None) -> bytes:
+        """Read an object or a list."""
+        return await self.request("GET", path, params=params)
+
+    async def create(self, path: str, body: object) -> bytes:
+        """Create an object in a collection, or post to a subresource such as a pod's binding."""
+        return await self.request("POST", path, body=body)
+
+    async def patch(
+        self, path: str, body: object, *, kind: PatchKind = "merge", params: Params | None = None
+    ) -> bytes:
+        """Change an object; kind "apply" needs the parameter fieldManager."""
+        return await self.request("PATCH", path, params=params, body=body, content_type=_PATCH_TYPES[kind])
+
+    async def delete(
+        self,
+        path: str,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        propagation: Propagation | None = None,
+    ) -> bytes:
+        """Delete an object, if it still has that uid and resource version."""
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {field: value for field, value in preconditions.items() if value},
+            "propagationPolicy": propagation,
+        }
+        return await self.request("DELETE", path, body=options)
+
+    @asynccontextmanager
+    async def stream(self, path: str, params: Params, *, silence_seconds: float) -> AsyncIterator[Stream]:
+        """Open an answer without end, which breaks off when nothing comes for `silence_seconds`."""
+        response = await self._open(
+            "GET",
+            path,
+            params=params,
+            limits=aiohttp.ClientTimeout(connect=self._timeout_seconds, sock_read=silence_seconds),
+        )
+        try:
+            yield Stream(response)
+        finally:
+            # Not a TLS farewell as with close(): asyncio would wait 30 s for the answer of a silent server.
+            if response.connection is not None and response.connection.transport is not None:
+                response.connection.transport.abort()
+            response.close()
+
+    async def _open(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None,
+        limits: aiohttp.ClientTimeout,
+        data: bytes | None = None,
+        content_type: str = _JSON,
+    ) -> aiohttp.ClientResponse:
+        """Send a request, with newer credentials once more if they are refused; the answer is a 2xx."""
+        send = partial(
+            self._session.request,
+            method,
+            URL(self._connection.server + path, encoded=True),
+            params=params,
+            data=data,
+            timeout=limits,
+            allow_redirects=False,
+        )
+        headers = {} if data is None else {"Content-Type": content_type}
+        authorization = await self._current_authorization()
+        with _transport_errors(method):
+            response = await send(headers=headers | authorization)
+            if response.status == HTTPStatus.UNAUTHORIZED and await self._renew_authorization(authorization):
+                response.release()
+                response = await send(headers=headers | self._authorization)
+            if response.status < HTTPStatus.MULTIPLE_CHOICES:
+                return response
+            answer = await response.read()
+        raise error_from_answer(
+            response.status,
+            answer,
+            retry_after=response.headers.get("Retry-After"),
+            writing=method != "GET",
+        )
+
+    async def _current_authorization(self) -> dict[str, str]:
+        now = time.monotonic()
+        if now >= self._authorization_due:
+            self._authorization_due = now + _CREDENTIALS_SECONDS  # at once: nobody else waits for the thread
+            self._authorization = await self._read(self._connection.credentials.header)
+        return self._authorization
+
+    async def _renew_authorization(self, refused: dict[str, str]) -> bool:
+        """Read the credentials again, once for all who sent the refused ones; whether they differ."""
+        async with self._renewal:
+            if self._authorization is refused:
+                self._authorization = await self._read(self._connection.credentials.renew)
+        return self._authorization != refused
+
+    @staticmethod
+    async def _read(credentials: Callable[[], str | None]) -> dict[str, str]:
+        header = await asyncio.to_thread(credentials)
+        return {"Authorization": header} if header else {}
+
+
+@contextmanager
+def _transport_errors(method: str) -> Iterator[None]:
+    """Turn aiohttp's errors into ours; a time-out counts as an OSError."""
+    try:
+        yield
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        raise Unreachable(str(error)) from error
+    except (aiohttp.ClientError, OSError) as error:
+        message = str(error) or type(error).__name__
+        raise Unreachable(message, outcome_unknown=method != "GET") from error

@@ -1,0 +1,169 @@
+"""Where the API server is and how to log in, from a kubeconfig or from the pod's service account."""
+
+import binascii
+import logging
+import os
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from kubernetes.client import Configuration
+from kubernetes.config import ConfigException, kube_config
+from kubernetes.config.incluster_config import InClusterConfigLoader
+
+logger = logging.getLogger(__name__)
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+DEFAULT_KUBECONFIG = "~/.kube/config"
+DEFAULT_NAMESPACE = "default"
+
+
+class ConfigError(Exception):
+    """The connection settings are missing or can't be read."""
+
+
+class Credentials:
+    """The Authorization header of one kubeconfig user or service account, as it changes over time.
+
+    Both methods may read files or run an exec plugin: call them in a thread.
+    """
+
+    def __init__(self, load: Callable[[], Configuration]) -> None:
+        self._load = load
+        self.configuration = load()
+        self._header: str | None = None
+
+    def header(self) -> str | None:
+        """Return the current header; None if the user has only a client certificate, or nothing at all.
+
+        A service account's token is read again at most once a minute; an exec plugin or identity provider is
+        asked again five minutes before its token expires. If that fails, the last header remains in use.
+        """
+        try:
+            header = self.configuration.get_api_key_with_prefix("BearerToken")
+        except (ConfigException, OSError) as error:
+            logger.warning("can't refresh the credentials", extra={"error": str(error)})
+            return self._header
+        self._header = header.strip() if header else None
+        return self._header
+
+    def renew(self) -> str | None:
+        """Return the header after reading everything again: the old one was refused."""
+        try:
+            self.configuration = self._load()
+        except ConfigError as error:
+            logger.warning("can't read the credentials again", extra={"error": str(error)})
+        return self.header()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """How to reach one API server as one user.
+
+    Attributes:
+        server: base URL without a slash at the end; may contain a path.
+        credentials: source of the Authorization header.
+        namespace: the namespace of the kubeconfig's context or of the pod.
+        insecure: whether the server's certificate is not checked.
+        ca_path: file with the certificate authorities to trust; None for those of the system.
+        certificate_path: file with the client certificate; None if there is none.
+        private_key_path: file with the key of the client certificate.
+
+    """
+
+    server: str
+    credentials: Credentials
+    namespace: str = DEFAULT_NAMESPACE
+    insecure: bool = False
+    ca_path: str | None = None
+    certificate_path: str | None = None
+    private_key_path: str | None = None
+
+    def ssl_context(self) -> ssl.SSLContext:
+        """Build the TLS settings.
+
+        Raises:
+            ConfigError: a certificate or key can't be loaded.
+
+        """
+        # Not create_default_context: its strict mode, on from Python 3.13, refuses many clusters' own CAs.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        try:
+            if self.insecure:
+                context.check_hostname = False
+                context.verify_mode = ssl.CERT_NONE
+            elif self.ca_path:
+                context.load_verify_locations(cafile=self.ca_path)
+            else:
+                context.load_default_certs()
+            if self.certificate_path:
+                context.load_cert_chain(self.certificate_path, self.private_key_path)
+        except OSError as error:
+            raise ConfigError(f"can't load the certificates: {error}") from error
+        return context
+
+
+def load_connection(
+    kubeconfig: str | Path | None = None,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    service_account: Path = SERVICE_ACCOUNT,
+) -> Connection:
+    """Use `kubeconfig`, else $KUBECONFIG, else the pod's service account, else ~/.kube/config.
+
+    Raises:
+        ConfigError: there is none, or it can't be read.
+
+    """
+    path = str(kubeconfig or environ.get("KUBECONFIG", ""))
+    if not path and "KUBERNETES_SERVICE_HOST" in environ and service_account.is_dir():
+        return _from_service_account(environ, service_account)
+    return _from_kubeconfig(path or DEFAULT_KUBECONFIG)
+
+
+def _from_service_account(environ: Mapping[str, str], folder: Path) -> Connection:
+    loader = InClusterConfigLoader(str(folder / "token"), str(folder / "ca.crt"), environ=environ)  # type: ignore[no-untyped-call]
+    namespace = folder / "namespace"
+    return _connect(
+        loader.load_and_set, namespace.read_text().strip() if namespace.is_file() else DEFAULT_NAMESPACE
+    )
+
+
+def _from_kubeconfig(path: str) -> Connection:
+    def read_into(configuration: Configuration) -> None:
+        kube_config.load_kube_config(path, client_configuration=configuration, persist_config=False)  # type: ignore[no-untyped-call]
+
+    with _configuration_errors():
+        _, current = kube_config.list_kube_config_contexts(path)  # type: ignore[no-untyped-call]
+    return _connect(read_into, current["context"].get("namespace") or DEFAULT_NAMESPACE)
+
+
+def _connect(read_into: Callable[[Configuration], None], namespace: str) -> Connection:
+    def load() -> Configuration:
+        configuration = Configuration()
+        with _configuration_errors():
+            read_into(configuration)
+        return configuration
+
+    credentials = Credentials(load)
+    settings = credentials.configuration
+    return Connection(
+        server=settings.host.rstrip("/"),
+        credentials=credentials,
+        namespace=namespace,
+        insecure=not settings.verify_ssl,
+        ca_path=settings.ssl_ca_cert,
+        certificate_path=settings.cert_file,
+        private_key_path=settings.key_file,
+    )
+
+
+@contextmanager
+def _configuration_errors() -> Iterator[None]:
+    try:
+        yield
+    except (ConfigException, yaml.YAMLError, binascii.Error, OSError) as error:
+        raise ConfigError(str(error)) from error

@@ -1,0 +1,53 @@
+"""Which events are worth sending: no repetitions, and no floods about one object."""
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class _Subject:
+    tokens: float  # events that may still be told
+    since: float  # when the tokens were counted
+    told: dict[Hashable, float] = field(default_factory=dict)  # what was told, and when
+
+
+class Correlator:
+    """Admits an event if it is news.
+
+    It is none if an equal one was admitted less than `repeat_seconds` ago. Each subject may have `burst`
+    events, and one more every `refill_seconds`. Only the `subjects` asked about last are remembered.
+    """
+
+    def __init__(
+        self,
+        *,
+        repeat_seconds: float = 300.0,
+        burst: int = 25,
+        refill_seconds: float = 300.0,
+        subjects: int = 4096,
+    ) -> None:
+        self._repeat_seconds = repeat_seconds
+        self._burst = burst
+        self._refill_seconds = refill_seconds
+        self._limit = subjects
+        self._subjects: OrderedDict[Hashable, _Subject] = OrderedDict()
+
+    def admits(self, subject: Hashable, content: Hashable, now: float) -> bool:
+        """Whether to tell `content` about `subject`; if so, it counts as told at `now`, in seconds."""
+        state = self._recall(subject, now)
+        state.told = {known: at for known, at in state.told.items() if now - at < self._repeat_seconds}
+        state.tokens = min(self._burst, state.tokens + (now - state.since) / self._refill_seconds)
+        state.since = now
+        if content in state.told or state.tokens < 1:
+            return False
+        state.tokens -= 1
+        state.told[content] = now
+        return True
+
+    def _recall(self, subject: Hashable, now: float) -> _Subject:
+        state = self._subjects.setdefault(subject, _Subject(self._burst, now))
+        self._subjects.move_to_end(subject)
+        if len(self._subjects) > self._limit:
+            self._subjects.popitem(last=False)
+        return state

@@ -1,0 +1,180 @@
+# ruff: noqa: N818 -- these are the names of the API's own failure reasons, known to everyone who reads Kubernetes code
+"""What can go wrong between Tidelock and the API server, as one tree of types.
+
+``ApiError`` is the root. Its branch ``TransientError`` holds the failures that may pass by themselves, so
+that the same request may be sent again; anything else stays as it is until somebody changes something.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import msgspec
+
+_TEXT_LIMIT = 256  # characters of an answer that is not JSON; it may be a proxy's whole error page
+_FIRST_SERVER_ERROR = 500
+
+
+class ApiError(Exception):
+    """The API server refused a request or could not be asked.
+
+    Attributes:
+        status: HTTP status code; 0 if there was no answer.
+        reason: the API's word for the failure, such as ``AlreadyExists``; may be empty.
+        message: what the API server says, for people.
+        retry_after: seconds to wait before the next try, if the server asked for that.
+        outcome_unknown: whether a write may have been applied in spite of the error.
+
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 0,
+        reason: str = "",
+        retry_after: float | None = None,
+        outcome_unknown: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.reason = reason
+        self.retry_after = retry_after
+        self.outcome_unknown = outcome_unknown
+
+    def __str__(self) -> str:
+        label = " ".join(filter(None, (str(self.status or ""), self.reason)))
+        return f"{label}: {self.message}" if label else self.message
+
+
+class TransientError(ApiError):
+    """A failure that may pass: the same request may succeed later."""
+
+
+class Unauthorized(ApiError):
+    """401: the credentials are not accepted, even after they were read again."""
+
+
+class Forbidden(ApiError):
+    """403: RBAC, admission or a quota says no."""
+
+
+class NotFound(ApiError):
+    """404: no such object, or no such resource (its CRD is not installed)."""
+
+
+class Conflict(ApiError):
+    """409: the object is not in the state that the request presumes."""
+
+
+class AlreadyExists(ApiError):
+    """409 with reason AlreadyExists: the name is taken."""
+
+
+class Gone(ApiError):
+    """410: the resource version or the continue token is too old; list from the start."""
+
+
+class Invalid(ApiError):
+    """422: the object is not valid; the message names the fields."""
+
+
+class TooManyRequests(TransientError):
+    """429: priority and fairness, or a disruption budget, asks to come back later."""
+
+
+class ServerError(TransientError):
+    """5xx: the API server or etcd failed; a write may have been applied."""
+
+
+class Unreachable(TransientError):
+    """No complete answer: connection failure or time-out."""
+
+
+class MalformedAnswer(TransientError):
+    """The answer is not what the API server sends: cut short, or from something else on the way."""
+
+
+class StatusDetails(msgspec.Struct, frozen=True, rename="camel"):
+    """The part of a Status' details that is read."""
+
+    retry_after_seconds: float = 0.0
+
+
+class Status(msgspec.Struct, frozen=True):
+    """The API's own description of a failure, in answers and in ERROR events of a watch."""
+
+    kind: str = ""
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+    details: StatusDetails | None = None
+
+
+_decode_status = msgspec.json.Decoder(Status).decode
+
+_TYPES: Mapping[int, type[ApiError]] = MappingProxyType(
+    {
+        401: Unauthorized,
+        403: Forbidden,
+        404: NotFound,
+        409: Conflict,
+        410: Gone,
+        422: Invalid,
+        429: TooManyRequests,
+    }
+)
+
+
+def error_from_answer(code: int, body: bytes, *, retry_after: str | None, writing: bool) -> ApiError:
+    """Build the error for an HTTP answer.
+
+    Args:
+        code: HTTP status code.
+        body: the answer; usually a Status object, but proxies answer with whatever they like.
+        retry_after: the Retry-After header; dates, which the API server does not send, are ignored.
+        writing: whether the request would have changed something.
+
+    """
+    status = _parse_status(body)
+    return _type_of(code, status.reason)(
+        status.message,
+        status=code,
+        reason=status.reason,
+        retry_after=_seconds(retry_after) or _requested_delay(status),
+        outcome_unknown=writing and code >= _FIRST_SERVER_ERROR,
+    )
+
+
+def error_from_event(body: bytes) -> ApiError:
+    """Build the error for the object of a watch's ERROR event."""
+    status = _parse_status(body)
+    return _type_of(status.code, status.reason)(
+        status.message, status=status.code, reason=status.reason, retry_after=_requested_delay(status)
+    )
+
+
+def _type_of(code: int, reason: str) -> type[ApiError]:
+    if reason == "AlreadyExists":
+        return AlreadyExists
+    if code >= _FIRST_SERVER_ERROR:
+        return ServerError
+    return _TYPES.get(code, ApiError)
+
+
+def _parse_status(body: bytes) -> Status:
+    try:
+        status = _decode_status(body)
+    except ValueError:
+        status = Status()
+    if status.kind == "Status":
+        return status
+    return Status(message=body[: 4 * _TEXT_LIMIT].decode(errors="replace")[:_TEXT_LIMIT])
+
+
+def _requested_delay(status: Status) -> float | None:
+    return (status.details and status.details.retry_after_seconds) or None
+
+
+def _seconds(header: str | None) -> float | None:
+    return float(header) if header and header.isdecimal() else None

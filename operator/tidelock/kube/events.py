@@ -1,0 +1,160 @@
+"""Events about objects, for people to read; never at the cost of the work that they tell about."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Literal, NoReturn, Self
+
+import msgspec
+
+from tidelock.kube.client import EVENTS, KubeClient
+from tidelock.kube.correlation import Correlator
+from tidelock.kube.errors import ApiError
+
+logger = logging.getLogger(__name__)
+
+EventType = Literal["Normal", "Warning"]
+
+_CLUSTER_SCOPED_NAMESPACE = "default"  # where the API wants the events of objects without a namespace
+_NOTE_BYTES = 1024  # the API server counts the note's bytes in UTF-8, not its characters
+_NAME_LENGTH = 253  # of any object's name
+
+
+class ObjectReference(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """The object that an event is about."""
+
+    api_version: str
+    kind: str
+    name: str
+    namespace: str = ""
+    uid: str = ""
+
+
+class Event(msgspec.Struct, frozen=True, rename="camel"):
+    """An object of events.k8s.io/v1, as far as a client writes it."""
+
+    metadata: dict[str, str]
+    event_time: str
+    type: EventType
+    reason: str
+    action: str
+    note: str
+    regarding: ObjectReference
+    reporting_controller: str
+    reporting_instance: str
+    api_version: str = "events.k8s.io/v1"
+    kind: str = "Event"
+
+
+class EventRecorder:
+    """Sends events in the background; use it as an async context manager, or call `aclose`.
+
+    When `capacity` events wait, the oldest is given up. What can't be sent is logged and forgotten.
+
+    Attributes:
+        dropped: events given up because too many waited.
+        failed: events that the API server did not take.
+
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        reporting_controller: str,
+        reporting_instance: str,
+        *,
+        capacity: int = 1000,
+        workers: int = 4,
+        monotonic: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """Prepare to tell events; `monotonic` and `now`, the time of day, are clocks in seconds."""
+        self._client = client
+        self._reporting_controller = reporting_controller
+        self._reporting_instance = reporting_instance
+        self._correlator = Correlator()
+        self._queue: asyncio.Queue[Event] = asyncio.Queue(capacity)
+        self._worker_count = workers
+        self._workers: list[asyncio.Task[NoReturn]] = []
+        self._monotonic = monotonic
+        self._now = now
+        self.dropped = 0
+        self.failed = 0
+
+    async def __aenter__(self) -> Self:
+        self._workers = [asyncio.create_task(self._work()) for _ in range(self._worker_count)]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self, deadline_seconds: float = 2.0) -> None:
+        """Send what waits, for `deadline_seconds` at most, and stop."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(deadline_seconds):
+                await self._queue.join()
+        for worker in self._workers:
+            worker.cancel()
+        if self._workers:
+            await asyncio.wait(self._workers)
+
+    def record(
+        self,
+        regarding: ObjectReference,
+        type: EventType,  # noqa: A002 -- the API's own name
+        reason: str,
+        action: str,
+        note: str,
+    ) -> None:
+        """Queue an event, unless it repeats another or its object has had too many; never waits.
+
+        Args:
+            regarding: the object it is about.
+            type: Normal or Warning.
+            reason: one word in CamelCase, why it happened.
+            action: one word in CamelCase, what was done or tried.
+            note: a sentence for people; cut at 1,024 bytes.
+
+        """
+        if not self._correlator.admits(regarding, (reason, note), self._monotonic()):
+            return
+        if self._queue.full():
+            self._queue.get_nowait()
+            self._queue.task_done()
+            self.dropped += 1
+        now = self._now()
+        event = Event(
+            metadata={
+                "name": _event_name(regarding.name, now),
+                "namespace": regarding.namespace or _CLUSTER_SCOPED_NAMESPACE,
+            },
+            event_time=datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            type=type,
+            reason=reason,
+            action=action,
+            note=note.encode()[:_NOTE_BYTES].decode(errors="ignore"),
+            regarding=regarding,
+            reporting_controller=self._reporting_controller,
+            reporting_instance=self._reporting_instance,
+        )
+        self._queue.put_nowait(event)
+
+    async def _work(self) -> NoReturn:
+        while True:
+            event = await self._queue.get()
+            try:
+                await self._client.create(EVENTS.collection(event.metadata["namespace"]), event)
+            except ApiError as error:
+                self.failed += 1
+                logger.debug("an event was not taken", extra={"note": event.note, "error": str(error)})
+            finally:
+                self._queue.task_done()
+
+
+def _event_name(regarding: str, now: float) -> str:
+    """Name an event after its object and the microsecond, as other recorders do."""
+    suffix = f".{int(now * 1_000_000):x}"
+    return regarding[: _NAME_LENGTH - len(suffix)].rstrip("-.") + suffix

@@ -1,0 +1,84 @@
+"""The frame around objects in lists and watches: what can be read without knowing the kind."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+from tidelock.kube.errors import MalformedAnswer
+from tidelock.model.meta import Key
+
+T = TypeVar("T")
+
+
+class Identity(msgspec.Struct, frozen=True, rename="camel"):
+    """Which object in which version; a bookmark has only a version."""
+
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+
+    @property
+    def key(self) -> Key:
+        """Namespace and name."""
+        return Key(self.namespace, self.name)
+
+
+class WatchEvent(msgspec.Struct, frozen=True):
+    """One line of a watch."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
+    """Version of a list, and the token of its next page, empty on the last one."""
+
+    resource_version: str
+    token: str = msgspec.field(name="continue", default="")
+
+
+class Page(msgspec.Struct, frozen=True):
+    """One page of a list."""
+
+    metadata: ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+class _Object(msgspec.Struct, frozen=True):
+    metadata: Identity
+
+
+_decode_event = msgspec.json.Decoder(WatchEvent).decode
+_decode_object = msgspec.json.Decoder(_Object).decode
+_decode_page = msgspec.json.Decoder(Page).decode
+
+
+def parse_event(line: bytes) -> WatchEvent:
+    """Read one line of a watch; raises MalformedAnswer."""
+    return _parse(_decode_event, line)
+
+
+def parse_identity(raw: bytes) -> Identity:
+    """Read the name and version of an object of any kind; raises MalformedAnswer."""
+    return _parse(_decode_object, raw).metadata
+
+
+def parse_page(body: bytes) -> Page:
+    """Read the answer to a list request; raises MalformedAnswer."""
+    return _parse(_decode_page, body)
+
+
+def parse_version(text: str) -> int:
+    """Read a resource version as a number, so that it can be compared; raises MalformedAnswer."""
+    try:
+        return int(text)
+    except ValueError as error:
+        raise MalformedAnswer(f"no resource version: {text!r}") from error
+
+
+def _parse(decode: Callable[[bytes], T], data: bytes) -> T:
+    try:
+        return decode(data)
+    except ValueError as error:
+        raise MalformedAnswer(str(error)) from error

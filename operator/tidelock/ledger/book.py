@@ -1,0 +1,410 @@
+"""The ledger of locks: events in, state and a record of changes out; no I/O, no clock of its own.
+
+Where a lock may go is decided by the scheduling cycle, which then calls `admit` or `refuse`; the book keeps
+the columns' `locked` amounts, the place in line, the expiries and the ends. Every call states what is true
+now and is safe to repeat. Instants (`now`) are seconds since the epoch.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from msgspec.structs import replace as replace_meta
+
+from tidelock.cluster.columns import Columns
+from tidelock.ledger import reasons
+from tidelock.ledger.adoption import adopt
+from tidelock.ledger.entry import Entry
+from tidelock.ledger.matching import OwnerIndex
+from tidelock.ledger.timers import Timers
+from tidelock.ledger.transitions import SETTLED, Event, after
+from tidelock.model.locks import Reservation
+from tidelock.model.meta import Key, ObjectMeta
+from tidelock.model.nodes import Node
+from tidelock.model.pods import Pod
+from tidelock.model.quantities import NOTHING, Resources, at_most, format_resources
+from tidelock.model.reservations import BoundPod, Phase
+
+# A lock that waits for long has its numbers renewed at most this often (seconds), or each event in a
+# busy cluster would rewrite the status of every waiting lock.
+REFUSAL_RENEWAL = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A transition of a lock, for events and metrics; `due` is the instant at which it was to happen."""
+
+    meta: ObjectMeta
+    event: Event
+    phase: Phase
+    reason: str
+    message: str
+    at: float
+    due: float
+
+
+class Book:
+    """All Reservations and the room that they hold.
+
+    Args:
+        columns: where held amounts are counted.
+        epoch: number of this leadership, written with every lock that is given.
+        move_after: seconds after which a lock for any node leaves a node that takes no pods.
+
+    """
+
+    def __init__(self, columns: Columns, *, epoch: int = 0, move_after: float = 300.0) -> None:
+        self.entries: dict[Key, Entry] = {}
+        self.waiting: dict[Key, Entry] = {}
+        self.untried: dict[Key, Entry] = {}
+        self.changed: dict[Key, None] = {}
+        self.changes: list[Change] = []
+        self._columns = columns
+        self._epoch = epoch
+        self._move_after = move_after
+        self._owners = OwnerIndex()
+        self._on_node: defaultdict[str, dict[Key, Entry]] = defaultdict(dict)
+        self._claims: dict[str, tuple[tuple[Entry, Resources], ...]] = {}
+        self._timers: Timers[Key] = Timers()
+
+    # What the API server says of the objects.
+
+    def upsert(self, reservation: Reservation, now: float) -> None:
+        """Take over a version of a Reservation. One that is being deleted is gone already."""
+        entry = self.entries.get(reservation.key)
+        if entry is not None and entry.uid != reservation.meta.uid:
+            self._drop(entry)
+            entry = None
+        if reservation.meta.deletion_timestamp is not None:
+            if entry is not None:
+                self._drop(entry)
+            return
+        if entry is None:
+            entry = adopt(reservation, now)
+            self.entries[entry.key] = entry
+            self._hold(entry, entry.held)
+        else:
+            self._revise(entry, reservation, now)
+        if entry.reservation.spec is not None and entry.phase not in SETTLED:
+            self._owners.put(entry.key, entry.reservation.spec)
+        self._touch(entry)
+
+    def remove(self, reservation: Reservation) -> None:
+        """Drop a Reservation that is no more."""
+        entry = self.entries.get(reservation.key)
+        if entry is not None and entry.uid == reservation.meta.uid:
+            self._drop(entry)
+
+    def acknowledge(self, written: Reservation) -> None:
+        """Take over the version that a write of ours has made, ahead of its watch event."""
+        entry = self.entries.get(written.key)
+        if entry is not None and entry.uid == written.meta.uid:
+            known = entry.reservation
+            meta = replace_meta(known.meta, resource_version=written.meta.resource_version)
+            entry.reservation = replace(known, meta=meta, status=written.status)
+
+    # What the scheduling cycle decides.
+
+    def admit(self, entry: Entry, node: Node, now: float) -> None:
+        """Hold the room of a waiting lock on a node where it fits: first admission, growth or move."""
+        requests = entry.reservation.requests
+        if entry.phase is Phase.ACTIVE:
+            moved = entry.node != node.name
+            self._place(entry, node, requests)
+            entry.reason = reasons.MOVED if moved else reasons.ADMITTED
+            entry.resize_problem = ""
+            entry.message = _held_text(entry)
+            self._touch(entry)
+            return
+        if entry.activated_at is None:
+            entry.activated_at = now
+            entry.expires_at = entry.expiry_from(now)
+        self._place(entry, node, requests)
+        self._step(entry, Event.ADMIT, reasons.ADMITTED, _held_text(entry), now)
+
+    def refuse(self, entry: Entry, reason: str, message: str, now: float) -> None:
+        """Note why there is no room for a waiting lock."""
+        entry.tried = True
+        if entry.phase is Phase.ACTIVE:
+            entry.resize_problem = message if entry.growing else ""
+            self._touch(entry)
+        elif entry.reason != reason or now >= entry.refused_at + REFUSAL_RENEWAL:
+            entry.reason, entry.message, entry.refused_at = reason, message, now
+            self._touch(entry)
+        else:
+            self._timers.set(entry.key, entry.deadline())
+
+    def own(self, pod: Pod) -> list[Entry]:
+        """All locks of which the pod is an owner and which are not over, by name."""
+        return [self.entries[key] for key in self._owners.of(pod)]
+
+    def claim(self, pod: Pod, node_name: str, now: float) -> None:
+        """Release the locks of a pod that has been reserved on a node."""
+        taken = tuple((entry, entry.held) for entry in self.own(pod) if entry.phase is not Phase.BOUND)
+        for entry, _ in taken:
+            self._hold(entry, NOTHING)
+            entry.bound_pod = BoundPod(name=pod.meta.name, uid=pod.uid)
+            self._step(
+                entry, Event.CLAIM, reasons.CLAIMED, f"pod {pod.key} is being bound to {node_name}", now
+            )
+        if taken:
+            self._claims[pod.uid] = taken
+
+    def unclaim(self, pod_uid: str, now: float) -> None:
+        """Take locks back after their owner's binding failed, as far as they live and their room is there."""
+        for entry, held in self._claims.pop(pod_uid, ()):
+            if self.entries.get(entry.key) is not entry or entry.phase is not Phase.BOUND:
+                continue
+            entry.bound_pod = None
+            if entry.expires_at is not None and entry.expires_at <= now:
+                self._expire(entry, now)
+            else:
+                self._take_back(entry, held, now)
+
+    def owner_bound(self, pod: Pod, node_name: str, now: float) -> None:
+        """End the locks of a pod that is bound, whoever bound it."""
+        self._claims.pop(pod.uid, None)
+        for entry in self.own(pod):
+            self.consume(entry, pod, node_name, now)
+
+    def consume(self, entry: Entry, pod: Pod, node_name: str, now: float) -> None:
+        """End a lock whose owner is bound."""
+        self._hold(entry, NOTHING)
+        entry.bound_pod = BoundPod(name=pod.meta.name, uid=pod.uid)
+        message = f"pod {pod.key} is bound to {node_name}"
+        self._end(entry, Event.OWNER_BOUND, reasons.CONSUMED, message, now)
+
+    # What becomes of nodes.
+
+    def recount(self, node_name: str) -> None:
+        """Count the locks of a node that has just come to be known."""
+        for entry in self._on_node.get(node_name, {}).values():
+            self._columns.lock(node_name, entry.held, 1)
+
+    def settle_node(self, name: str, now: float) -> None:
+        """Bring the locks of a node in line with what the node is now."""
+        node = self._node(name)
+        for entry in tuple(self._on_node.get(name, {}).values()):
+            if node is None or node.meta.uid != entry.node_uid:
+                self._lose(entry, now)
+            elif entry.node_problem != (problem := _node_problem(node)):
+                entry.node_problem = problem
+                entry.move_at = now + self._move_after if problem and not entry.pinned else None
+                entry.moving = False
+                self._touch(entry)
+        self._displace_overcommitted(name, now)
+
+    def nodes_with_locks(self) -> list[str]:
+        """Names of the nodes on which a lock is held, sorted."""
+        return sorted(self._on_node)
+
+    def held_on(self, node_name: str) -> Iterator[Entry]:
+        """Locks that hold room on a node, by name."""
+        yield from sorted(self._on_node.get(node_name, {}).values(), key=lambda entry: entry.key)
+
+    # Time.
+
+    def next_deadline(self) -> float | None:
+        """Earliest instant at which `advance` has something to do."""
+        return self._timers.next()
+
+    def advance(self, now: float) -> None:
+        """Do what is due: expiries, deadlines, moves and removals, in the order of their instants."""
+        for key in self._timers.pop_due(now):
+            entry = self.entries[key]
+            if entry.phase in SETTLED:
+                self.changed[key] = None
+            elif entry.phase is Phase.PENDING and not _expired(entry, now):
+                self._end(entry, Event.GIVE_UP, reasons.DEADLINE_EXCEEDED, _given_up_text(entry), now)
+            elif _expired(entry, now):
+                self._expire(entry, now)
+            else:
+                entry.move_at, entry.moving = None, True
+                self._touch(entry)
+
+    def in_line(self, *, untried_only: bool) -> list[Entry]:
+        """Locks that wait for room, in their order; or those alone that came or changed since the last call."""
+        line = self.untried if untried_only else self.waiting
+        entries = sorted(line.values(), key=lambda entry: entry.order)
+        self.untried.clear()
+        return entries
+
+    # Inside.
+
+    def _revise(self, entry: Entry, reservation: Reservation, now: float) -> None:
+        edited = reservation.meta.generation != entry.reservation.meta.generation
+        if reservation.problem:
+            entry.problem = reservation.problem
+            entry.reservation = replace(reservation, spec=entry.reservation.spec, pod=entry.reservation.pod)
+            if entry.phase is Phase.PENDING:
+                self._end(entry, Event.GIVE_UP, reasons.INVALID_SPEC, reservation.problem, now)
+            return
+        entry.reservation, entry.problem = reservation, ""
+        if not edited or entry.final:
+            return
+        if entry.phase is Phase.REJECTED:
+            entry.pending_since, entry.finished_at, entry.tried = now, None, False
+            self._step(entry, Event.REVISE, reasons.WAITING, "the spec was edited", now)
+        if entry.activated_at is not None:
+            entry.expires_at = entry.expiry_from(entry.activated_at)
+        if entry.key in self.waiting:
+            self.untried[entry.key] = entry
+        if entry.phase is Phase.ACTIVE:
+            self._resize(entry, now)
+        if entry.phase is not Phase.BOUND and _expired(entry, now):
+            self._expire(entry, now)
+
+    def _resize(self, entry: Entry, now: float) -> None:
+        """Shrink at once what is asked less of; what is asked more of waits for its admission."""
+        spec = entry.reservation.spec
+        if spec is not None and spec.node_name not in (None, entry.node):
+            self._displace(entry, reasons.WAITING, f"the spec now names {spec.node_name}", now)
+            return
+        self._hold(entry, at_most(entry.held, entry.reservation.requests))
+        entry.resize_problem = ""
+        if not entry.growing:
+            entry.message = _held_text(entry)
+
+    def _take_back(self, entry: Entry, held: Resources, now: float) -> None:
+        node = self._node(entry.node)
+        if not held:
+            self._step(entry, Event.RETURN, reasons.WAITING, "the owner's binding failed", now)
+        elif node is None or node.meta.uid != entry.node_uid:
+            self._lose(entry, now)
+        elif self._columns.fits(node.name, held):
+            self._place(entry, node, held)
+            self._step(entry, Event.ADMIT, reasons.ADMITTED, _held_text(entry), now)
+        else:
+            entry.pending_since = now
+            text = f"the owner's binding failed and {entry.node} has no room left"
+            self._unplace(entry)
+            self._step(entry, Event.RETURN, reasons.INSUFFICIENT_CAPACITY, text, now)
+
+    def _displace_overcommitted(self, name: str, now: float) -> None:
+        """Take locks away until the node's pods and locks fit: lowest priority first, then newest."""
+        while name in self._on_node and (shortfall := self._columns.shortfall(name)):
+            losers = [
+                entry
+                for entry in self._on_node.get(name, {}).values()
+                if any(entry.held.get(resource) for resource in shortfall)
+            ]
+            if not losers:
+                return
+            loser = max(losers, key=lambda entry: (-entry.priority, entry.activated_at or 0.0, entry.key))
+            text = f"{name} is overcommitted by {_amounts_text(shortfall)}"
+            self._displace(loser, reasons.OVERCOMMITTED, text, now)
+
+    def _displace(self, entry: Entry, reason: str, message: str, now: float) -> None:
+        self._unplace(entry)
+        entry.pending_since, entry.tried = now, False
+        self._step(entry, Event.DISPLACE, reason, message, now)
+
+    def _lose(self, entry: Entry, now: float) -> None:
+        text = f"node {entry.node} (uid {entry.node_uid}) is gone"
+        if entry.pinned:
+            self._hold(entry, NOTHING)
+            self._end(entry, Event.LOSE_NODE, reasons.NODE_LOST, text, now)
+        elif entry.phase is Phase.BOUND:
+            self._unplace(entry)
+            self._step(entry, Event.RETURN, reasons.NODE_LOST, text, now)
+        else:
+            self._displace(entry, reasons.NODE_LOST, text, now)
+
+    def _expire(self, entry: Entry, now: float) -> None:
+        self._hold(entry, NOTHING)
+        due = entry.expires_at or entry.reservation.expire_at or now
+        field_name = "spec.expireAt" if entry.reservation.expire_at is not None else "spec.ttlSeconds"
+        self._end(entry, Event.EXPIRE, reasons.EXPIRED, f"{field_name} has passed", now, due)
+
+    def _end(
+        self, entry: Entry, event: Event, reason: str, message: str, now: float, due: float = 0.0
+    ) -> None:
+        entry.finished_at = now
+        self._owners.discard(entry.key)
+        self._step(entry, event, reason, message, now, due)
+
+    def _step(
+        self, entry: Entry, event: Event, reason: str, message: str, now: float, due: float = 0.0
+    ) -> None:
+        entry.phase = after(entry.phase, event)
+        entry.reason, entry.message = reason, message
+        if entry.phase is not Phase.ACTIVE:
+            entry.node_problem = entry.move_at = None
+            entry.moving = False
+        meta = entry.reservation.meta
+        self.changes.append(Change(meta, event, entry.phase, reason, message, now, due or now))
+        self._touch(entry)
+
+    def _place(self, entry: Entry, node: Node, requests: Resources) -> None:
+        self._unplace(entry)
+        entry.node, entry.node_uid, entry.epoch = node.name, node.meta.uid, self._epoch
+        entry.node_problem, entry.move_at, entry.moving = _node_problem(node), None, False
+        self._hold(entry, requests)
+
+    def _unplace(self, entry: Entry) -> None:
+        self._hold(entry, NOTHING)
+        entry.node = entry.node_uid = ""
+
+    def _hold(self, entry: Entry, resources: Resources) -> None:
+        """Make the room that an entry holds on its node exactly this much."""
+        self._columns.lock(entry.node, entry.held, -1)
+        self._columns.lock(entry.node, resources, 1)
+        entry.held = resources
+        if resources:
+            self._on_node[entry.node][entry.key] = entry
+        elif entry.node in self._on_node:
+            self._on_node[entry.node].pop(entry.key, None)
+            if not self._on_node[entry.node]:
+                del self._on_node[entry.node]
+
+    def _touch(self, entry: Entry) -> None:
+        """Renew what follows from an entry's state: its timer, its place in line, its status."""
+        key = entry.key
+        self.changed[key] = None
+        self._timers.set(key, entry.deadline())
+        if not entry.wanting:
+            self.waiting.pop(key, None)
+            self.untried.pop(key, None)
+        elif key not in self.waiting:
+            self.waiting[key] = self.untried[key] = entry
+
+    def _drop(self, entry: Entry) -> None:
+        self._hold(entry, NOTHING)
+        self._owners.discard(entry.key)
+        self._timers.set(entry.key, None)
+        self.waiting.pop(entry.key, None)
+        self.untried.pop(entry.key, None)
+        self.changed.pop(entry.key, None)
+        del self.entries[entry.key]
+
+    def _node(self, name: str) -> Node | None:
+        row = self._columns.row_of.get(name)
+        return None if row is None else self._columns.nodes[row]
+
+
+def _expired(entry: Entry, now: float) -> bool:
+    instant = entry.expires_at if entry.expires_at is not None else entry.reservation.expire_at
+    return instant is not None and instant <= now
+
+
+def _node_problem(node: Node) -> tuple[str, str] | None:
+    if node.unschedulable:
+        return reasons.NODE_CORDONED, f"node {node.name} is cordoned"
+    if not node.ready:
+        return reasons.NODE_NOT_READY, f"node {node.name} is not ready"
+    return None
+
+
+def _amounts_text(resources: Resources) -> str:
+    return ", ".join(f"{name} {amount}" for name, amount in format_resources(resources).items())
+
+
+def _held_text(entry: Entry) -> str:
+    amounts = {name: units for name, units in entry.held.items() if name != "pods"}
+    return f"{_amounts_text(amounts)} held on {entry.node}"
+
+
+def _given_up_text(entry: Entry) -> str:
+    spec = entry.reservation.spec
+    seconds = spec.pending_deadline_seconds if spec else 0
+    return f"no room within spec.pendingDeadlineSeconds ({seconds}): {entry.message}"

@@ -1,0 +1,135 @@
+"""One lock as the ledger knows it."""
+
+from dataclasses import dataclass, field
+
+from tidelock.ledger import reasons
+from tidelock.ledger.transitions import FINAL, SETTLED
+from tidelock.model.instants import from_datetime
+from tidelock.model.locks import Reservation
+from tidelock.model.meta import Key
+from tidelock.model.quantities import Resources, covers
+from tidelock.model.reservations import BoundPod, Phase
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """The state of a lock; the ledger alone changes it.
+
+    Instants are seconds since the epoch. `reservation` is the newest version seen whose spec could be read
+    (or the newest at all, if none could); `problem` tells what is wrong with a newer spec. `deleted` means that the
+    API server has taken the deletion, of which the watch will tell.
+    """
+
+    reservation: Reservation
+    seen_at: float
+    phase: Phase = Phase.PENDING
+    reason: str = reasons.WAITING
+    message: str = ""
+    problem: str = ""
+    node: str = ""
+    node_uid: str = ""
+    held: Resources = field(default_factory=dict)
+    epoch: int = 0
+    pending_since: float = 0.0
+    tried: bool = False
+    refused_at: float = 0.0
+    activated_at: float | None = None
+    expires_at: float | None = None
+    finished_at: float | None = None
+    bound_pod: BoundPod | None = None
+    node_problem: tuple[str, str] | None = None
+    move_at: float | None = None
+    moving: bool = False
+    resize_problem: str = ""
+    deleted: bool = False
+    transition_times: dict[str, tuple[str, float]] = field(default_factory=dict)
+
+    @property
+    def key(self) -> Key:
+        """Namespace and name."""
+        return self.reservation.key
+
+    @property
+    def uid(self) -> str:
+        """Identity of the object."""
+        return self.reservation.meta.uid
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the spec names the node."""
+        spec = self.reservation.spec
+        return spec is not None and spec.node_name is not None
+
+    @property
+    def priority(self) -> int:
+        """Priority of the lock; 0 if its spec cannot be read."""
+        return self.reservation.spec.priority if self.reservation.spec else 0
+
+    @property
+    def retained(self) -> bool:
+        """Whether the object stays as a tombstone."""
+        return self.reservation.spec is not None and self.reservation.spec.retention == "Retain"
+
+    @property
+    def order(self) -> tuple[int, float, Key]:
+        """Place in line: higher priority first, then older, then by name."""
+        return (-self.priority, self.reservation.meta.created, self.key)
+
+    @property
+    def growing(self) -> bool:
+        """Whether the spec asks for more than is held."""
+        pod = self.reservation.pod
+        return self.phase is Phase.ACTIVE and pod is not None and not covers(self.held, pod.requests)
+
+    @property
+    def wanting(self) -> bool:
+        """Whether the lock waits for room: for its first, for more, or for some elsewhere."""
+        return self.phase is Phase.PENDING or self.growing or self.moving
+
+    def removable_at(self) -> float | None:
+        """Tell when the object may be deleted: at once after its end, after its time to live, or never."""
+        spec = self.reservation.spec
+        if self.finished_at is None or spec is None or self.problem:
+            return None
+        if spec.ttl_seconds_after_finished is not None and (self.retained or self.phase not in _FULFILLED):
+            return self.finished_at + spec.ttl_seconds_after_finished
+        if self.retained:
+            return None
+        if self.phase in _FULFILLED:
+            return self.finished_at
+        # What failed is left for people to see, for as long as the lock itself was to live.
+        return self.expiry_from(self.finished_at)
+
+    def expiry_from(self, start: float) -> float | None:
+        """Tell when a lock that begins at `start` ends."""
+        spec = self.reservation.spec
+        if spec is None:
+            return None
+        if spec.expire_at is not None:
+            return from_datetime(spec.expire_at)
+        return round(start + spec.ttl_seconds, 3) if spec.ttl_seconds is not None else None
+
+    def deadline(self) -> float | None:
+        """Tell when the lock is next due for something, if ever."""
+        if self.phase in SETTLED:
+            return self.removable_at()
+        if self.phase is Phase.PENDING:
+            # A lock is given up only after it has been tried, so that a deadline of 0 means "now or never".
+            spec = self.reservation.spec
+            given_up = self.pending_since + spec.pending_deadline_seconds if spec and self.tried else None
+            return _earliest(self.reservation.expire_at or self.expires_at, given_up)
+        if self.phase is Phase.ACTIVE:
+            return _earliest(self.expires_at, self.move_at)
+        return None
+
+    @property
+    def final(self) -> bool:
+        """Whether the lock has ended for good."""
+        return self.phase in FINAL
+
+
+_FULFILLED = frozenset({Phase.CONSUMED, Phase.EXPIRED})
+
+
+def _earliest(*instants: float | None) -> float | None:
+    return min((instant for instant in instants if instant is not None), default=None)

@@ -1,0 +1,101 @@
+"""Which locks are a pod's own.
+
+The owner terms of a lock are ORed, the fields of a term ANDed, and only pods of the lock's own namespace
+count. Locks for a pod's name are found by that name; the others are tried one by one, a namespace at a time.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from tidelock.model.meta import Key
+from tidelock.model.pods import Pod
+from tidelock.model.reservations import ControllerOwner, Owner, ReservationSpec
+from tidelock.model.selectors import LabelSelector, Requirement
+
+POD_TEMPLATE_HASH = "pod-template-hash"
+
+
+def owns(spec: ReservationSpec, pod: Pod) -> bool:
+    """Whether any owner term matches the pod, namespaces aside."""
+    return any(_term_matches(term, pod) for term in spec.owners)
+
+
+def _term_matches(term: Owner, pod: Pod) -> bool:
+    if term.pod is not None and term.pod.name != pod.meta.name:
+        return False
+    if term.controller is not None and not _controls(term.controller, pod):
+        return False
+    return term.selector is None or _selector(term).matches(pod.meta.labels)
+
+
+def _controls(owner: ControllerOwner, pod: Pod) -> bool:
+    """Whether the pod's controller is the one named, or a ReplicaSet that this Deployment made.
+
+    A Deployment names its ReplicaSets after itself and the hash that their pods carry as a label, so the
+    pod alone tells.
+    """
+    controller = pod.meta.controller
+    if controller is None:
+        return False
+    if (controller.api_version, controller.kind, controller.name) == (
+        owner.api_version,
+        owner.kind,
+        owner.name,
+    ):
+        return True
+    made = f"{owner.name}-{pod.meta.labels.get(POD_TEMPLATE_HASH, '')}"
+    return owner.kind == "Deployment" and controller.kind == "ReplicaSet" and controller.name == made
+
+
+def _selector(term: Owner) -> LabelSelector:
+    wanted = term.selector
+    if wanted is None:
+        return LabelSelector()
+    expressions = tuple(
+        Requirement(e.key, e.operator, tuple(e.values or ())) for e in wanted.match_expressions or ()
+    )
+    return LabelSelector(dict(wanted.match_labels or {}), expressions)
+
+
+class OwnerIndex:
+    """Finds the locks whose owner a pod is."""
+
+    def __init__(self) -> None:
+        self._specs: dict[Key, ReservationSpec] = {}
+        self._by_pod_name: defaultdict[Key, dict[Key, None]] = defaultdict(dict)
+        self._by_namespace: defaultdict[str, dict[Key, None]] = defaultdict(dict)
+
+    def put(self, key: Key, spec: ReservationSpec) -> None:
+        """Add a lock, or replace its owners."""
+        earlier = self._specs.get(key)
+        if earlier is not None:
+            if earlier.owners == spec.owners:
+                return
+            self.discard(key)
+        self._specs[key] = spec
+        for place in self._places(key, spec):
+            place[key] = None
+
+    def discard(self, key: Key) -> None:
+        """Drop a lock; one that is not there is ignored."""
+        spec = self._specs.pop(key, None)
+        if spec is None:
+            return
+        for place in self._places(key, spec):
+            place.pop(key, None)
+        for term in spec.owners:
+            if term.pod is not None and not self._by_pod_name[Key(key.namespace, term.pod.name)]:
+                del self._by_pod_name[Key(key.namespace, term.pod.name)]
+
+    def of(self, pod: Pod) -> list[Key]:
+        """Keys of the pod's own locks, sorted."""
+        namespace = pod.meta.namespace
+        candidates = {**self._by_pod_name.get(pod.key, {}), **self._by_namespace.get(namespace, {})}
+        return sorted(key for key in candidates if owns(self._specs[key], pod))
+
+    def _places(self, key: Key, spec: ReservationSpec) -> Iterator[dict[Key, None]]:
+        for term in spec.owners:
+            if term.pod is not None:
+                yield self._by_pod_name[Key(key.namespace, term.pod.name)]
+            else:
+                yield self._by_namespace[key.namespace]

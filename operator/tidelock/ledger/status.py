@@ -1,0 +1,93 @@
+"""The status that an entry ought to have, as plain JSON values."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from tidelock.ledger import reasons
+from tidelock.ledger.entry import Entry
+from tidelock.model.instants import format_instant
+from tidelock.model.quantities import PODS, Resources, format_resources
+from tidelock.model.reservations import Phase, owner_text
+
+# One condition before its times are known: type, status, reason, message.
+_Aspect = tuple[str, bool, str, str]
+
+_AT_REST = frozenset({Phase.CONSUMED, Phase.EXPIRED})
+
+
+def render(entry: Entry, now: float) -> dict[str, Any]:
+    """Write the status of a lock; a condition keeps its transition time for as long as its status lasts."""
+    spec = entry.reservation.spec
+    conditions = [_condition(entry, aspect, now) for aspect in _aspects(entry)]
+    present = {condition["type"] for condition in conditions}
+    entry.transition_times = {
+        name: since for name, since in entry.transition_times.items() if name in present
+    }
+    status: dict[str, Any] = {
+        "observedGeneration": entry.reservation.meta.generation,
+        "phase": entry.phase.value,
+        "epoch": entry.epoch,
+        "conditions": conditions,
+    }
+    for name, instant in (
+        ("activatedAt", entry.activated_at),
+        ("expiresAt", entry.expires_at if entry.expires_at is not None else entry.reservation.expire_at),
+        ("finishedAt", entry.finished_at),
+    ):
+        if instant is not None:
+            status[name] = format_instant(instant)
+    if entry.node:
+        status |= {"nodeName": entry.node, "nodeUID": entry.node_uid}
+    if entry.bound_pod is not None:
+        status["boundPod"] = {"name": entry.bound_pod.name, "uid": entry.bound_pod.uid}
+    if resources := _shown_resources(entry):
+        status["resources"] = format_resources({k: v for k, v in resources.items() if k != PODS})
+    if spec is not None:
+        status["owner"] = owner_text(spec.owners)
+    return status
+
+
+def _shown_resources(entry: Entry) -> Resources:
+    if entry.held:
+        return entry.held
+    return entry.reservation.pod.requests if entry.reservation.pod is not None else {}
+
+
+def _aspects(entry: Entry) -> Iterator[_Aspect]:
+    """State what holds of a lock, in kstatus' terms: a lock that has served its purpose is at rest, not unready."""
+    active = entry.phase is Phase.ACTIVE
+    yield "Active", active, entry.reason, entry.message
+    if active and entry.node_problem is None:
+        yield "Ready", True, reasons.HELD, entry.message
+    elif active and entry.node_problem is not None:
+        yield "Ready", False, *entry.node_problem
+    elif entry.phase not in _AT_REST:
+        yield "Ready", False, entry.reason, entry.message
+    if entry.phase in (Phase.PENDING, Phase.BOUND):
+        yield "Reconciling", True, entry.reason, entry.message
+    elif entry.growing:
+        yield "Reconciling", True, reasons.RESIZE_PENDING, entry.resize_problem
+    if entry.problem:
+        yield "Stalled", True, reasons.INVALID_SPEC, entry.problem
+    elif entry.phase in (Phase.LOST, Phase.REJECTED):
+        yield "Stalled", True, entry.reason, entry.message
+    if entry.phase is Phase.EXPIRED:
+        yield "Expired", True, entry.reason, entry.message
+
+
+def _condition(entry: Entry, aspect: _Aspect, now: float) -> dict[str, Any]:
+    name, holds, reason, message = aspect
+    status = "True" if holds else "False"
+    since = entry.transition_times.get(name)
+    if since is None or since[0] != status:
+        since = (status, now)
+        entry.transition_times[name] = since
+    return {
+        "type": name,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        # Conditions carry whole seconds, as metav1.Time does.
+        "lastTransitionTime": format_instant(int(since[1])),
+        "observedGeneration": entry.reservation.meta.generation,
+    }

@@ -1,0 +1,75 @@
+"""The life of a lock: phases, what happens to it, and where that leads.
+
+    Pending --ADMIT--> Active --CLAIM--> Bound --OWNER_BOUND--> Consumed
+                          ^                |
+                          +----RETURN------+
+
+A lock is held in the phase Active alone. Bound means that its room has gone to its owner, whose binding is
+under way. Consumed, Expired and Lost are final.
+"""
+
+from enum import StrEnum, auto
+
+from tidelock.model.reservations import Phase
+
+
+class Event(StrEnum):
+    """What can happen to a lock."""
+
+    ADMIT = auto()
+    """Room was found, or found again after the owner's binding failed."""
+    CLAIM = auto()
+    """The owner was reserved on some node."""
+    RETURN = auto()
+    """The owner's binding failed and the room that the lock had is gone: it waits again."""
+    OWNER_BOUND = auto()
+    """The owner is bound."""
+    EXPIRE = auto()
+    """The instant of expiry has passed."""
+    GIVE_UP = auto()
+    """No room was found before the deadline."""
+    LOSE_NODE = auto()
+    """The node that the lock names is gone, or another has taken its name."""
+    DISPLACE = auto()
+    """The room is gone: the node shrank, was overrun, or is gone under a lock for any node."""
+    REVISE = auto()
+    """A spec that could not be served has been edited."""
+
+
+TRANSITIONS: dict[tuple[Phase, Event], Phase] = {
+    (Phase.PENDING, Event.ADMIT): Phase.ACTIVE,
+    (Phase.PENDING, Event.CLAIM): Phase.BOUND,
+    (Phase.PENDING, Event.OWNER_BOUND): Phase.CONSUMED,
+    (Phase.PENDING, Event.EXPIRE): Phase.EXPIRED,
+    (Phase.PENDING, Event.GIVE_UP): Phase.REJECTED,
+    (Phase.ACTIVE, Event.CLAIM): Phase.BOUND,
+    (Phase.ACTIVE, Event.OWNER_BOUND): Phase.CONSUMED,
+    (Phase.ACTIVE, Event.EXPIRE): Phase.EXPIRED,
+    (Phase.ACTIVE, Event.LOSE_NODE): Phase.LOST,
+    (Phase.ACTIVE, Event.DISPLACE): Phase.PENDING,
+    (Phase.BOUND, Event.OWNER_BOUND): Phase.CONSUMED,
+    (Phase.BOUND, Event.ADMIT): Phase.ACTIVE,
+    (Phase.BOUND, Event.RETURN): Phase.PENDING,
+    (Phase.BOUND, Event.EXPIRE): Phase.EXPIRED,
+    (Phase.BOUND, Event.LOSE_NODE): Phase.LOST,
+    (Phase.REJECTED, Event.REVISE): Phase.PENDING,
+}
+
+FINAL = frozenset({Phase.CONSUMED, Phase.EXPIRED, Phase.LOST})
+"""Phases that no event leads out of."""
+
+SETTLED = FINAL | {Phase.REJECTED}
+"""Phases in which a lock wants nothing any more, unless its spec is edited."""
+
+
+def after(phase: Phase, event: Event) -> Phase:
+    """Give the phase that an event leads to.
+
+    Raises:
+        ValueError: the event cannot happen in that phase, so the caller's book-keeping is wrong.
+
+    """
+    try:
+        return TRANSITIONS[phase, event]
+    except KeyError:
+        raise ValueError(f"{event} cannot happen to a lock that is {phase}") from None

@@ -1,0 +1,54 @@
+"""Logs as text for people or JSON for collectors: a constant message, and fields beside it."""
+
+import json
+import logging
+from datetime import UTC, datetime
+
+_PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def _fields(record: logging.LogRecord) -> dict[str, object]:
+    return {
+        name: value
+        for name, value in vars(record).items()
+        if name not in _PLAIN and not name.startswith("k8s_")
+    }
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+
+
+class TextFormatter(logging.Formatter):
+    """One line a record: time, level, logger, message, fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write a record."""
+        fields = "".join(f" {name}={value!s}" for name, value in _fields(record).items())
+        line = f"{_time(record)} {record.levelname:7} {record.name}: {record.getMessage()}{fields}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a record."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write a record."""
+        line: dict[str, object] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_fields(record),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def configure_logs(log_format: str, level: str) -> None:
+    """Log to standard error from now on; Kopf's chatter below warnings is left out."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+    logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLogger().level))

@@ -1,0 +1,169 @@
+"""The one place where the parts are put together, and the `tidelock` command."""
+
+import argparse
+import asyncio
+import logging
+import sys
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any, NoReturn
+
+import kopf
+
+from tidelock import __version__
+from tidelock.clock import SystemClock
+from tidelock.handlers import lifecycle, reservations, waterlevels
+from tidelock.kube.client import NODES, PODS, RESERVATIONS, KubeClient
+from tidelock.kube.config import ConfigError, Connection, load_connection
+from tidelock.kube.events import EventRecorder
+from tidelock.kube.watch import Reflector
+from tidelock.logs import configure_logs
+from tidelock.model.locks import decode_reservation
+from tidelock.model.nodes import decode_node
+from tidelock.model.pods import decode_pod
+from tidelock.scheduler.binding import Binder
+from tidelock.scheduler.decider import Decider
+from tidelock.scheduler.feed import Feed
+from tidelock.scheduler.gauges import Gauges
+from tidelock.scheduler.loop import Loop
+from tidelock.scheduler.publisher import Publisher
+from tidelock.scheduler.tasks import Tasks
+from tidelock.serving import serve
+from tidelock.settings import Settings
+from tidelock.telemetry import Telemetry
+
+logger = logging.getLogger(__name__)
+
+# Seconds that writes under way get at shutdown, and that a turn of the loop may take before it counts as dead.
+_DRAIN = 5.0
+_STUCK = 30.0
+
+
+async def operate(settings: Settings, stop: asyncio.Event) -> None:
+    """Run the operator and the scheduler until `stop` is set or a signal comes.
+
+    Raises:
+        ConfigError: there is no way to reach a cluster.
+
+    """
+    connection = load_connection(settings.kubeconfig or None)
+    user_agent = f"tidelock/{__version__}"
+    async with (
+        KubeClient(connection, user_agent=user_agent) as client,
+        EventRecorder(client, "tidelock.dev/operator", settings.instance) as recorder,
+    ):
+        clock, rng, telemetry, tasks = SystemClock(), Random(), Telemetry(), Tasks()  # noqa: S311 -- for jitter
+        decider = Decider(
+            settings.scheduler_name, move_after=settings.move_after_seconds, on_enqueue=telemetry.queued
+        )
+        telemetry.registry.register(Gauges(decider.book, decider.columns, decider.queue))
+        binder = Binder(client, decider, recorder, telemetry, clock, tasks, rng)
+        publisher = Publisher(client, decider.book, recorder, telemetry, clock, tasks, rng)
+        loop = Loop(decider, binder, publisher, telemetry, clock)
+        feed = Feed(decider.cache, decider.book, decider.queue, clock, loop.wake)
+        telemetry.ready.set_function(lambda: float(feed.ready))
+        async with (
+            serve(
+                settings.listen,
+                settings.port,
+                telemetry.registry,
+                alive=lambda: clock.monotonic() - loop.last_turn < _STUCK,
+                ready=lambda: feed.ready,
+            ) as port,
+            _background(
+                Reflector(client, NODES, decode_node, feed.nodes, rng=rng).run(),
+                Reflector(client, PODS, decode_pod, feed.pods, rng=rng).run(),
+                Reflector(client, RESERVATIONS, decode_reservation, feed.reservations, rng=rng).run(),
+                loop.run(feed),
+                tasks.crash(),
+            ) as crashed,
+        ):
+            logger.info("started", extra={"version": __version__, "port": port, "server": connection.server})
+            registry = _handlers(connection, client, publisher, clock)
+            operator = asyncio.create_task(_run_kopf(registry, stop))
+            await asyncio.wait({operator, crashed}, return_when=asyncio.FIRST_COMPLETED)
+            stop.set()
+            await operator
+            if crashed.done():
+                crashed.result()
+            logger.info("stopping")
+        await tasks.drain(_DRAIN)
+
+
+@asynccontextmanager
+async def _background(*work: Coroutine[Any, Any, NoReturn]) -> AsyncIterator[asyncio.Future[NoReturn]]:
+    """Run endless work beside the context; gives a future that ends with the first error."""
+    tasks = [asyncio.create_task(endless) for endless in work]
+    crashed: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
+
+    def ended(task: asyncio.Task[NoReturn]) -> None:
+        if not task.cancelled() and not crashed.done() and (error := task.exception()) is not None:
+            crashed.set_exception(error)
+
+    for task in tasks:
+        task.add_done_callback(ended)
+    try:
+        yield crashed
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        crashed.cancel()
+
+
+def _handlers(
+    connection: Connection, client: KubeClient, publisher: Publisher, clock: SystemClock
+) -> kopf.OperatorRegistry:
+    registry = kopf.OperatorRegistry()
+    lifecycle.register(registry, connection)
+    reservations.register(registry, publisher)
+    waterlevels.register(registry, client, clock)
+    return registry
+
+
+async def _run_kopf(registry: kopf.OperatorRegistry, stop: asyncio.Event) -> None:
+    await kopf.operator(registry=registry, clusterwide=True, standalone=True, stop_flag=stop)
+
+
+def _parser() -> argparse.ArgumentParser:
+    defaults = Settings()
+    parser = argparse.ArgumentParser(
+        prog="tidelock", description="Expiring locks on node capacity for Kubernetes."
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="run the operator and the scheduler")
+    run.add_argument("--kubeconfig", default=defaults.kubeconfig, help="file to connect with")
+    run.add_argument(
+        "--scheduler-name", default=defaults.scheduler_name, help="schedulerName of pods to schedule"
+    )
+    run.add_argument("--listen", default=defaults.listen, help="address for metrics and probes")
+    run.add_argument("--port", type=int, default=defaults.port, help="port for metrics and probes")
+    run.add_argument("--log-format", choices=("text", "json"), default=defaults.log_format)
+    run.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default=defaults.log_level)
+    run.add_argument(
+        "--move-after-seconds",
+        type=float,
+        default=defaults.move_after_seconds,
+        help="how long a lock for any node stays on a node that is cordoned or not ready",
+    )
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; gives the exit status."""
+    arguments = vars(_parser().parse_args(argv))
+    del arguments["command"]
+    settings = Settings(**arguments)
+    configure_logs(settings.log_format, settings.log_level)
+    try:
+        asyncio.run(_serve(settings))
+    except ConfigError as error:
+        sys.stderr.write(f"tidelock: {error}\n")
+        return 1
+    return 0
+
+
+async def _serve(settings: Settings) -> None:
+    await operate(settings, asyncio.Event())

@@ -1,0 +1,177 @@
+"""The CustomResourceDefinitions of the group `tidelock.dev`."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tidelock.model.reservations import ReservationSpec, ReservationStatus
+from tidelock.model.schema import structural_schema
+from tidelock.model.waterlevels import WaterLevelSpec, WaterLevelStatus
+from tidelock.model.wire import VALIDATIONS, Rule, Wire
+
+GROUP = "tidelock.dev"
+VERSION = "v1alpha1"
+CATEGORY = "tidelock"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of `kubectl get`; wide ones need `-o wide`."""
+
+    name: str
+    path: str
+    type: str = "string"
+    wide: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write an entry of additionalPrinterColumns."""
+        column: dict[str, Any] = {"name": self.name, "type": self.type, "jsonPath": self.path}
+        return column | ({"priority": 1} if self.wide else {})
+
+
+@dataclass(frozen=True)
+class CustomResource:
+    """One kind: its names, the types of its spec and status, and how it is shown, selected and guarded."""
+
+    kind: str
+    plural: str
+    short_name: str
+    scope: str
+    description: str
+    spec: type[Wire]
+    status: type[Wire]
+    columns: tuple[Column, ...]
+    selectable: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
+
+    def definition(self) -> dict[str, Any]:
+        """Write the CustomResourceDefinition."""
+        return {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"{self.plural}.{GROUP}"},
+            "spec": {
+                "group": GROUP,
+                "names": {
+                    "kind": self.kind,
+                    "listKind": f"{self.kind}List",
+                    "plural": self.plural,
+                    "singular": self.kind.lower(),
+                    "shortNames": [self.short_name],
+                    "categories": [CATEGORY],
+                },
+                "scope": self.scope,
+                "versions": [self._version()],
+            },
+        }
+
+    def _version(self) -> dict[str, Any]:
+        version = {
+            "name": VERSION,
+            "served": True,
+            "storage": True,
+            "subresources": {"status": {}},
+            "additionalPrinterColumns": [column.to_dict() for column in self.columns],
+            "schema": {"openAPIV3Schema": self._schema()},
+        }
+        return version | (
+            {"selectableFields": [{"jsonPath": path} for path in self.selectable]} if self.selectable else {}
+        )
+
+    def _schema(self) -> dict[str, Any]:
+        # An object without any status would read as finished to tools that follow kstatus.
+        status = structural_schema(self.status) | {"default": {"observedGeneration": -1}}
+        schema = {
+            "type": "object",
+            "description": self.description,
+            "required": ["spec"],
+            "properties": {"spec": structural_schema(self.spec), "status": status},
+        }
+        return schema | ({VALIDATIONS: [rule.to_schema() for rule in self.rules]} if self.rules else {})
+
+
+def _condition(type_: str, field: str) -> str:
+    return f'.status.conditions[?(@.type=="{type_}")].{field}'
+
+
+_AGE = Column("Age", ".metadata.creationTimestamp", "date")
+_PHASE = "oldSelf.?status.?phase.orValue('')"
+
+
+def _fixed_while_held(field: str, unchanged: str) -> Rule:
+    # On the root: a rule on the field itself would be skipped when the field comes or goes.
+    return Rule(
+        f"!({_PHASE} in ['Active', 'Bound']) || {unchanged}",
+        f"{field} is immutable while the reservation is Active or Bound",
+        field=f".spec.{field}",
+        reason="FieldValueForbidden",
+    )
+
+
+RESERVATION = CustomResource(
+    kind="Reservation",
+    plural="reservations",
+    short_name="rsv",
+    scope="Namespaced",
+    description="An expiring lock on node capacity for a pod that has not arrived yet.",
+    spec=ReservationSpec,
+    status=ReservationStatus,
+    columns=(
+        Column("Ready", _condition("Ready", "status")),
+        Column("Phase", ".status.phase"),
+        Column("Node", ".status.nodeName"),
+        Column("Owner", ".status.owner"),
+        Column("CPU", ".status.resources.cpu"),
+        Column("Memory", ".status.resources.memory"),
+        # A column of type date prints the time since then, which makes no sense for a time to come.
+        Column("Expires", ".status.expiresAt"),
+        _AGE,
+        Column("Active", _condition("Active", "status"), wide=True),
+        Column("Reason", _condition("Active", "reason"), wide=True),
+        Column("Pod", ".status.boundPod.name", wide=True),
+        Column("Priority", ".spec.priority", "integer", wide=True),
+        Column("Retention", ".spec.retention", wide=True),
+        Column("Message", _condition("Active", "message"), wide=True),
+    ),
+    selectable=(".spec.nodeName", ".status.phase", ".status.nodeName"),
+    rules=(
+        _fixed_while_held("owners", "self.spec.owners == oldSelf.spec.owners"),
+        _fixed_while_held(
+            "nodeName",
+            "has(self.spec.nodeName) == has(oldSelf.spec.nodeName)"
+            " && (!has(self.spec.nodeName) || self.spec.nodeName == oldSelf.spec.nodeName)",
+        ),
+        Rule(
+            f"!({_PHASE} in ['Consumed', 'Expired', 'Lost']) || self.spec == oldSelf.spec",
+            "spec of a reservation that is final is immutable: delete it and create it anew",
+            field=".spec",
+            reason="FieldValueForbidden",
+        ),
+    ),
+)
+
+WATER_LEVEL = CustomResource(
+    kind="WaterLevel",
+    plural="waterlevels",
+    short_name="wlv",
+    scope="Cluster",
+    description="A group of nodes whose new pods are placed by measured use.",
+    spec=WaterLevelSpec,
+    status=WaterLevelStatus,
+    columns=(
+        Column("Ready", _condition("Ready", "status")),
+        Column("Stale", _condition("MetricsStale", "status")),
+        Column("Nodes", ".status.nodesMeasured", "integer"),
+        Column("CPU", ".status.cpu.mean", "integer"),
+        Column("CPU-Deviation", ".status.cpu.standardDeviation", "integer"),
+        Column("Memory", ".status.memory.mean", "integer"),
+        Column("Memory-Deviation", ".status.memory.standardDeviation", "integer"),
+        _AGE,
+        Column("Nodes-Stale", ".status.nodesStale", "integer", wide=True),
+        Column("Nodes-Missing", ".status.nodesMissing", "integer", wide=True),
+        Column("Sampled", ".status.sampledAt", wide=True),
+        Column("Reason", _condition("Ready", "reason"), wide=True),
+        Column("Message", _condition("Ready", "message"), wide=True),
+    ),
+)
+
+CUSTOM_RESOURCES = (RESERVATION, WATER_LEVEL)

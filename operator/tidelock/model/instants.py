@@ -1,0 +1,26 @@
+"""Instants on the wire: RFC 3339, UTC, milliseconds where there are any.
+
+Inside the process an instant is a float: seconds since the epoch, in whole milliseconds.
+"""
+
+from datetime import UTC, datetime
+
+
+def format_instant(seconds: float) -> str:
+    """Write an instant; whole seconds are written without a fraction, as the API's own times are."""
+    moment = datetime.fromtimestamp(round(seconds, 3), UTC)
+    precision = "milliseconds" if moment.microsecond else "seconds"
+    return moment.replace(tzinfo=None).isoformat(timespec=precision) + "Z"
+
+
+def from_datetime(moment: datetime) -> float:
+    """Read an instant from an aware datetime, rounded to milliseconds."""
+    return round(moment.timestamp(), 3)
+
+
+def parse_instant(text: str) -> float:
+    """Read an instant from its wire form; raises ValueError for a text that is none or lacks a zone."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone")
+    return from_datetime(moment)

@@ -1,0 +1,108 @@
+"""A Reservation object, decoded once into what the ledger and the scheduler work with."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pydantic
+
+from tidelock.model.instants import from_datetime
+from tidelock.model.meta import Key, ObjectMeta
+from tidelock.model.pods import Pod, PodSpec, stand_in
+from tidelock.model.quantities import PODS, QuantityError, Resources, parse_resources
+from tidelock.model.requests import Container, ResourceRequirements, total_requests
+from tidelock.model.reservations import ReservationSpec, spec_problems
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """One version of a Reservation.
+
+    A spec that cannot be read is no error here: `problem` then says what is wrong with it, and `spec` and
+    `pod` are None. `status` is the stored status as plain JSON values.
+    """
+
+    meta: ObjectMeta
+    spec: ReservationSpec | None = None
+    pod: Pod | None = None
+    problem: str = ""
+    status: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> Key:
+        """Namespace and name."""
+        return self.meta.key
+
+    @property
+    def requests(self) -> Resources:
+        """The room that the spec asks for, its pod as one of `pods` included."""
+        if self.pod is None:
+            raise ValueError(f"{self.key}: {self.problem}")
+        return self.pod.requests
+
+    @property
+    def expire_at(self) -> float | None:
+        """The instant at which the lock ends, where the spec gives one."""
+        return from_datetime(self.spec.expire_at) if self.spec and self.spec.expire_at else None
+
+
+class _Object(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta
+    spec: dict[str, Any] = {}
+    status: dict[str, Any] = {}
+
+
+_DECODER = msgspec.json.Decoder(_Object)
+
+
+def decode_reservation(raw: bytes | msgspec.Raw) -> Reservation:
+    """Decode a Reservation from its JSON; a bad spec becomes the result's `problem`."""
+    stored = _DECODER.decode(raw)
+    try:
+        spec = ReservationSpec.model_validate(stored.spec)
+        pod = stand_in_pod(stored.metadata, spec, stored.spec)
+    except pydantic.ValidationError as error:
+        return Reservation(stored.metadata, problem=spec_problems(error), status=stored.status)
+    except (QuantityError, msgspec.ValidationError) as error:
+        return Reservation(stored.metadata, problem=f"spec: {error}", status=stored.status)
+    return Reservation(stored.metadata, spec, pod, status=stored.status)
+
+
+def stand_in_pod(meta: ObjectMeta, spec: ReservationSpec, plain: dict[str, Any]) -> Pod:
+    """Make the pod in whose place the lock stands: same room, same demands on its node.
+
+    Args:
+        meta: identity of the lock, which the pod takes over.
+        spec: the validated spec.
+        plain: the same as plain JSON values.
+
+    Raises:
+        QuantityError: an amount is no quantity.
+        msgspec.ValidationError: the template is no pod template.
+
+    """
+    if spec.resources is not None:
+        constraints = {name: plain[name] for name in ("nodeSelector", "affinity", "tolerations") if name in plain}
+        wanted = Container(resources=ResourceRequirements(requests=plain["resources"]))
+        pod_spec = msgspec.structs.replace(msgspec.convert(constraints, PodSpec), containers=(wanted,))
+        requests: Resources = {**parse_resources(spec.resources), PODS: 1}
+    else:
+        pod_spec = _with_default_requests(msgspec.convert(plain["template"]["spec"], PodSpec))
+        requests = total_requests(pod_spec)
+    pinned = msgspec.structs.replace(pod_spec, node_name=spec.node_name or "", priority=spec.priority)
+    return stand_in(meta, pinned, requests)
+
+
+def _with_default_requests(spec: PodSpec) -> PodSpec:
+    """Fill requests that are not given from the limits, as the API server does when it stores a pod."""
+
+    def filled(container: Container) -> Container:
+        resources = container.resources
+        requests = {**resources.limits, **resources.requests}
+        return msgspec.structs.replace(container, resources=ResourceRequirements(requests, resources.limits))
+
+    return msgspec.structs.replace(
+        spec,
+        containers=tuple(map(filled, spec.containers)),
+        init_containers=tuple(map(filled, spec.init_containers)),
+    )

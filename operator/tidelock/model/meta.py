@@ -1,0 +1,56 @@
+"""The part of an object's metadata that Tidelock reads."""
+
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+
+class Key(NamedTuple):
+    """What names an object of one kind: its namespace (empty if cluster-scoped) and name."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class OwnerReference(msgspec.Struct, frozen=True, rename="camel"):
+    """A link from an object to the one that made it."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool | None = None
+
+
+class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
+    """Identity, version and labels of any Kubernetes object."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        """Namespace and name."""
+        return Key(self.namespace, self.name)
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The reference marked as the managing controller, if there is one."""
+        return next((ref for ref in self.owner_references if ref.controller), None)
+
+    @property
+    def created(self) -> float:
+        """Creation time in seconds since the epoch; 0 for an object that was never stored."""
+        return self.creation_timestamp.timestamp() if self.creation_timestamp else 0.0

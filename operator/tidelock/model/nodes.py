@@ -1,0 +1,86 @@
+"""Nodes as the scheduler sees them."""
+
+from functools import cached_property
+
+import msgspec
+
+from tidelock.model.meta import ObjectMeta
+from tidelock.model.quantities import Resources, parse_resources
+from tidelock.model.selectors import Taint
+
+NOT_READY_TAINTS = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+class _Condition(msgspec.Struct, frozen=True):
+    type: str
+    status: str
+
+
+class _Status(msgspec.Struct, frozen=True):
+    allocatable: dict[str, str | int] = {}
+    conditions: tuple[_Condition, ...] = ()
+
+
+class Node(msgspec.Struct, frozen=True, rename="camel", dict=True):
+    """A node: its capacity for pods and what keeps pods away."""
+
+    metadata: ObjectMeta
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+    @property
+    def meta(self) -> ObjectMeta:
+        """Identity and labels."""
+        return self.metadata
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.metadata.name
+
+    @cached_property
+    def allocatable(self) -> Resources:
+        """What pods may use in all, `pods` being the count of them."""
+        return parse_resources(self.status.allocatable)
+
+    @property
+    def taints(self) -> tuple[Taint, ...]:
+        """Marks that keep away pods which do not tolerate them."""
+        return self.spec.taints
+
+    @property
+    def unschedulable(self) -> bool:
+        """Whether the node is cordoned."""
+        return self.spec.unschedulable
+
+    @cached_property
+    def ready(self) -> bool:
+        """Whether the kubelet reports ready; a node that reports nothing counts as ready unless tainted."""
+        if any(taint.key in NOT_READY_TAINTS for taint in self.taints):
+            return False
+        return all(c.status == "True" for c in self.status.conditions if c.type == "Ready")
+
+    def hosts_alike(self, other: "Node") -> bool:
+        """Whether every pod fits both or neither, as far as the nodes themselves go."""
+        return (
+            self.allocatable == other.allocatable
+            and self.meta.labels == other.meta.labels
+            and self.spec == other.spec
+            and self.meta.uid == other.meta.uid
+        )
+
+
+_DECODER = msgspec.json.Decoder(Node)
+
+
+def decode_node(raw: bytes | msgspec.Raw) -> Node:
+    """Decode a node from its JSON; raises ValueError for what no API server sends."""
+    node = _DECODER.decode(raw)
+    _ = node.allocatable  # a bad quantity is found here, not in the midst of a decision
+    return node
+

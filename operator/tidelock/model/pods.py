@@ -1,0 +1,165 @@
+"""Pods as the scheduler sees them."""
+
+from functools import cached_property
+
+import msgspec
+
+from tidelock.model.meta import Key, ObjectMeta
+from tidelock.model.quantities import Resources
+from tidelock.model.requests import (
+    ContainerStatus,
+    WorkloadResources,
+    nonzero_requests,
+    total_requests,
+)
+from tidelock.model.selectors import NodeSelector, NodeSelectorTerm, Toleration
+
+FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
+REQUIRE_RESERVATION = "tidelock.dev/require-reservation"
+
+
+class PreferredTerm(msgspec.Struct, frozen=True):
+    """A node selector term that is wished for, with its weight (1 to 100)."""
+
+    weight: int
+    preference: NodeSelectorTerm
+
+
+class NodeAffinity(msgspec.Struct, frozen=True, rename="camel"):
+    """What a pod requires and prefers of nodes."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredTerm, ...] = ()
+
+    @property
+    def required(self) -> NodeSelector | None:
+        """The selector that a node must satisfy."""
+        return self.required_during_scheduling_ignored_during_execution
+
+
+class Affinity(msgspec.Struct, frozen=True, rename="camel"):
+    """The affinity of a pod, as far as it concerns nodes."""
+
+    node_affinity: NodeAffinity | None = None
+
+
+class SchedulingGate(msgspec.Struct, frozen=True):
+    """A named reason not to schedule a pod yet."""
+
+    name: str
+
+
+class PodSpec(WorkloadResources, frozen=True, rename="camel"):
+    """The part of a pod's spec that scheduling reads."""
+
+    node_name: str = ""
+    scheduler_name: str = "default-scheduler"
+    priority: int = 0
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+
+
+class PodCondition(msgspec.Struct, frozen=True):
+    """One condition of a pod's status."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+
+
+class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """The part of a pod's status that scheduling reads."""
+
+    phase: str = ""
+    conditions: tuple[PodCondition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
+    """A pod, or what stands in for one while a lock is placed."""
+
+    metadata: ObjectMeta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def meta(self) -> ObjectMeta:
+        """Identity and labels."""
+        return self.metadata
+
+    @property
+    def key(self) -> Key:
+        """Namespace and name."""
+        return self.metadata.key
+
+    @property
+    def uid(self) -> str:
+        """The identity that a later pod of the same name does not share."""
+        return self.metadata.uid
+
+    @property
+    def node_name(self) -> str:
+        """The node it is bound to; empty before."""
+        return self.spec.node_name
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has ended and uses nothing any more."""
+        return self.status.phase in FINISHED_PHASES
+
+    @property
+    def leaving(self) -> bool:
+        """Whether it has ended or has been asked to."""
+        return self.finished or self.metadata.deletion_timestamp is not None
+
+    @property
+    def requires_reservation(self) -> bool:
+        """Whether it may only take room that is locked for it."""
+        return self.metadata.annotations.get(REQUIRE_RESERVATION) == "true"
+
+    @cached_property
+    def requests(self) -> Resources:
+        """What it takes of a node's allocatable, itself as one of `pods` included."""
+        statuses = (*self.status.init_container_statuses, *self.status.container_statuses)
+        return total_requests(self.spec, statuses)
+
+    @cached_property
+    def nonzero(self) -> tuple[int, int]:
+        """Cpu and memory for scoring, where a container that asks for nothing still weighs something."""
+        return nonzero_requests(self.spec)
+
+    @cached_property
+    def placement_key(self) -> tuple[object, ...]:
+        """Equal for pods that every node-related filter treats alike."""
+        spec = self.spec
+        return (
+            tuple(sorted(self.requests.items())),
+            tuple(sorted(spec.node_selector.items())),
+            msgspec.json.encode((spec.affinity, spec.tolerations)),
+        )
+
+
+_DECODER = msgspec.json.Decoder(Pod)
+
+
+def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
+    """Decode a pod from its JSON; raises ValueError for what no API server sends."""
+    pod = _DECODER.decode(raw)
+    _ = pod.requests  # a bad quantity is found here, not in the midst of a decision
+    return pod
+
+
+def stand_in(meta: ObjectMeta, spec: PodSpec, requests: Resources) -> Pod:
+    """Make the pod that a lock is placed as, with these requests instead of those of its containers."""
+    pod = Pod(metadata=meta, spec=spec)
+    pod.__dict__["requests"] = requests
+    return pod
+
+
+def pinned_to(pod: Pod, node_name: str) -> Pod:
+    """Make the same pod for one node alone."""
+    return stand_in(pod.metadata, msgspec.structs.replace(pod.spec, node_name=node_name), pod.requests)

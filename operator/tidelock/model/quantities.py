@@ -1,0 +1,96 @@
+"""Quantities of resources as whole numbers: cpu in millicores, everything else in its base unit.
+
+Whole numbers make sums exact, so that what was added can be taken away without a rest. Rounding is up,
+as in the API's `Quantity.Value` and `Quantity.MilliValue`.
+"""
+
+import re
+from collections.abc import Mapping
+from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
+from types import MappingProxyType
+
+from kubernetes.utils.quantity import parse_quantity as parse_decimal
+
+CPU = "cpu"
+MEMORY = "memory"
+EPHEMERAL_STORAGE = "ephemeral-storage"
+PODS = "pods"
+
+Resources = Mapping[str, int]
+"""Amounts by resource name: cpu in millicores, all others in base units."""
+
+NOTHING: Resources = MappingProxyType({})
+
+# The grammar of the API's Quantity. parse_decimal also takes NaN, Infinity, "1_000" and "1K", which
+# the API server refuses.
+_QUANTITY = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d{1,3})?", re.ASCII)
+_LARGEST = 2**63 - 1
+_BINARY_SUFFIXES = (("Ei", 2**60), ("Pi", 2**50), ("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
+_BYTES = {MEMORY, EPHEMERAL_STORAGE}
+
+
+class QuantityError(ValueError):
+    """A text that is no quantity, or one that does not fit 64 bits."""
+
+
+@lru_cache(maxsize=16_384)
+def parse_quantity(resource: str, value: str | int) -> int:
+    """Read a quantity in the unit of its resource.
+
+    Raises:
+        QuantityError: the value is no quantity of the API, or is beyond 64 bits.
+
+    """
+    text = str(value)
+    if not _QUANTITY.fullmatch(text):
+        raise QuantityError(f"{resource}: {text!r} is not a quantity such as 2, 500m or 4Gi")
+    scaled: Decimal = parse_decimal(text) * (1000 if resource == CPU else 1)
+    units = int(scaled.to_integral_value(rounding=ROUND_CEILING))
+    if abs(units) > _LARGEST:
+        raise QuantityError(f"{resource}: {text!r} is too large")
+    return units
+
+
+def parse_resources(values: Mapping[str, str | int]) -> dict[str, int]:
+    """Read a resource list; raises QuantityError for its first bad value."""
+    return {resource: parse_quantity(resource, value) for resource, value in values.items()}
+
+
+def format_quantity(resource: str, units: int) -> str:
+    """Write an amount as people do; parse_quantity gives the same number back."""
+    if resource == CPU:
+        return str(units // 1000) if units % 1000 == 0 else f"{units}m"
+    if resource in _BYTES or resource.startswith("hugepages-"):
+        for suffix, factor in _BINARY_SUFFIXES:
+            if units and units % factor == 0:
+                return f"{units // factor}{suffix}"
+    return str(units)
+
+
+def format_resources(resources: Resources) -> dict[str, str]:
+    """Write a resource list, sorted by name."""
+    return {resource: format_quantity(resource, units) for resource, units in sorted(resources.items())}
+
+
+def plus(left: Resources, right: Resources) -> dict[str, int]:
+    """Sum of two resource lists."""
+    total = dict(left)
+    for resource, units in right.items():
+        total[resource] = total.get(resource, 0) + units
+    return total
+
+
+def at_least(left: Resources, right: Resources) -> dict[str, int]:
+    """Larger of two resource lists, resource by resource."""
+    return {name: max(left.get(name, 0), right.get(name, 0)) for name in (*left, *right)}
+
+
+def at_most(left: Resources, right: Resources) -> dict[str, int]:
+    """Smaller of two resource lists, resource by resource; what either lacks is left out."""
+    return {name: min(units, right[name]) for name, units in left.items() if name in right}
+
+
+def covers(large: Resources, small: Resources) -> bool:
+    """Whether no amount in `small` is more than the one in `large`."""
+    return all(units <= large.get(name, 0) for name, units in small.items())

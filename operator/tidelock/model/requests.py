@@ -1,0 +1,104 @@
+"""How much of a node a pod takes: the sum that kube-scheduler and the kubelet agree on.
+
+Source: k8s.io/component-helpers/resource `PodRequests`, as of Kubernetes 1.36: containers and sidecars run
+together, other init containers run one after the other beside the sidecars started before them, overhead
+comes on top; requests given for the pod as a whole replace the sum for the resources that they name; a
+running container that is being resized counts at the larger of what it has and what it asks for.
+"""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from tidelock.model.quantities import (
+    CPU,
+    MEMORY,
+    NOTHING,
+    PODS,
+    Resources,
+    at_least,
+    parse_resources,
+    plus,
+)
+
+# What a container without a request weighs in scoring, as in kube-scheduler: 0.1 core and 200 MB.
+DEFAULT_WEIGHTS: Resources = {CPU: 100, MEMORY: 200 * 1000 * 1000}
+
+
+class ResourceRequirements(msgspec.Struct, frozen=True):
+    """What is asked for, and the most that may be used."""
+
+    requests: dict[str, str | int] = {}
+    limits: dict[str, str | int] = {}
+
+
+class Container(msgspec.Struct, frozen=True, rename="camel"):
+    """A container or init container; the restart policy Always makes the latter a sidecar."""
+
+    name: str = ""
+    resources: ResourceRequirements = ResourceRequirements()
+    restart_policy: str | None = None
+
+
+class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """What a running container really has."""
+
+    name: str
+    resources: ResourceRequirements | None = None
+    allocated_resources: dict[str, str | int] = {}
+
+
+class WorkloadResources(msgspec.Struct, frozen=True, rename="camel"):
+    """The fields of a pod spec that say how much it takes."""
+
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    overhead: dict[str, str | int] = {}
+    resources: ResourceRequirements | None = None
+
+
+def total_requests(spec: WorkloadResources, statuses: Iterable[ContainerStatus] = ()) -> dict[str, int]:
+    """Sum the requests of a pod, and count the pod itself as one of `pods`.
+
+    Raises:
+        QuantityError: a request is no quantity.
+
+    """
+    running = {status.name: status for status in statuses}
+    total = _sum(spec, lambda container: _container_requests(container, running.get(container.name)))
+    total[PODS] = 1
+    return total
+
+
+def nonzero_requests(spec: WorkloadResources) -> tuple[int, int]:
+    """Sum cpu and memory with DEFAULT_WEIGHTS for each container that asks for none of it."""
+    total = _sum(spec, lambda container: {**DEFAULT_WEIGHTS, **parse_resources(container.resources.requests)})
+    return total.get(CPU, 0), total.get(MEMORY, 0)
+
+
+def _sum(spec: WorkloadResources, requests_of: Callable[[Container], Resources]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for container in spec.containers:
+        total = plus(total, requests_of(container))
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in spec.init_containers:
+        requests = requests_of(container)
+        if container.restart_policy == "Always":
+            total = plus(total, requests)
+            sidecars = plus(sidecars, requests)
+            peak = at_least(peak, sidecars)
+        else:
+            peak = at_least(peak, plus(sidecars, requests))
+    total = at_least(total, peak)
+    if spec.resources is not None:
+        total |= parse_resources(spec.resources.requests)
+    return plus(total, parse_resources(spec.overhead))
+
+
+def _container_requests(container: Container, status: ContainerStatus | None) -> Resources:
+    requests = parse_resources(container.resources.requests)
+    if status is None:
+        return requests
+    actual = parse_resources(status.resources.requests) if status.resources else NOTHING
+    return at_least(requests, at_least(actual, parse_resources(status.allocated_resources)))

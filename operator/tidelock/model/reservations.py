@@ -1,0 +1,245 @@
+"""Wire types of Reservation: an expiring lock on node capacity for a pod that has not arrived yet."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tidelock.model.amounts import LockedAmounts
+from tidelock.model.placement import (
+    Affinity,
+    LabelExpression,
+    LabelSelector,
+    NodeLabels,
+    Toleration,
+    Tolerations,
+)
+from tidelock.model.templates import PodTemplate
+from tidelock.model.wire import (
+    LARGEST_INTEGER,
+    Condition,
+    Conditions,
+    Generation,
+    Refused,
+    Rule,
+    StatusWire,
+    Subdomain,
+    Timestamp,
+    Uid,
+    Wire,
+    spec_problems,
+)
+
+__all__ = [
+    "Affinity",
+    "BoundPod",
+    "Condition",
+    "ControllerOwner",
+    "LabelSelector",
+    "Owner",
+    "Phase",
+    "PodOwner",
+    "PodTemplate",
+    "ReservationSpec",
+    "ReservationStatus",
+    "Toleration",
+    "owner_text",
+    "spec_problems",
+]
+
+YEAR_SECONDS = 31_536_000
+_OWNER_TEXT_LENGTH = 320
+
+
+class _OwnerPart(Wire):
+    """What all parts of an owner have in common."""
+
+    refused = MappingProxyType(
+        {"namespace": Refused("string", "owners are matched in the reservation's own namespace")}
+    )
+
+
+class PodOwner(_OwnerPart):
+    """A pod by its name."""
+
+    name: Subdomain
+    """Name of the pod."""
+
+
+class ControllerOwner(_OwnerPart):
+    """Pods of one workload, found by the owner reference that marks their controller."""
+
+    api_version: Annotated[
+        str, Field(max_length=317, pattern=r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?v[a-z0-9]+$")
+    ]
+    """API version of the workload, such as apps/v1."""
+    kind: Annotated[str, Field(max_length=63, pattern="^[A-Z][A-Za-z0-9]*$")]
+    """Kind of the workload, such as StatefulSet."""
+    name: Subdomain
+    """Name of the workload."""
+
+
+class Owner(_OwnerPart):
+    """Pods that may take the lock: those that satisfy every field that is given."""
+
+    pod: PodOwner | None = None
+    """A pod by its name."""
+    controller: ControllerOwner | None = None
+    """Pods of one workload."""
+    selector: LabelSelector | None = None
+    """Pods by their labels."""
+
+    rules = (
+        Rule(
+            "has(self.pod) || has(self.controller) || has(self.selector)",
+            "an empty owner is refused: give pod, controller or selector",
+            reason="FieldValueRequired",
+        ),
+    )
+
+
+def _belongs_in_template(field: str) -> Rule:
+    return Rule(
+        f"!has(self.template) || !has(self.{field})",
+        f"{field} is refused beside template: it belongs in template.spec",
+        field=f".{field}",
+        reason="FieldValueForbidden",
+    )
+
+
+_REACHABLE = Rule(
+    "self >= timestamp('1970-01-01T00:00:00Z') && self < timestamp('9999-01-01T00:00:00Z')",
+    "expireAt must be between the years 1970 and 9998",
+)
+
+
+class ReservationSpec(Wire):
+    """What is locked, where, for whom and for how long."""
+
+    node_name: Subdomain | None = None
+    """Node to hold the room on; absent: any node that satisfies the other constraints."""
+    node_selector: NodeLabels | None = None
+    """Labels that the node must have."""
+    affinity: Affinity | None = None
+    """Nodes that are required or preferred."""
+    tolerations: Tolerations | None = None
+    """Taints of the node that the lock ignores."""
+    resources: LockedAmounts | None = None
+    """Room to hold, by resource; exactly one of resources and template is required."""
+    template: PodTemplate | None = None
+    """Pod to hold room for; exactly one of resources and template is required."""
+    owners: Annotated[list[Owner], Field(min_length=1, max_length=16)]
+    """Pods of this namespace that may take the lock; the terms are ORed, the fields of a term ANDed."""
+    expire_at: Annotated[Timestamp, _REACHABLE] | None = None
+    """When the lock ends, with a time zone; exactly one of expireAt and ttlSeconds is required."""
+    ttl_seconds: Annotated[int, Field(ge=1, le=YEAR_SECONDS)] | None = None
+    """How long the lock holds once it is active; exactly one of expireAt and ttlSeconds is required."""
+    pending_deadline_seconds: Annotated[int, Field(ge=0, le=YEAR_SECONDS)] = 60
+    """How long the lock may wait for room before it is rejected; 0: take it now or be rejected."""
+    priority: Annotated[int, Field(ge=-(2**31), le=1_000_000_000)] = 0
+    """Importance: among locks that no longer fit on a node the lowest loses first."""
+    retention: Literal["Delete", "Retain"] = "Delete"
+    """Delete: the object is removed at the lock's end. Retain: it stays as a tombstone that locks nothing."""
+    ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=YEAR_SECONDS)] | None = None
+    """How long a retained object stays after the lock's end; absent: until it is deleted."""
+
+    rules = (
+        Rule(
+            "has(self.resources) != has(self.template)",
+            "exactly one of resources and template is required",
+            reason="FieldValueRequired",
+        ),
+        Rule(
+            "has(self.expireAt) != has(self.ttlSeconds)",
+            "exactly one of expireAt and ttlSeconds is required",
+            reason="FieldValueRequired",
+        ),
+        _belongs_in_template("nodeSelector"),
+        _belongs_in_template("affinity"),
+        _belongs_in_template("tolerations"),
+    )
+
+
+class Phase(StrEnum):
+    """Summary of the conditions for people to read."""
+
+    PENDING = "Pending"
+    ACTIVE = "Active"
+    BOUND = "Bound"
+    CONSUMED = "Consumed"
+    EXPIRED = "Expired"
+    LOST = "Lost"
+    REJECTED = "Rejected"
+
+
+class BoundPod(StatusWire):
+    """The pod that took the lock."""
+
+    name: Subdomain
+    """Name of the pod."""
+    uid: Uid
+    """UID of the pod."""
+
+
+class ReservationStatus(StatusWire):
+    """What became of the lock; Active=True is a guarantee."""
+
+    observed_generation: Generation | None = None
+    """Generation of the spec that the status is about; -1 before the first decision."""
+    phase: Phase | None = None
+    """Summary of the conditions for people to read."""
+    node_name: Subdomain | None = None
+    """Node on which the room is held."""
+    node_uid: Annotated[Uid | None, Field(alias="nodeUID")] = None
+    """UID of that node; a node recreated under the same name is another one."""
+    activated_at: Timestamp | None = None
+    """When the lock became active."""
+    expires_at: Timestamp | None = None
+    """When the lock ends at the latest."""
+    finished_at: Timestamp | None = None
+    """When the lock ended."""
+    bound_pod: BoundPod | None = None
+    """The pod that took the lock."""
+    epoch: Annotated[int, Field(ge=0, le=LARGEST_INTEGER)] | None = None
+    """Epoch of the leader that decided."""
+    resources: Annotated[dict[str, Annotated[str, Field(max_length=32)]], Field(max_length=2048)] | None = (
+        None
+    )
+    """Room that is held, or asked for while the lock waits."""
+    owner: Annotated[str, Field(max_length=_OWNER_TEXT_LENGTH)] | None = None
+    """Who may take the lock, in short."""
+    conditions: Conditions = Field(default_factory=list)
+    """Active, Ready, Reconciling, Stalled, Expired and Violated."""
+
+
+def owner_text(owners: Sequence[Owner]) -> str:
+    """Name the owners in short: `pod/web-0`, `app=web,tier=x`, or the first and the count of others."""
+    first, *others = owners
+    count = f" +{len(others)}" if others else ""
+    text = _term_text(first)
+    room = _OWNER_TEXT_LENGTH - len(count)
+    return (text if len(text) <= room else text[: room - 1] + "…") + count
+
+
+def _term_text(owner: Owner) -> str:
+    parts: list[str] = []
+    if owner.pod:
+        parts.append(f"pod/{owner.pod.name}")
+    if owner.controller:
+        parts.append(f"{owner.controller.kind}/{owner.controller.name}")
+    if owner.selector:
+        parts.extend(f"{key}={value}" for key, value in (owner.selector.match_labels or {}).items())
+        parts.extend(_expression_text(each) for each in owner.selector.match_expressions or [])
+    return ",".join(parts)
+
+
+def _expression_text(expression: LabelExpression) -> str:
+    match expression.operator:
+        case "Exists":
+            return expression.key
+        case "DoesNotExist":
+            return f"!{expression.key}"
+        case _:
+            return f"{expression.key} {expression.operator.lower()} ({','.join(expression.values or [])})"

@@ -1,0 +1,127 @@
+"""Label selectors, node selectors, taints and tolerations, with the API's semantics."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+Labels = Mapping[str, str]
+
+NO_SCHEDULE = "NoSchedule"
+PREFER_NO_SCHEDULE = "PreferNoSchedule"
+NO_EXECUTE = "NoExecute"
+
+
+class Requirement(msgspec.Struct, frozen=True):
+    """One expression over a label (or, in a node selector, a field)."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Labels) -> bool:
+        """Whether the labels satisfy the expression; an unknown operator matches nothing."""
+        value = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return value is not None and value in self.values
+            case "NotIn":
+                return value is None or value not in self.values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+            case "Gt" | "Lt":
+                return self._compares(value)
+            case _:
+                return False
+
+    def _compares(self, value: str | None) -> bool:
+        try:
+            left, right = int(value or ""), int(self.values[0])
+        except (ValueError, IndexError):
+            return False
+        return left > right if self.operator == "Gt" else left < right
+
+
+class LabelSelector(msgspec.Struct, frozen=True, rename="camel"):
+    """Labels and expressions, all of which must hold."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[Requirement, ...] = ()
+
+    def matches(self, labels: Labels) -> bool:
+        """Whether the labels satisfy the selector; an empty selector matches everything."""
+        return all(labels.get(key) == value for key, value in self.match_labels.items()) and all(
+            requirement.matches(labels) for requirement in self.match_expressions
+        )
+
+
+class NodeSelectorTerm(msgspec.Struct, frozen=True, rename="camel"):
+    """Expressions over a node's labels and fields, all of which must hold."""
+
+    match_expressions: tuple[Requirement, ...] = ()
+    match_fields: tuple[Requirement, ...] = ()
+
+    def matches(self, name: str, labels: Labels) -> bool:
+        """Whether a node satisfies the term; an empty term matches nothing, as in the API."""
+        if not self.match_expressions and not self.match_fields:
+            return False
+        fields = {"metadata.name": name}
+        return all(requirement.matches(labels) for requirement in self.match_expressions) and all(
+            requirement.matches(fields) for requirement in self.match_fields
+        )
+
+
+class NodeSelector(msgspec.Struct, frozen=True, rename="camel"):
+    """Terms of which one must hold."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+    def matches(self, name: str, labels: Labels) -> bool:
+        """Whether a node satisfies any of the terms."""
+        return any(term.matches(name, labels) for term in self.node_selector_terms)
+
+
+class Taint(msgspec.Struct, frozen=True):
+    """A mark on a node that keeps pods away."""
+
+    key: str
+    effect: str
+    value: str = ""
+
+
+class Toleration(msgspec.Struct, frozen=True):
+    """A pod's leave to ignore taints."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Whether the taint is ignored: an empty effect or key stands for all."""
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.key and self.key != taint.key:
+            return False
+        match self.operator:
+            case "" | "Equal":
+                return bool(self.key) and self.value == taint.value
+            case "Exists":
+                return True
+            case _:
+                return False
+
+
+def untolerated(
+    taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...], effects: tuple[str, ...]
+) -> Taint | None:
+    """Return the first taint of these effects that no toleration covers."""
+    return next(
+        (
+            taint
+            for taint in taints
+            if taint.effect in effects and not any(t.tolerates(taint) for t in tolerations)
+        ),
+        None,
+    )

@@ -1,0 +1,208 @@
+"""Wire types of WaterLevel: placement of new pods by the measured use of nodes."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tidelock.model.amounts import Bytes, PositiveQuantity
+from tidelock.model.placement import LabelSelector
+from tidelock.model.wire import (
+    Conditions,
+    DnsLabel,
+    Generation,
+    Percent,
+    Rule,
+    StatusWire,
+    Subdomain,
+    Timestamp,
+    Wire,
+    list_map,
+)
+
+HOUR_SECONDS = 3600
+
+Query = Annotated[str, Field(min_length=1, max_length=4096)]
+Limit = Annotated[int, Field(ge=1, le=100)]
+NodeCount = Annotated[int, Field(ge=0, le=1_000_000)]
+MeasuredPercent = Annotated[int, Field(ge=0, le=1000)]
+
+
+class Queries(Wire):
+    """PromQL that replaces the defaults for node-exporter and cAdvisor."""
+
+    node_cpu: Annotated[Query | None, Field(alias="nodeCPU")] = None
+    """CPU use of each node."""
+    node_memory: Query | None = None
+    """Memory use of each node."""
+    pod_cpu: Annotated[Query | None, Field(alias="podCPU")] = None
+    """CPU use of each pod."""
+    pod_memory: Query | None = None
+    """Memory use of each pod."""
+
+
+class SecretReference(Wire):
+    """A Secret whose key `token` is sent as a bearer token."""
+
+    namespace: DnsLabel
+    """Namespace of the Secret."""
+    name: Subdomain
+    """Name of the Secret."""
+
+
+class Prometheus(Wire):
+    """A server that speaks the Prometheus HTTP API."""
+
+    address: Annotated[str, Field(max_length=2048, pattern=r"^https?://[^\s/?#]+[^\s?#]*$")]
+    """Base URL, such as http://prometheus.monitoring:9090."""
+    queries: Queries | None = None
+    """PromQL that replaces the defaults for node-exporter and cAdvisor."""
+    timeout_seconds: Annotated[int, Field(ge=1, le=300)] = 10
+    """How long one query may take."""
+    auth_secret_ref: SecretReference | None = None
+    """Secret with a bearer token; absent: no authentication."""
+
+
+class MetricsServer(Wire):
+    """The resource metrics API, metrics.k8s.io, which knows the last moment alone."""
+
+
+class Source(Wire):
+    """Where measurements come from."""
+
+    prometheus: Prometheus | None = None
+    """A server that speaks the Prometheus HTTP API; exactly one source is required."""
+    metrics_server: MetricsServer | None = None
+    """The resource metrics API; exactly one source is required."""
+
+    rules = (
+        Rule(
+            "has(self.prometheus) != has(self.metricsServer)",
+            "exactly one of prometheus and metricsServer is required",
+            reason="FieldValueRequired",
+        ),
+    )
+
+
+class Window(Wire):
+    """A span of time over which use is averaged."""
+
+    duration: Literal["15m", "1h", "1d"]
+    """Length of the span."""
+    weight: Annotated[int, Field(ge=1, le=100)]
+    """Share of the window in the final score, relative to the other windows."""
+
+
+class Target(Wire):
+    """The level that nodes are packed towards and not beyond."""
+
+    mode: Literal["Static", "Dynamic"]
+    """Static: a given percentage. Dynamic: drawn from the mean and the lowest level of the group."""
+    percent: Percent | None = None
+    """The level for Static."""
+    min_weight: Annotated[float, Field(ge=0, le=100)] | None = None
+    """Weight w of the lowest level for Dynamic: (mean + w * min) / (1 + w); absent: 0, the mean itself."""
+
+    rules = (
+        Rule(
+            "(self.mode == 'Static') == has(self.percent)",
+            "percent is required for Static and refused for Dynamic",
+            field=".percent",
+        ),
+        Rule(
+            "self.mode == 'Dynamic' || !has(self.minWeight)",
+            "minWeight is refused for Static",
+            field=".minWeight",
+        ),
+    )
+
+
+class OverloadLimits(Wire):
+    """Levels above which a node takes no new pod while its measurement is fresh."""
+
+    cpu_percent: Limit | None = None
+    """Limit for CPU; absent: none."""
+    memory_percent: Limit | None = None
+    """Limit for memory; absent: none."""
+
+
+class PodEstimation(Wire):
+    """Use assumed of a pod that has no history, no limit and no request."""
+
+    default_cpu: Annotated[PositiveQuantity, Field(alias="defaultCPU")] = "250m"
+    """CPU of such a pod."""
+    default_memory: Bytes = "200Mi"
+    """Memory of such a pod."""
+
+
+class WaterLevelSpec(Wire):
+    """Which nodes are levelled, how they are measured, and how that bears on placement."""
+
+    node_selector: LabelSelector | None = None
+    """Nodes of the group; absent: all nodes."""
+    source: Source
+    """Where measurements come from."""
+    refresh_seconds: Annotated[int, Field(ge=5, le=HOUR_SECONDS)] = 30
+    """Time between two readings."""
+    windows: list[Window] = Field(
+        default=[
+            Window(duration="15m", weight=5),
+            Window(duration="1h", weight=3),
+            Window(duration="1d", weight=2),
+        ],
+        min_length=1,
+        max_length=3,
+        json_schema_extra=list_map("duration"),
+    )
+    """Spans of time over which use is averaged, each once."""
+    target: Target = Target(mode="Dynamic")
+    """The level that nodes are packed towards and not beyond."""
+    overload_limits: OverloadLimits | None = None
+    """Levels above which a node takes no new pod; absent: none."""
+    staleness_seconds: Annotated[int, Field(ge=10, le=24 * HOUR_SECONDS)] = 180
+    """Age above which a measurement is stale."""
+    pod_estimation: PodEstimation = PodEstimation()
+    """Use assumed of a pod that has no history, no limit and no request."""
+
+    rules = (
+        Rule(
+            "self.stalenessSeconds >= self.refreshSeconds",
+            "stalenessSeconds must be at least refreshSeconds",
+            field=".stalenessSeconds",
+        ),
+    )
+
+
+class Level(StatusWire):
+    """Use of one resource over the measured nodes, in percent of what each can allocate."""
+
+    mean: MeasuredPercent
+    """Mean over the nodes."""
+    min: MeasuredPercent
+    """Lowest node."""
+    max: MeasuredPercent
+    """Highest node."""
+    standard_deviation: MeasuredPercent
+    """Standard deviation between the nodes, in points."""
+    target: MeasuredPercent
+    """The level that nodes are packed towards."""
+
+
+class WaterLevelStatus(StatusWire):
+    """Level of the group when it was last measured."""
+
+    observed_generation: Generation | None = None
+    """Generation of the spec that the status is about; -1 before the first reading."""
+    cpu: Level | None = None
+    """Level of CPU."""
+    memory: Level | None = None
+    """Level of memory."""
+    nodes_measured: NodeCount | None = None
+    """Nodes with a fresh measurement."""
+    nodes_stale: NodeCount | None = None
+    """Nodes whose measurement is too old."""
+    nodes_missing: NodeCount | None = None
+    """Nodes without a measurement."""
+    sampled_at: Timestamp | None = None
+    """Time of the newest measurement."""
+    conditions: Conditions = Field(default_factory=list)
+    """Ready and MetricsStale."""

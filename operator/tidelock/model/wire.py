@@ -1,0 +1,189 @@
+"""What the custom resources' types are made of: the base model, bounded scalars, rules, conditions.
+
+A type says everything once: its annotations are what pydantic checks and what the CRD's schema is generated
+from, its docstrings are the text of `kubectl explain`. A `Rule` is checked by the API server alone.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    StringConstraints,
+    ValidationError,
+)
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+VALIDATIONS = "x-kubernetes-validations"
+LARGEST_INTEGER = 2**53
+"""Largest whole number that JSON readers agree on."""
+
+_PROBLEMS_LENGTH = 1024
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A CEL rule of the API server on an annotated field, or on a model that lists it in `rules`."""
+
+    expression: str
+    message: str
+    field: str = ""
+    """Path below `self` of the field to name in the error, such as `.template`."""
+    reason: Literal["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired"] = "FieldValueInvalid"
+
+    def to_schema(self) -> dict[str, str]:
+        """Write an entry of x-kubernetes-validations."""
+        entry = {"rule": self.expression, "message": self.message, "reason": self.reason}
+        return entry | ({"fieldPath": self.field} if self.field else {})
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        schema = handler(core)
+        schema[VALIDATIONS] = [*schema.get(VALIDATIONS, ()), self.to_schema()]
+        return schema
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A field that users may expect; the API server would drop it silently if it were not declared."""
+
+    type: Literal["string", "object"]
+    reason: str
+
+    def to_schema(self) -> dict[str, Any]:
+        """Describe the field, though any value is refused."""
+        bound = (
+            {"maxLength": 253} if self.type == "string" else {"x-kubernetes-preserve-unknown-fields": True}
+        )
+        return {"type": self.type, "description": f"Refused: {self.reason}.", **bound}
+
+    def rule(self, name: str) -> Rule:
+        """Refuse the field."""
+        return Rule(
+            f"!has(self.{name})",
+            f"{name} is refused: {self.reason}",
+            field=f".{name}",
+            reason="FieldValueForbidden",
+        )
+
+
+class Wire(BaseModel):
+    """An immutable part of a custom resource: camelCase on the wire, nothing unknown."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        serialize_by_alias=True,
+        use_attribute_docstrings=True,
+    )
+    rules: ClassVar[tuple[Rule, ...]] = ()
+    refused: ClassVar[Mapping[str, Refused]] = MappingProxyType({})
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler(core)
+        described = handler.resolve_ref_schema(schema)
+        for name, refused in cls.refused.items():
+            described["properties"][name] = refused.to_schema()
+        rules = (*(refused.rule(name) for name, refused in cls.refused.items()), *cls.rules)
+        if rules:
+            described[VALIDATIONS] = [rule.to_schema() for rule in rules]
+        return schema
+
+
+class OpenWire(Wire):
+    """A part of an object of Kubernetes itself: only what matters here is declared, the rest is kept."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class StatusWire(Wire):
+    """A part of a status: what a newer version wrote is no error."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+def _to_utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("is not between the years 1 and 9999 in UTC") from error
+
+
+Timestamp = Annotated[AwareDatetime, AfterValidator(_to_utc)]
+
+_LABEL = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+_DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_SUBDOMAIN = rf"{_DNS_LABEL}(\.{_DNS_LABEL})*"
+QUALIFIED_NAME = rf"^({_SUBDOMAIN}/)?{_LABEL}$"
+PREFIXED_NAME = rf"^{_SUBDOMAIN}/{_LABEL}$"
+
+DnsLabel = Annotated[str, StringConstraints(max_length=63, pattern=rf"^{_DNS_LABEL}$")]
+Subdomain = Annotated[str, StringConstraints(max_length=253, pattern=rf"^{_SUBDOMAIN}$")]
+LabelKey = Annotated[str, StringConstraints(max_length=317, pattern=QUALIFIED_NAME)]
+LabelValue = Annotated[str, StringConstraints(max_length=63, pattern=rf"^({_LABEL})?$")]
+Uid = Annotated[str, StringConstraints(max_length=128)]
+Generation = Annotated[int, Field(ge=-1, le=LARGEST_INTEGER)]
+Percent = Annotated[int, Field(ge=0, le=100)]
+
+Labels = Annotated[
+    dict[str, LabelValue],
+    Field(max_length=64),
+    Rule(f"self.all(key, key.matches(r'{QUALIFIED_NAME}'))", "a key is not a valid label key"),
+]
+
+
+class Condition(StatusWire):
+    """One aspect of an object's state, in the form that kstatus and other tools read."""
+
+    type: Annotated[str, Field(min_length=1, max_length=64)]
+    """Name of the aspect, such as Active or Ready."""
+    status: Literal["True", "False", "Unknown"]
+    """Whether the aspect holds."""
+    reason: Annotated[
+        str, Field(min_length=1, max_length=128, pattern="^[A-Za-z]([A-Za-z0-9_]*[A-Za-z0-9])?$")
+    ]
+    """Cause of the last change, one CamelCase word for programs."""
+    message: Annotated[str, Field(max_length=32_768)] = ""
+    """Explanation for people, with the numbers."""
+    last_transition_time: Timestamp
+    """When the status last changed from one value to another."""
+    observed_generation: Generation | None = None
+    """Generation of the spec that the condition is about."""
+
+
+def list_map(key: str) -> dict[str, Any]:
+    """Mark a list as one whose items are told apart, and merged, by a key."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
+
+
+Conditions = Annotated[list[Condition], Field(max_length=16, json_schema_extra=list_map("type"))]
+
+
+def spec_problems(error: ValidationError) -> str:
+    """Tell in one line which fields of a spec are wrong: `spec.owners[0].pod.name: ...; ...`."""
+    text = "; ".join(f"spec{_path(problem['loc'])}: {_message(problem)}" for problem in error.errors())
+    return text if len(text) <= _PROBLEMS_LENGTH else text[: _PROBLEMS_LENGTH - 1] + "…"
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    return "".join(
+        f".{part}" if isinstance(part, str) and part.isidentifier() else f"[{part}]" for part in location
+    )
+
+
+def _message(problem: Any) -> str:
+    return " ".join(problem["msg"].removeprefix("Value error, ").split())

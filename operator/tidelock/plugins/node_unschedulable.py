@@ -1,0 +1,30 @@
+"""NodeUnschedulable: cordoned nodes take only pods that tolerate it."""
+
+import numpy as np
+
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.api import Filter, Mask
+from tidelock.framework.cyclestate import CycleState
+from tidelock.model.pods import Pod
+from tidelock.model.selectors import NO_SCHEDULE, Taint
+
+_CORDONED = Taint("node.kubernetes.io/unschedulable", NO_SCHEDULE)
+_REASON = "node(s) were unschedulable"
+
+
+class NodeUnschedulable(Filter):
+    """Rules out nodes with spec.unschedulable."""
+
+    name = "NodeUnschedulable"
+
+    def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
+        """Keep nodes that are not cordoned, or all if the pod tolerates the unschedulable taint."""
+        del state
+        if any(toleration.tolerates(_CORDONED) for toleration in pod.spec.tolerations):
+            return np.ones(len(snapshot), np.bool_)
+        return ~snapshot.traits.cordoned
+
+    def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
+        """Say that the node is cordoned."""
+        del state, pod, snapshot, row
+        return (_REASON,)

@@ -1,0 +1,138 @@
+"""Reservation: locked room is nobody's but its owner's.
+
+A pod fits a node if its requests are at most allocatable - requested - what locks hold there, its own locks
+left out. An owner goes to the node of its lock if it can; one that is annotated with
+`tidelock.dev/require-reservation: "true"` goes nowhere else. As soon as it is reserved, its locks are released.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidelock.cluster.columns import Amounts, Rows
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.api import (
+    MAX_NODE_SCORE,
+    SUCCESS,
+    Filter,
+    Mask,
+    PreFilter,
+    Reserve,
+    Score,
+    Scores,
+    Status,
+)
+from tidelock.framework.cyclestate import CycleState
+from tidelock.ledger.entry import Entry
+from tidelock.model.pods import Pod
+from tidelock.model.quantities import PODS, Resources, format_quantity
+
+_NO_OWN_LOCK = "node(s) without the reservation that the pod requires"
+_NAMED_LOCKS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class OwnLocks:
+    """The locks that do not count against a pod; written beforehand where a lock itself is placed."""
+
+    entries: tuple[Entry, ...]
+
+
+class Reservation(PreFilter, Filter, Score, Reserve):
+    """Holds locked room free for its owners."""
+
+    name = "Reservation"
+
+    def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
+        """Find the pod's own locks."""
+        del snapshot
+        if state.read(OwnLocks) is None:
+            state.write(OwnLocks(tuple(self.handle.book.own(pod))))
+        return SUCCESS
+
+    def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
+        """Keep nodes with enough room that is not locked for others."""
+        wanted = snapshot.vector(pod.requests)
+        columns = np.flatnonzero(wanted > 0)
+        taken = snapshot.requested[:, columns] + snapshot.locked[:, columns]
+        mask: Mask = (snapshot.allocatable[:, columns] - taken >= wanted[columns]).all(axis=1)
+        own = self._rows_of_own(state, snapshot)
+        for row in own:
+            mask[row] = (self._free(state, snapshot, row)[columns] >= wanted[columns]).all()
+        if pod.requires_reservation:
+            mask &= np.isin(np.arange(len(snapshot)), own)
+        return mask
+
+    def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
+        """Name every resource that locks leave too little of."""
+        if pod.requires_reservation and row not in self._rows_of_own(state, snapshot):
+            return (_NO_OWN_LOCK,)
+        return tuple(
+            f"{'Too many pods' if resource == PODS else f'Insufficient {resource}'} beside reservations"
+            for resource in self._shortages(state, pod, snapshot, row)
+        )
+
+    def numbers(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
+        """Say of every resource that is short how much is needed, free and locked, and by whom."""
+        texts = []
+        own = state.expect(OwnLocks).entries
+        for resource, (needed, free) in self._shortages(state, pod, snapshot, row).items():
+            lockers = [
+                entry
+                for entry in self.handle.book.held_on(snapshot.nodes[row].name)
+                if entry.held.get(resource) and entry not in own
+            ]
+            locked = sum(entry.held[resource] for entry in lockers)
+            names = ", ".join(str(entry.key) for entry in lockers[:_NAMED_LOCKS])
+            more = f" and {len(lockers) - _NAMED_LOCKS} more" if len(lockers) > _NAMED_LOCKS else ""
+            amount = {
+                name: format_quantity(resource, units)
+                for name, units in (("needed", needed), ("free", free), ("locked", locked))
+            }
+            texts.append(
+                f"{resource} {amount['needed']} needed, {amount['free']} free, "
+                f"{amount['locked']} locked by {names}{more}"
+            )
+        return ", ".join(texts)
+
+    def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
+        """Score 100 for nodes where the pod has a lock, 0 for all others."""
+        del pod
+        return np.where(np.isin(rows, self._rows_of_own(state, snapshot)), float(MAX_NODE_SCORE), 0.0)
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> Status:
+        """Release the pod's locks, on whichever node it was reserved."""
+        del state
+        self.handle.book.claim(pod, node_name, now)
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> None:
+        """Take the locks back."""
+        del state, node_name
+        self.handle.book.unclaim(pod.uid, now)
+
+    def _rows_of_own(self, state: CycleState, snapshot: Snapshot) -> list[int]:
+        held = (entry for entry in state.expect(OwnLocks).entries if entry.held)
+        return [row for entry in held if (row := snapshot.row(entry.node)) is not None]
+
+    def _free(self, state: CycleState, snapshot: Snapshot, row: int) -> Amounts:
+        """Room of a node that is neither used nor locked for others, as a row of R."""
+        free = snapshot.allocatable[row] - snapshot.requested[row] - snapshot.locked[row]
+        for entry in state.expect(OwnLocks).entries:
+            if entry.held and snapshot.row(entry.node) == row:
+                free = free + snapshot.vector(entry.held)
+        return free
+
+    def _shortages(
+        self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int
+    ) -> dict[str, tuple[int, int]]:
+        """Map each resource that is short to (needed, free)."""
+        free: Resources = {
+            resource: int(self._free(state, snapshot, row)[snapshot.column(resource)])
+            for resource in pod.requests
+        }
+        return {
+            resource: (needed, free[resource])
+            for resource, needed in pod.requests.items()
+            if needed > 0 and free[resource] < needed
+        }

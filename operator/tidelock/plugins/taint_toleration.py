@@ -1,0 +1,57 @@
+"""TaintToleration: taints that a pod does not tolerate keep it away, or make a node less liked."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tidelock.cluster.columns import Rows
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.api import MAX_NODE_SCORE, Filter, Mask, Score, Scores
+from tidelock.framework.cyclestate import CycleState
+from tidelock.model.pods import Pod
+from tidelock.model.selectors import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, untolerated
+
+_HARD = (NO_SCHEDULE, NO_EXECUTE)
+
+
+class TaintToleration(Filter, Score):
+    """Rules out nodes with untolerated NoSchedule and NoExecute taints; prefers few untolerated soft ones."""
+
+    name = "TaintToleration"
+
+    def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
+        """Keep nodes all of whose hard taints are tolerated."""
+        del state
+        return (
+            _over_taints(snapshot, lambda taints: untolerated(taints, pod.spec.tolerations, _HARD) is None)
+            != 0
+        )
+
+    def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
+        """Name the taint, in kube-scheduler's words."""
+        del state
+        taint = untolerated(snapshot.nodes[row].taints, pod.spec.tolerations, _HARD)
+        mark = f"{{{taint.key}: {taint.value}}}" if taint else "that is gone"
+        return (f"node(s) had untolerated taint {mark}",)
+
+    def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
+        """Score 100 for the fewest untolerated PreferNoSchedule taints, 0 for the most."""
+        del state
+        soft = tuple(t for t in pod.spec.tolerations if t.effect in ("", PREFER_NO_SCHEDULE))
+        counts = _over_taints(
+            snapshot,
+            lambda taints: sum(
+                untolerated((taint,), soft, (PREFER_NO_SCHEDULE,)) is not None for taint in taints
+            ),
+        )[rows]
+        most = counts.max(initial=0)
+        if most == 0:
+            return np.full(len(rows), float(MAX_NODE_SCORE))
+        return np.floor(MAX_NODE_SCORE - MAX_NODE_SCORE * counts / most)
+
+
+def _over_taints(snapshot: Snapshot, value: Callable[[tuple[Taint, ...]], int]) -> Scores:
+    """Evaluate once for each distinct set of taints, of which a cluster has few."""
+    return np.array([value(taints) for taints in snapshot.traits.taint_sets], np.float64)[
+        snapshot.traits.taint_set_of
+    ]

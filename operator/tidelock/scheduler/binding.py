@@ -1,0 +1,135 @@
+"""Pods' side of the API: writes bindings, and tells pods and people why there is none."""
+
+import asyncio
+import logging
+from random import Random
+
+from tidelock.clock import Clock
+from tidelock.kube.backoff import Backoff
+from tidelock.kube.client import PODS, KubeClient
+from tidelock.kube.errors import ApiError, NotFound
+from tidelock.kube.events import EventRecorder, ObjectReference
+from tidelock.model.instants import format_instant
+from tidelock.model.pods import Pod, decode_pod
+from tidelock.scheduler.cycle import Assumed
+from tidelock.scheduler.decider import Decider, Unschedulable
+from tidelock.scheduler.tasks import Tasks
+from tidelock.telemetry import Telemetry
+
+logger = logging.getLogger(__name__)
+
+_SHORTEST_RETRY = 0.1
+_LONGEST_RETRY = 5.0
+
+
+class Binder:
+    """Carries out decisions about pods, each in a task of its own."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        decider: Decider,
+        recorder: EventRecorder,
+        telemetry: Telemetry,
+        clock: Clock,
+        tasks: Tasks,
+        rng: Random,
+    ) -> None:
+        self._client = client
+        self._decider = decider
+        self._recorder = recorder
+        self._telemetry = telemetry
+        self._clock = clock
+        self._tasks = tasks
+        self._rng = rng
+
+    def bind(self, assumed: Assumed, started: float) -> None:
+        """Bind a pod in the background; `started` is the monotonic time at which its attempt began."""
+        self._tasks.spawn(self._bind(assumed, started))
+
+    def report(self, outcome: Unschedulable) -> None:
+        """Tell a pod that it fits nowhere; the same message is told once."""
+        waiting, message = outcome.waiting, outcome.refusal.message
+        self._recorder.record(
+            pod_reference(waiting.pod), "Warning", "FailedScheduling", "Scheduling", message
+        )
+        if waiting.message != message:
+            waiting.message = message
+            self._tasks.spawn(self._write_condition(waiting.pod, message))
+
+    async def _bind(self, assumed: Assumed, started: float) -> None:
+        waiting = self._decider.queue.get(assumed.pod.uid)
+        error = await self._write_binding(assumed)
+        profile = assumed.profile.scheduler_name
+        result = "scheduled" if error is None else "error"
+        self._telemetry.schedule_attempts.labels(result, profile).inc()
+        elapsed = self._clock.monotonic() - started
+        self._telemetry.scheduling_attempt_duration.labels(result, profile).observe(elapsed)
+        now = self._clock.now()
+        if error is not None:
+            logger.warning("binding failed", extra={"pod": str(assumed.pod.key), "error": str(error)})
+            self._telemetry.api_errors.labels("binding", type(error).__name__).inc()
+            self._decider.binding_failed(assumed, now)
+            return
+        self._decider.bound(assumed, now)
+        note = f"Successfully assigned {assumed.pod.key} to {assumed.node_name}"
+        self._recorder.record(pod_reference(assumed.pod), "Normal", "Scheduled", "Binding", note)
+        if waiting is not None:
+            self._telemetry.pod_scheduling_attempts.observe(waiting.attempts)
+            self._telemetry.pod_scheduling_sli_duration.labels(str(waiting.attempts)).observe(
+                now - waiting.added_at
+            )
+
+    async def _write_binding(self, assumed: Assumed) -> ApiError | None:
+        """Post the binding, with the pod's uid as its condition; gives the error if the pod is not bound."""
+        pod = assumed.pod
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod.meta.name, "namespace": pod.meta.namespace, "uid": pod.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": assumed.node_name},
+        }
+        try:
+            await self._client.create(PODS.item(pod.meta.name, pod.meta.namespace, "binding"), body)
+        except ApiError as error:
+            if error.outcome_unknown and await self._bound_after_all(assumed):
+                return None
+            return error
+        return None
+
+    async def _bound_after_all(self, assumed: Assumed) -> bool:
+        """Look whether a binding whose answer was lost has been made; the room stays taken until that is known."""
+        pod = assumed.pod
+        backoff = Backoff(_SHORTEST_RETRY, _LONGEST_RETRY, self._rng)
+        while True:
+            try:
+                stored = decode_pod(await self._client.get(PODS.item(pod.meta.name, pod.meta.namespace)))
+            except NotFound:
+                return False
+            except ApiError as error:
+                await asyncio.sleep(max(backoff.next(), error.retry_after or 0.0))
+            else:
+                return stored.uid == pod.uid and stored.node_name == assumed.node_name
+
+    async def _write_condition(self, pod: Pod, message: str) -> None:
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": message,
+            "lastProbeTime": None,
+            "lastTransitionTime": format_instant(int(self._clock.now())),
+        }
+        body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
+        try:
+            await self._client.patch(
+                PODS.item(pod.meta.name, pod.meta.namespace, "status"), body, kind="strategic"
+            )
+        except ApiError as error:
+            # The next attempt writes it again; a pod that is gone needs none.
+            logger.info("no condition written", extra={"pod": str(pod.key), "error": str(error)})
+
+
+def pod_reference(pod: Pod) -> ObjectReference:
+    """Name a pod in an event."""
+    return ObjectReference("v1", "Pod", pod.meta.name, pod.meta.namespace, pod.uid)

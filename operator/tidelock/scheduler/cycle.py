@@ -1,0 +1,196 @@
+"""The scheduling cycle: finds a node for a pod, or for a lock in the place of its pod, and reserves it.
+
+Nothing here waits or does I/O, so a cycle is one step of the serial decision loop: what it reserves is counted
+before the next one looks.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidelock.cluster.cache import Cache
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.api import Code, Filter, Mask, Scores
+from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.profile import Profile
+from tidelock.ledger import reasons
+from tidelock.ledger.book import Book
+from tidelock.ledger.entry import Entry
+from tidelock.model.nodes import Node
+from tidelock.model.pods import Pod, pinned_to
+from tidelock.plugins.node_resources_fit import NodeResourcesFit
+from tidelock.plugins.node_unschedulable import NodeUnschedulable
+from tidelock.plugins.reservation import OwnLocks, Reservation
+from tidelock.plugins.taint_toleration import TaintToleration
+
+# How many nodes a refusal tells the numbers of; the counts cover all of them.
+_NODES_TOLD = 3
+
+_CAPACITY_PLUGINS = frozenset({NodeResourcesFit.name, Reservation.name})
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """A pod that has been reserved on a node and is to be bound there."""
+
+    pod: Pod
+    node_name: str
+    profile: Profile
+    state: CycleState
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """No node fits: the message, in kube-scheduler's form, and the plugins that ruled nodes out."""
+
+    message: str
+    plugins: frozenset[str]
+
+
+class Cycle:
+    """Decides one pod or lock at a time over the cache and the ledger."""
+
+    def __init__(self, cache: Cache, book: Book) -> None:
+        self._cache = cache
+        self._book = book
+
+    def schedule(self, profile: Profile, pod: Pod, now: float) -> Assumed | Refusal:
+        """Find a node for a pod, reserve it there and count it as bound."""
+        state = CycleState()
+        found = self._find(profile, pod, state)
+        if isinstance(found, Refusal):
+            return found
+        assumed = Assumed(pod, found.name, profile, state)
+        for plugin in profile.reserve:
+            status = plugin.reserve(state, pod, found.name, now)
+            if not status.ok:
+                self._unreserve(assumed, now)
+                return Refusal("; ".join(status.reasons), frozenset({plugin.name}))
+        self._cache.assume(pod, found.name)
+        return assumed
+
+    def undo(self, assumed: Assumed, now: float) -> None:
+        """Take a reservation of room back after its binding failed."""
+        placed = self._cache.get(assumed.pod.uid)
+        if placed is not None and not placed.assumed:
+            return  # it was bound after all, by whomever
+        self._cache.forget(assumed.pod.uid)
+        self._unreserve(assumed, now)
+
+    def place_lock(self, profile: Profile, entry: Entry, now: float) -> Refusal | None:
+        """Find room for a lock that waits, and hold it; or note why there is none."""
+        pod = _stand_in(entry)
+        state = CycleState()
+        state.write(OwnLocks((entry,)))
+        found = self._find(profile, pod, state)
+        if isinstance(found, Refusal):
+            self.refuse_lock(entry, found, now)
+            return found
+        self._book.admit(entry, found, now)
+        return None
+
+    def refuse_lock(self, entry: Entry, refusal: Refusal, now: float) -> None:
+        """Note why a lock has no room."""
+        self._book.refuse(entry, self._reason(_stand_in(entry), refusal), refusal.message, now)
+
+    def _find(self, profile: Profile, pod: Pod, state: CycleState) -> Node | Refusal:
+        self._cache.columns.vector(pod.requests)  # every resource has its column before the snapshot is taken
+        snapshot = Snapshot.of(self._cache.columns)
+        filters = list(profile.filter)
+        for plugin in profile.pre_filter:
+            status = plugin.pre_filter(state, pod, snapshot)
+            if not status.ok:
+                text = f"0/{len(snapshot)} nodes are available: {'; '.join(status.reasons)}."
+                return Refusal(text, frozenset({plugin.name}))
+            if status.code is Code.SKIP and isinstance(plugin, Filter):
+                filters.remove(plugin)
+        fits, ruled_out = _run_filters(filters, state, pod, snapshot)
+        rows = np.flatnonzero(fits)
+        if not len(rows):
+            return _explain(ruled_out, state, pod, snapshot)
+        if len(rows) == 1:
+            return snapshot.nodes[rows[0]]
+        scores = np.zeros(len(rows))
+        for scorer, weight in profile.score:
+            scores += weight * scorer.score(state, pod, snapshot, rows)
+        return snapshot.nodes[rows[_best(scores, snapshot.traits.name_rank[rows])]]
+
+    def _unreserve(self, assumed: Assumed, now: float) -> None:
+        for plugin in reversed(assumed.profile.reserve):
+            plugin.unreserve(assumed.state, assumed.pod, assumed.node_name, now)
+
+    def _reason(self, pod: Pod, refusal: Refusal) -> str:
+        """Name the cause for which a lock has no room, for programs."""
+        columns = self._cache.columns
+        row = columns.row_of.get(pod.spec.node_name)
+        if pod.spec.node_name and row is None:
+            return reasons.NODE_NOT_FOUND
+        if refusal.plugins & _CAPACITY_PLUGINS:
+            return reasons.INSUFFICIENT_CAPACITY
+        if row is not None and NodeUnschedulable.name in refusal.plugins:
+            return reasons.NODE_CORDONED
+        if row is not None and TaintToleration.name in refusal.plugins and not columns.nodes[row].ready:
+            return reasons.NODE_NOT_READY
+        return reasons.NO_MATCHING_NODE
+
+
+def _stand_in(entry: Entry) -> Pod:
+    """Give the pod as which a waiting lock is placed; one that only grows stays where it is."""
+    pod = entry.reservation.pod
+    if pod is None:
+        raise ValueError(f"{entry.key} waits for room, but its spec cannot be read")
+    return pinned_to(pod, entry.node) if entry.growing and not entry.moving else pod
+
+
+def _run_filters(
+    filters: list[Filter], state: CycleState, pod: Pod, snapshot: Snapshot
+) -> tuple[Mask, list[tuple[Filter, Mask]]]:
+    """Run filters until no node is left; gives what fits, and each filter with what it alone ruled out first."""
+    fits: Mask = np.ones(len(snapshot), np.bool_)
+    ruled_out = []
+    for plugin in filters:
+        mask = plugin.filter(state, pod, snapshot)
+        ruled_out.append((plugin, fits & ~mask))
+        fits = fits & mask
+        if not fits.any():
+            break
+    return fits, ruled_out
+
+
+def _best(scores: Scores, name_rank: np.ndarray[tuple[int], np.dtype[np.intp]]) -> int:
+    """Index of the highest score; among equals, of the node whose name sorts first."""
+    ties = np.flatnonzero(scores == scores.max())
+    return int(ties[np.argmin(name_rank[ties])])
+
+
+def _explain(
+    ruled_out: list[tuple[Filter, Mask]], state: CycleState, pod: Pod, snapshot: Snapshot
+) -> Refusal:
+    """Say why no node fits: how many nodes for which reason, then the numbers of the last few to be ruled out."""
+    counts: Counter[str] = Counter()
+    for plugin, mask in ruled_out:
+        for row in np.flatnonzero(mask):
+            counts.update(plugin.reasons(state, pod, snapshot, int(row)))
+    histogram = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
+    message = f"0/{len(snapshot)} nodes are available" + (f": {histogram}." if histogram else ".")
+    if pod.spec.node_name and snapshot.row(pod.spec.node_name) is None:
+        message += f" There is no node {pod.spec.node_name}."
+    told = list(_numbers(ruled_out, state, pod, snapshot))
+    if told:
+        message += f" {'; '.join(told)}."
+    return Refusal(message, frozenset(plugin.name for plugin, mask in ruled_out if mask.any()))
+
+
+def _numbers(
+    ruled_out: list[tuple[Filter, Mask]], state: CycleState, pod: Pod, snapshot: Snapshot
+) -> Iterator[str]:
+    left = _NODES_TOLD
+    for plugin, mask in reversed(ruled_out):
+        rows = sorted(np.flatnonzero(mask), key=lambda row: snapshot.traits.name_rank[row])
+        for row in rows[:left]:
+            numbers = plugin.numbers(state, pod, snapshot, int(row))
+            if numbers:
+                yield f"{snapshot.nodes[row].name}: {numbers}"
+                left -= 1

@@ -1,0 +1,162 @@
+"""What each event of the watches does to the cache, the ledger and the queue.
+
+Three sinks, one for each resource. All state what is true now, so repeated, late and reordered events do no
+harm. Until all three have been listed, nothing is decided: the ledger would be judged by half a cluster.
+"""
+
+from collections.abc import Callable, Iterator
+
+from tidelock.clock import Clock
+from tidelock.cluster.cache import Cache
+from tidelock.ledger.book import Book
+from tidelock.ledger.entry import Entry
+from tidelock.ledger.matching import owns
+from tidelock.ledger.transitions import SETTLED
+from tidelock.model.locks import Reservation
+from tidelock.model.meta import Key
+from tidelock.model.nodes import Node
+from tidelock.model.pods import Pod
+from tidelock.model.reservations import ReservationSpec
+from tidelock.scheduler.queue import SchedulingQueue
+
+
+class Feed:
+    """Takes events in; `wake` is called after each one, `ready` turns true when all resources are known."""
+
+    def __init__(
+        self, cache: Cache, book: Book, queue: SchedulingQueue, clock: Clock, wake: Callable[[], None]
+    ) -> None:
+        self.cache = cache
+        self.book = book
+        self.queue = queue
+        self.clock = clock
+        self.wake = wake
+        self.ready = False
+        self.pods = PodSink(self)
+        self.nodes = NodeSink(self)
+        self.reservations = ReservationSink(self)
+        self._missing = {"pods", "nodes", "reservations"}
+
+    def listed(self, resource: str) -> None:
+        """Note that a resource has been listed; after the last one the ledger is brought in line with it all."""
+        self._missing.discard(resource)
+        if self._missing or self.ready:
+            return
+        self.ready = True
+        for entry in tuple(self.book.entries.values()):
+            self.end_if_owner_bound(entry)
+        for name in self.book.nodes_with_locks():
+            self.settle(name)
+        self.wake()
+
+    def settle(self, node_name: str) -> None:
+        """Bring the locks of a node in line with it, once everything is known."""
+        if self.ready and node_name:
+            self.book.settle_node(node_name, self.clock.now())
+
+    def end_if_owner_bound(self, entry: Entry) -> None:
+        """End a lock whose owner has arrived already."""
+        spec = entry.reservation.spec
+        if spec is None or entry.phase in SETTLED:
+            return
+        for pod, node_name in self._bound_owners(entry.key, spec):
+            self.book.consume(entry, pod, node_name, self.clock.now())
+            return
+
+    def _bound_owners(self, key: Key, spec: ReservationSpec) -> Iterator[tuple[Pod, str]]:
+        by_name_only = all(term.pod is not None for term in spec.owners)
+        names = (Key(key.namespace, term.pod.name) for term in spec.owners if term.pod is not None)
+        candidates = (
+            (placed for name in names if (placed := self.cache.named(name)) is not None)
+            if by_name_only
+            else self.cache.pods_in(key.namespace)
+        )
+        for placed in candidates:
+            if not placed.assumed and not placed.pod.leaving and owns(spec, placed.pod):
+                yield placed.pod, placed.node_name
+
+
+class PodSink:
+    """Pods: bound ones take room and end their locks, unbound ones queue."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+
+    def upsert(self, old: Pod | None, new: Pod) -> None:
+        """Take over a pod's newest version."""
+        feed, now = self._feed, self._feed.clock.now()
+        feed.cache.upsert(new)
+        if new.node_name or new.leaving:
+            feed.queue.remove(new.uid)
+        else:
+            feed.queue.upsert(new, now)
+        if new.node_name and not new.leaving:
+            feed.book.owner_bound(new, new.node_name, now)
+            feed.settle(new.node_name)
+        del old
+        feed.wake()
+
+    def remove(self, last: Pod) -> None:
+        """Forget a pod."""
+        self._feed.cache.remove(last.uid)
+        self._feed.queue.remove(last.uid)
+        self._feed.wake()
+
+    def synced(self) -> None:
+        """All pods are known."""
+        self._feed.listed("pods")
+
+
+class NodeSink:
+    """Nodes: their capacity, and what becomes of the locks that they carry."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+
+    def upsert(self, old: Node | None, new: Node) -> None:
+        """Take over a node's newest version."""
+        feed = self._feed
+        known = new.name in feed.cache.columns.row_of
+        feed.cache.put_node(new)
+        if not known:
+            feed.book.recount(new.name)
+        feed.settle(new.name)
+        del old
+        feed.wake()
+
+    def remove(self, last: Node) -> None:
+        """Forget a node."""
+        self._feed.cache.drop_node(last.name)
+        self._feed.settle(last.name)
+        self._feed.wake()
+
+    def synced(self) -> None:
+        """All nodes are known."""
+        self._feed.listed("nodes")
+
+
+class ReservationSink:
+    """Reservations go to the ledger."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+
+    def upsert(self, old: Reservation | None, new: Reservation) -> None:
+        """Take over a Reservation's newest version."""
+        feed = self._feed
+        feed.book.upsert(new, feed.clock.now())
+        entry = feed.book.entries.get(new.key)
+        if entry is not None and feed.ready:
+            feed.end_if_owner_bound(entry)
+            if old is None:
+                feed.settle(entry.node)
+        feed.wake()
+
+    def remove(self, last: Reservation) -> None:
+        """Forget a Reservation; its room is free at once."""
+        self._feed.book.remove(last)
+        self._feed.wake()
+
+    def synced(self) -> None:
+        """All Reservations are known."""
+        self._feed.listed("reservations")

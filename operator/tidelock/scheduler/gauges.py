@@ -1,0 +1,56 @@
+"""Gauges that are read off the ledger, the columns and the queue at every scrape."""
+
+from collections import Counter as Tally
+from collections.abc import Iterator
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from tidelock.cluster.columns import Columns
+from tidelock.ledger.book import Book
+from tidelock.model.quantities import CPU
+from tidelock.model.reservations import Phase
+from tidelock.scheduler.queue import Place, SchedulingQueue
+
+_MILLI = 1000
+
+
+class Gauges(Collector):
+    """The state of the scheduler as metrics."""
+
+    def __init__(self, book: Book, columns: Columns, queue: SchedulingQueue) -> None:
+        self._book = book
+        self._columns = columns
+        self._queue = queue
+
+    def describe(self) -> list[Metric]:
+        """Tell nothing beforehand, so that registering needs no state."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Read the state."""
+        phases = Tally(entry.phase for entry in self._book.entries.values())
+        reservations = GaugeMetricFamily("tidelock_reservations", "Reservations by phase.", labels=("phase",))
+        for phase in Phase:
+            reservations.add_metric((phase.value,), phases[phase])
+        yield reservations
+        pending = GaugeMetricFamily("scheduler_pending_pods", "Pods that wait, by queue.", labels=("queue",))
+        for place, count in self._queue.counts().items():
+            if place is not Place.IN_FLIGHT:
+                pending.add_metric((place.value,), count)
+        yield pending
+        yield from self._amounts()
+
+    def _amounts(self) -> Iterator[Metric]:
+        columns, count = self._columns, len(self._columns)
+        for name, what, amounts in (
+            ("allocatable", "Allocatable of all nodes", columns.allocatable),
+            ("requested", "Requests of all bound and assumed pods", columns.requested),
+            ("locked", "Room held by locks", columns.locked),
+        ):
+            family = GaugeMetricFamily(
+                f"tidelock_{name}", f"{what}, in cores, bytes or pieces.", labels=("resource",)
+            )
+            for resource, total in zip(columns.resources, amounts[:count].sum(axis=0), strict=True):
+                family.add_metric((resource,), total / _MILLI if resource == CPU else float(total))
+            yield family

@@ -1,0 +1,160 @@
+"""Reservations' side of the API: makes each stored object what the ledger says that it ought to be.
+
+It works on levels: whatever touched a lock, the object's status is compared with the ledger's and written if
+it differs, or the object is deleted if its time is over. Writes carry the resource version that they were
+computed from; one that is refused for it is computed anew.
+"""
+
+import asyncio
+import logging
+from random import Random
+
+from tidelock.clock import Clock
+from tidelock.kube.backoff import Backoff
+from tidelock.kube.client import RESERVATIONS, KubeClient
+from tidelock.kube.errors import ApiError, Conflict, NotFound
+from tidelock.kube.events import EventRecorder, ObjectReference
+from tidelock.ledger.book import Book, Change
+from tidelock.ledger.entry import Entry
+from tidelock.ledger.status import render
+from tidelock.ledger.transitions import Event
+from tidelock.model.locks import decode_reservation
+from tidelock.model.meta import Key
+from tidelock.model.reservations import Phase
+from tidelock.scheduler.tasks import Tasks
+from tidelock.telemetry import Telemetry
+
+logger = logging.getLogger(__name__)
+
+_SHORTEST_RETRY = 0.1
+_LONGEST_RETRY = 5.0
+
+_WARNINGS = frozenset({Event.GIVE_UP, Event.LOSE_NODE, Event.DISPLACE, Event.RETURN})
+# A claim lasts for the milliseconds of a binding, whose end is told.
+_UNTOLD = frozenset({Event.CLAIM})
+
+
+class Publisher:
+    """Writes what has changed in the ledger, one write an object at a time."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        book: Book,
+        recorder: EventRecorder,
+        telemetry: Telemetry,
+        clock: Clock,
+        tasks: Tasks,
+        rng: Random,
+    ) -> None:
+        self._client = client
+        self._book = book
+        self._recorder = recorder
+        self._telemetry = telemetry
+        self._clock = clock
+        self._tasks = tasks
+        self._rng = rng
+        self._writing: set[Key] = set()
+
+    def flush(self) -> None:
+        """Start to write all that has changed since the last call, and tell of it in events and metrics."""
+        changes, self._book.changes = self._book.changes, []
+        for change in changes:
+            self._telemetry.changed(change)
+            self._tell(change)
+        changed, self._book.changed = self._book.changed, {}
+        for key in changed:
+            self.reconcile(key)
+
+    def reconcile(self, key: Key) -> None:
+        """Make one object what it ought to be, in the background; a write under way takes care of it itself."""
+        if key in self._writing:
+            return
+        entry = self._book.entries.get(key)
+        if entry is not None and self._differs(entry):
+            self._writing.add(key)
+            self._tasks.spawn(self._write(key))
+
+    def _differs(self, entry: Entry) -> bool:
+        """Whether the stored object is not as it ought to be; a claim under way is not worth a write."""
+        if entry.deleted:
+            return False
+        if self._removable(entry):
+            return True
+        return entry.phase is not Phase.BOUND and render(entry, self._clock.now()) != entry.reservation.status
+
+    def _removable(self, entry: Entry) -> bool:
+        removable_at = entry.removable_at()
+        return removable_at is not None and removable_at <= self._clock.now()
+
+    async def _write(self, key: Key) -> None:
+        """Write until the object is as it ought to be or is gone."""
+        backoff = Backoff(_SHORTEST_RETRY, _LONGEST_RETRY, self._rng)
+        try:
+            while (entry := self._book.entries.get(key)) is not None and self._differs(entry):
+                version = entry.reservation.meta.resource_version
+                try:
+                    await self._write_once(entry)
+                except NotFound:
+                    return  # the watch will tell
+                except Conflict:
+                    if self._version_of(key) == version:
+                        return  # the newer version is on its way; it will be compared again
+                except ApiError as error:
+                    self._telemetry.api_errors.labels("reservation", type(error).__name__).inc()
+                    logger.warning(
+                        "a status was not written", extra={"reservation": str(key), "error": str(error)}
+                    )
+                    await asyncio.sleep(max(backoff.next(), error.retry_after or 0.0))
+        finally:
+            self._writing.discard(key)
+
+    async def _write_once(self, entry: Entry) -> None:
+        removable = self._removable(entry)
+        # The last state goes with the deletion event, so that whoever waits sees how a lock ended. Consumed is
+        # spared the extra write: the pod is bound, which says it all.
+        if not (removable and entry.phase is Phase.CONSUMED):
+            await self._write_status(entry)
+        if removable:
+            meta = entry.reservation.meta
+            await self._client.delete(RESERVATIONS.item(meta.name, meta.namespace), uid=meta.uid)
+            entry.deleted = True
+
+    async def _write_status(self, entry: Entry) -> None:
+        meta, stored = entry.reservation.meta, entry.reservation.status
+        wanted = render(entry, self._clock.now())
+        if wanted == stored:
+            return
+        gone = dict.fromkeys(stored.keys() - wanted.keys())
+        body = {
+            "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
+            "status": wanted | gone,
+        }
+        answer = await self._client.patch(RESERVATIONS.item(meta.name, meta.namespace, "status"), body)
+        written = decode_reservation(answer)
+        self._book.acknowledge(written)
+        was_active = stored.get("phase") == Phase.ACTIVE
+        if wanted["phase"] == Phase.ACTIVE and not was_active:
+            self._telemetry.activation.observe(self._clock.now() - entry.seen_at)
+
+    def _version_of(self, key: Key) -> str | None:
+        entry = self._book.entries.get(key)
+        return entry.reservation.meta.resource_version if entry is not None else None
+
+    def _tell(self, change: Change) -> None:
+        if change.event in _UNTOLD:
+            return
+        meta = change.meta
+        self._recorder.record(
+            ObjectReference(
+                f"{RESERVATIONS.group}/{RESERVATIONS.version}",
+                "Reservation",
+                meta.name,
+                meta.namespace,
+                meta.uid,
+            ),
+            "Warning" if change.event in _WARNINGS else "Normal",
+            change.reason,
+            change.phase.value,
+            change.message,
+        )

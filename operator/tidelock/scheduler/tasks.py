@@ -1,0 +1,41 @@
+"""Writes that go on in the background while decisions are made."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, NoReturn
+
+
+class Tasks:
+    """Background tasks whose end is waited for and whose crash is noticed."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[None]] = set()
+        self._crash: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start a task."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+
+    async def crash(self) -> NoReturn:
+        """Wait for ever, or raise what a task raised: a fault of the program, as API errors are handled."""
+        return await asyncio.shield(self._crash)
+
+    async def drain(self, seconds: float) -> None:
+        """Wait for the tasks under way, at most so long, then cancel the rest."""
+        if self._running:
+            _, left = await asyncio.wait(self._running, timeout=seconds)
+            for task in left:
+                task.cancel()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None and not self._crash.done():
+            self._crash.set_exception(error)

@@ -1,0 +1,32 @@
+"""What can be configured, with its defaults; the command line of `tidelock run` sets it."""
+
+import socket
+from dataclasses import dataclass
+
+DEFAULT_SCHEDULER_NAME = "tidelock-scheduler"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Settings of one operator process.
+
+    Attributes:
+        kubeconfig: file to connect with; empty: $KUBECONFIG, the pod's service account or ~/.kube/config.
+        scheduler_name: pods with this spec.schedulerName are scheduled here.
+        listen: address of the HTTP server for metrics and probes.
+        port: its port; 0 for any that is free.
+        log_format: "text" or "json".
+        log_level: least severe level that is logged, such as "info".
+        move_after_seconds: how long a lock for any node stays on a node that is cordoned or not ready.
+        instance: name of this process in events.
+
+    """
+
+    kubeconfig: str = ""
+    scheduler_name: str = DEFAULT_SCHEDULER_NAME
+    listen: str = "0.0.0.0"  # noqa: S104 -- probes and Prometheus come from outside of the pod
+    port: int = 8080
+    log_format: str = "text"
+    log_level: str = "info"
+    move_after_seconds: float = 300.0
+    instance: str = socket.gethostname()

@@ -1,0 +1,112 @@
+"""Metrics. Names, labels and buckets of `scheduler_*` are those of kube-scheduler 1.36.
+
+Counters and histograms are written where things happen; what can be read off the scheduler's state is read at
+the scrape, by `tidelock.scheduler.gauges`.
+"""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from tidelock.ledger.book import Change
+from tidelock.ledger.transitions import Event
+
+_RELEASES = frozenset({Event.CLAIM, Event.EXPIRE, Event.LOSE_NODE, Event.DISPLACE})
+
+
+def _exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
+    return tuple(start * factor**step for step in range(count))
+
+
+class Telemetry:
+    """All metrics of a process, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._scheduler_metrics()
+        self._tidelock_metrics()
+
+    def _scheduler_metrics(self) -> None:
+        self.schedule_attempts = Counter(
+            "scheduler_schedule_attempts_total",
+            "Attempts to schedule pods, by result.",
+            ("result", "profile"),
+            registry=self.registry,
+        )
+        self.scheduling_attempt_duration = Histogram(
+            "scheduler_scheduling_attempt_duration_seconds",
+            "Seconds of a scheduling attempt: the decision, and the binding where there is one.",
+            ("result", "profile"),
+            buckets=_exponential(0.001, 2, 15),
+            registry=self.registry,
+        )
+        self.pod_scheduling_attempts = Histogram(
+            "scheduler_pod_scheduling_attempts",
+            "Attempts until a pod was scheduled.",
+            buckets=_exponential(1, 2, 5),
+            registry=self.registry,
+        )
+        self.pod_scheduling_sli_duration = Histogram(
+            "scheduler_pod_scheduling_sli_duration_seconds",
+            "Seconds from entering the queue to being bound.",
+            ("attempts",),
+            buckets=_exponential(0.01, 2, 20),
+            registry=self.registry,
+        )
+        self.scheduling_algorithm_duration = Histogram(
+            "scheduler_scheduling_algorithm_duration_seconds",
+            "Seconds of a decision alone.",
+            buckets=_exponential(0.001, 2, 15),
+            registry=self.registry,
+        )
+        self.queue_incoming_pods = Counter(
+            "scheduler_queue_incoming_pods_total",
+            "Pods that entered a queue, by queue and event.",
+            ("queue", "event"),
+            registry=self.registry,
+        )
+
+    def _tidelock_metrics(self) -> None:
+        self.transitions = Counter(
+            "tidelock_reservation_transitions_total",
+            "Transitions of Reservations, by event and the phase it led to.",
+            ("event", "phase"),
+            registry=self.registry,
+        )
+        self.locks = Counter("tidelock_locks_total", "Locks given.", registry=self.registry)
+        self.releases = Counter(
+            "tidelock_releases_total", "Locks released, by cause.", ("cause",), registry=self.registry
+        )
+        self.activation = Histogram(
+            "tidelock_reservation_activation_seconds",
+            "Seconds from first seeing a Reservation to its stored Active=True.",
+            buckets=_exponential(0.001, 2, 17),
+            registry=self.registry,
+        )
+        self.expiry_lag = Histogram(
+            "tidelock_expiry_lag_seconds",
+            "Seconds from the instant of expiry to the release of the lock.",
+            buckets=_exponential(0.0005, 2, 14),
+            registry=self.registry,
+        )
+        self.api_errors = Counter(
+            "tidelock_api_write_errors_total",
+            "Writes that the API server refused or did not answer, by kind of write and reason.",
+            ("write", "reason"),
+            registry=self.registry,
+        )
+        self.ready = Gauge(
+            "tidelock_ready", "1 when all watched resources have been listed.", registry=self.registry
+        )
+
+    def queued(self, place: str, event: str) -> None:
+        """Count a pod that enters a queue."""
+        self.queue_incoming_pods.labels(place, event).inc()
+
+    def changed(self, change: Change) -> None:
+        """Count a transition of a lock."""
+        self.transitions.labels(change.event.value, change.phase.value).inc()
+        if change.event is Event.ADMIT:
+            self.locks.inc()
+        elif change.event in _RELEASES:
+            self.releases.labels(change.event.value).inc()
+        if change.event is Event.EXPIRE:
+            self.expiry_lag.observe(max(change.at - change.due, 0.0))

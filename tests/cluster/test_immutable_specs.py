@@ -1,0 +1,93 @@
+from typing import Any
+
+import pytest
+
+from cluster.crds import install_crds
+from cluster.malformed import reservation
+from cluster.stored import Stored
+from devcluster import Cluster, DevClusterError
+
+OTHER_OWNERS = [{"pod": {"name": "web-1"}}]
+
+
+@pytest.fixture(scope="module")
+def api(controlplane: Cluster) -> Cluster:
+    install_crds(controlplane)
+    return controlplane
+
+
+def in_phase(api: Cluster, namespace: str, phase: str, **spec: Any) -> Stored:
+    stored = Stored(api, namespace, reservation(**spec))
+    stored.change_status(phase=phase)
+    return stored
+
+
+def refusal(stored: Stored, **changes: Any) -> str:
+    with pytest.raises(DevClusterError) as refused:
+        stored.change_spec(**changes)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("phase", ["Active", "Bound"])
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"owners": OTHER_OWNERS}, "owners"),
+        ({"owners": [{"pod": {"name": "web-0"}}, *OTHER_OWNERS]}, "owners"),
+        ({"nodeName": "worker-2"}, "nodeName"),
+        ({"nodeName": None}, "nodeName"),
+    ],
+    ids=["other owners", "one more owner", "another node", "any node"],
+)
+def test_a_held_lock_keeps_its_owners_and_node(
+    api: Cluster, namespace: str, phase: str, changes: dict[str, Any], field: str
+) -> None:
+    told = refusal(in_phase(api, namespace, phase), **changes)
+    assert f"spec.{field}: Forbidden: {field} is immutable while the reservation is Active or Bound" in told
+
+
+@pytest.mark.parametrize("phase", ["Active", "Bound"])
+def test_a_held_lock_on_any_node_is_not_pinned(api: Cluster, namespace: str, phase: str) -> None:
+    assert "nodeName is immutable" in refusal(
+        in_phase(api, namespace, phase, nodeName=None), nodeName="worker-1"
+    )
+
+
+def test_a_held_lock_may_be_resized_and_prolonged(api: Cluster, namespace: str) -> None:
+    stored = in_phase(api, namespace, "Active")
+    stored.change_spec(resources={"cpu": "2"}, ttlSeconds=1200, priority=7, retention="Retain")
+    assert stored.read()["spec"]["ttlSeconds"] == 1200
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Rejected"])
+def test_a_lock_that_is_not_held_may_change_altogether(api: Cluster, namespace: str, phase: str) -> None:
+    stored = in_phase(api, namespace, phase)
+    stored.change_spec(owners=OTHER_OWNERS, nodeName=None)
+    assert stored.read()["spec"]["owners"] == OTHER_OWNERS
+
+
+@pytest.mark.parametrize("phase", ["Consumed", "Expired", "Lost"])
+@pytest.mark.parametrize(
+    "changes",
+    [{"priority": 1}, {"ttlSeconds": 1200}, {"nodeName": None}, {"resources": {"cpu": "2"}}],
+    ids=["priority", "ttlSeconds", "nodeName", "resources"],
+)
+def test_the_spec_of_a_final_lock_is_immutable(
+    api: Cluster, namespace: str, phase: str, changes: dict[str, Any]
+) -> None:
+    assert "spec: Forbidden: spec of a reservation that is final" in refusal(
+        in_phase(api, namespace, phase), **changes
+    )
+
+
+def test_what_a_final_template_keeps_undeclared_is_immutable_too(api: Cluster, namespace: str) -> None:
+    template = {"spec": {"containers": [{"name": "web"}], "hostname": "a"}}
+    stored = in_phase(api, namespace, "Expired", resources=None, template=template)
+    assert "is final" in refusal(stored, template={"spec": {"hostname": "b"}})
+
+
+def test_a_final_lock_still_takes_status_and_the_same_spec(api: Cluster, namespace: str) -> None:
+    stored = in_phase(api, namespace, "Consumed")
+    stored.change_status(epoch=8)
+    stored.change_spec(priority=0)
+    assert stored.read()["status"]["epoch"] == 8

@@ -1,0 +1,123 @@
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+from kubernetes.client import Configuration
+
+from devcluster import Cluster
+from tidelock.kube.client import EVENTS, NODES, KubeClient, Resource
+from tidelock.kube.config import Credentials, load_connection
+from tidelock.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    Unauthorized,
+)
+from tidelock.kube.events import EventRecorder, ObjectReference
+from unit.kube.following import Thing
+
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+UNKNOWN = Resource("tidelock.dev", "v1", "unknowns", "Unknown")
+
+
+@pytest.fixture
+async def client(controlplane: Cluster) -> AsyncIterator[KubeClient]:
+    async with KubeClient(load_connection(controlplane.kubeconfig), user_agent="tidelock-test") as opened:
+        yield opened
+
+
+async def create(client: KubeClient, namespace: str, name: str) -> Thing:
+    body = {"metadata": {"name": name}}
+    return msgspec.json.decode(await client.create(CONFIG_MAPS.collection(namespace), body), type=Thing)
+
+
+def as_bearer(kubeconfig: Path, token: str) -> KubeClient:
+    """Return a client without the certificate of the kubeconfig, but with a token."""
+    configuration = Configuration()
+    configuration.api_key["BearerToken"] = f"Bearer {token}"
+    connection = replace(
+        load_connection(kubeconfig), credentials=Credentials(lambda: configuration), certificate_path=None
+    )
+    return KubeClient(connection, user_agent="tidelock-test")
+
+
+async def test_a_delete_hits_only_the_object_it_means(client: KubeClient, namespace: str) -> None:
+    first = await create(client, namespace, "a")
+    path = CONFIG_MAPS.item("a", namespace)
+
+    with pytest.raises(Conflict):
+        await client.delete(path, uid="another")
+    with pytest.raises(Conflict):
+        await client.delete(path, uid=first.meta.uid, resource_version="1")
+    await client.delete(path, uid=first.meta.uid, resource_version=first.meta.resource_version)
+    with pytest.raises(NotFound):
+        await client.get(path)
+
+    await create(client, namespace, "a")
+    with pytest.raises(Conflict):
+        await client.delete(path, uid=first.meta.uid, propagation="Background")
+
+
+async def test_refusals_have_their_types(client: KubeClient, namespace: str) -> None:
+    created = await create(client, namespace, "a")
+    path = CONFIG_MAPS.item("a", namespace)
+    await client.patch(path, {"data": {"x": "1"}})
+
+    with pytest.raises(AlreadyExists) as taken:
+        await create(client, namespace, "a")
+    assert (taken.value.status, taken.value.reason) == (409, "AlreadyExists")
+    with pytest.raises(Conflict):
+        await client.patch(path, {"metadata": {"resourceVersion": created.meta.resource_version}})
+    with pytest.raises(Invalid, match=r"metadata\.name"):
+        await create(client, namespace, "Not_A_Name")
+    with pytest.raises(NotFound):
+        await client.get(UNKNOWN.collection())
+    with pytest.raises(ApiError, match="400 BadRequest"):
+        await client.create(CONFIG_MAPS.collection(namespace), b"{")
+
+
+async def test_kinds_of_patches_do_what_they_say(client: KubeClient, namespace: str) -> None:
+    await create(client, namespace, "a")
+    path = CONFIG_MAPS.item("a", namespace)
+
+    await client.patch(path, {"data": {"merge": "1"}})
+    await client.patch(path, [{"op": "add", "path": "/data/json", "value": "2"}], kind="json")
+    await client.patch(path, {"data": {"strategic": "3"}}, kind="strategic")
+    applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"apply": "4"}}
+    answer = await client.patch(path, applied, kind="apply", params={"fieldManager": "tidelock"})
+    assert json.loads(answer)["data"] == {"merge": "1", "json": "2", "strategic": "3", "apply": "4"}
+
+
+async def test_tokens_are_refused_and_limited(controlplane: Cluster, namespace: str) -> None:
+    controlplane.kubectl("create", "serviceaccount", "reader", f"--namespace={namespace}")
+    token = controlplane.kubectl("create", "token", "reader", f"--namespace={namespace}").strip()
+
+    async with as_bearer(controlplane.kubeconfig, token) as client:
+        with pytest.raises(Forbidden, match='cannot list resource "nodes"'):
+            await client.get(NODES.collection())
+    async with as_bearer(controlplane.kubeconfig, "nonsense") as client:
+        with pytest.raises(Unauthorized):
+            await client.get(NODES.collection())
+
+
+async def test_events_are_accepted(client: KubeClient, namespace: str) -> None:
+    pod = ObjectReference(api_version="v1", kind="Pod", name="web-0", namespace=namespace, uid="u1")
+    node = ObjectReference(api_version="v1", kind="Node", name=f"node-of-{namespace}")
+    async with EventRecorder(client, "tidelock.dev/scheduler", "tidelock-0") as recorder:
+        recorder.record(pod, "Normal", "Scheduled", "Binding", "ä" * 2000)
+        recorder.record(node, "Warning", "Overcommitted", "Checking", "too much is bound")
+    assert recorder.failed == 0
+
+    for regarding, where in ((pod, namespace), (node, "default")):
+        listed = await client.get(
+            EVENTS.collection(where), {"fieldSelector": f"regarding.name={regarding.name}"}
+        )
+        (event,) = json.loads(listed)["items"]
+        assert event["regarding"]["kind"] == regarding.kind
+        assert event["reportingController"] == "tidelock.dev/scheduler"

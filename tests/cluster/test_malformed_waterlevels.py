@@ -1,0 +1,82 @@
+import json
+from typing import Any
+
+import pytest
+
+from cluster.crds import install_crds
+from devcluster import Cluster, DevClusterError
+
+PROMETHEUS = {"prometheus": {"address": "http://prometheus.monitoring:9090"}}
+
+
+@pytest.fixture(scope="module")
+def api(controlplane: Cluster) -> Cluster:
+    install_crds(controlplane)
+    return controlplane
+
+
+def create(api: Cluster, **changes: Any) -> str:
+    manifest = {
+        "apiVersion": "tidelock.dev/v1alpha1",
+        "kind": "WaterLevel",
+        "metadata": {"name": "malformed"},
+        "spec": {"source": PROMETHEUS} | changes,
+    }
+    return api.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(manifest))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"source": {"metricsServer": {}}},
+        {"target": {"mode": "Static", "percent": 40}},
+        {"target": {"mode": "Dynamic", "minWeight": 0.2}},
+        {"podEstimation": {"defaultCPU": 1, "defaultMemory": "1Gi"}},
+    ],
+    ids=str,
+)
+def test_the_api_server_takes(api: Cluster, changes: dict[str, Any]) -> None:
+    assert "created" in create(api, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "words"),
+    [
+        ({"source": {}}, "spec.source", "exactly one of prometheus and metricsServer"),
+        ({"source": PROMETHEUS | {"metricsServer": {}}}, "spec.source", "exactly one of prometheus"),
+        (
+            {"source": {"prometheus": {"address": "prometheus:9090"}}},
+            "spec.source.prometheus.address",
+            "match",
+        ),
+        ({"nodeSelector": {}}, "spec.nodeSelector", "an empty selector is refused"),
+        ({"refreshSeconds": 0}, "spec.refreshSeconds", "greater than or equal to 5"),
+        ({"refreshSeconds": 600}, "spec.stalenessSeconds", "at least refreshSeconds"),
+        ({"windows": []}, "spec.windows", "at least 1 items"),
+        ({"windows": 2 * [{"duration": "1h", "weight": 1}]}, "spec.windows[1]", "Duplicate"),
+        ({"windows": [{"duration": "5m", "weight": 1}]}, "spec.windows[0].duration", "Unsupported value"),
+        (
+            {"windows": [{"duration": "1h", "weight": 0}]},
+            "spec.windows[0].weight",
+            "greater than or equal to 1",
+        ),
+        ({"target": {"mode": "Static"}}, "spec.target.percent", "required for Static"),
+        ({"target": {"mode": "Dynamic", "percent": 40}}, "spec.target.percent", "refused for Dynamic"),
+        ({"target": {"mode": "Static", "percent": 40, "minWeight": 1}}, "spec.target.minWeight", "refused"),
+        ({"target": {"mode": "Static", "percent": 101}}, "spec.target.percent", "less than or equal to 100"),
+        (
+            {"overloadLimits": {"cpuPercent": 0}},
+            "spec.overloadLimits.cpuPercent",
+            "greater than or equal to 1",
+        ),
+        ({"podEstimation": {"defaultCPU": "0"}}, "spec.podEstimation.defaultCPU", "more than 0"),
+        ({"podEstimation": {"defaultMemory": "200"}}, "spec.podEstimation.defaultMemory", "unit missing"),
+    ],
+    ids=str,
+)
+def test_the_api_server_refuses(api: Cluster, changes: dict[str, Any], field: str, words: str) -> None:
+    with pytest.raises(DevClusterError) as refusal:
+        create(api, **changes)
+    assert field in str(refusal.value)
+    assert words in str(refusal.value)

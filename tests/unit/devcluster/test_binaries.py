@@ -1,0 +1,146 @@
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from devcluster.binaries import NOTHING_RUNS_KUBERNETES, cache_key, find_binaries, obtainable
+from devcluster.build import MODULE, PACKAGES, STAGES, link_flags
+from devcluster.errors import DevClusterError
+from unit.devcluster.machines import Machine
+
+GO = """
+echo "$*" >>{calls}
+if [[ $1 == list ]]; then
+    echo {kwok}
+else
+    for package in "${{@:6}}"; do
+        name=${{package##*/}}
+        echo "$package" >"$3${{name/v3/server}}"
+    done
+fi
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Path:
+    folder = tmp_path / "module"
+    folder.mkdir()
+    (folder / "go.mod").write_text("require (\n\tk8s.io/kubernetes v1.40.7 // indirect\n)\n")
+    (folder / "go.sum").write_text("a")
+    return folder
+
+
+@pytest.fixture
+def go_calls(machine: Machine, tmp_path: Path) -> Path:
+    """A Go that makes programs out of nothing, and the file where it writes its arguments."""
+    for stage in STAGES:
+        path = tmp_path / "kwok" / stage
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(stage)
+    calls = tmp_path / "calls"
+    machine.install("go", GO.format(calls=calls, kwok=tmp_path / "kwok"))
+    return calls
+
+
+def cached_folder(machine: Machine) -> Path:
+    return machine.home / ".cache" / "tidelock" / "controlplane" / cache_key(MODULE, list(PACKAGES))
+
+
+def test_version_stamps_come_from_the_module(module: Path) -> None:
+    assert link_flags(module) == (
+        "-s -w -X k8s.io/component-base/version.gitVersion=v1.40.7"
+        " -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=40"
+    )
+
+
+def test_module_without_kubernetes_is_refused(module: Path) -> None:
+    (module / "go.mod").write_text("module other\n")
+    with pytest.raises(DevClusterError, match=r"go\.mod requires no k8s\.io/kubernetes"):
+        link_flags(module)
+
+
+def test_cache_key_changes_with_whatever_changes_the_build(module: Path) -> None:
+    keys = [cache_key(module, ["etcd"]), cache_key(module, ["etcd", "kubectl"])]
+    (module / "go.sum").write_text("b")
+    keys.append(cache_key(module, ["etcd"]))
+    (module / "go.mod").write_text("require k8s.io/api v0.1.0\n" + (module / "go.mod").read_text())
+    keys.append(cache_key(module, ["etcd"]))
+
+    assert len(set(keys)) == len(keys)
+    assert keys[-1] == cache_key(module, ["etcd"])
+
+
+def test_machine_without_go_is_told_what_to_install(machine: Machine) -> None:
+    assert not obtainable()
+    with pytest.raises(DevClusterError) as caught:
+        find_binaries()
+    assert str(caught.value) == NOTHING_RUNS_KUBERNETES
+
+
+def test_go_version_to_install_is_the_one_that_the_module_needs() -> None:
+    needed = re.search(r"^go (\d+\.\d+)", (MODULE / "go.mod").read_text(), re.MULTILINE)
+    assert needed is not None
+    assert f"Go {needed[1]} or later" in NOTHING_RUNS_KUBERNETES
+
+
+def test_build_fills_the_cache(machine: Machine, go_calls: Path) -> None:
+    found = find_binaries()
+
+    assert dict(found.programs) == {name: cached_folder(machine) / name for name in PACKAGES}
+    assert {name: path.read_text().strip() for name, path in found.programs.items()} == dict(PACKAGES)
+    assert [path.read_text() for path in found.stages] == list(STAGES)
+    assert f"-ldflags {link_flags(MODULE)} " in go_calls.read_text()
+
+
+def test_cached_programs_need_no_go(machine: Machine, go_calls: Path) -> None:
+    built = find_binaries()
+    (machine.programs / "go").unlink()
+
+    assert obtainable()
+    assert find_binaries() == built
+
+
+def test_only_what_the_assets_lack_is_built(
+    go_calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assets = tmp_path / "assets"
+    assets.mkdir()
+    for name in ("etcd", "kube-apiserver", "kubectl", "kwok"):
+        (assets / name).touch(mode=0o755)
+    (assets / "kube-scheduler").touch(mode=0o644)
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(assets))
+
+    found = find_binaries()
+
+    build = go_calls.read_text().splitlines()[0]
+    missing = ["kube-controller-manager", "kube-scheduler", "kwok"]
+    assert build.endswith(" ".join(PACKAGES[name] for name in missing))
+    assert found.programs["kube-apiserver"] == assets / "kube-apiserver"
+    assert all(found.programs[name].parent != assets for name in missing)
+
+
+def test_failed_build_tells_its_output_and_leaves_no_cache(machine: Machine, go_calls: Path) -> None:
+    good = (machine.programs / "go").read_text()
+    machine.install("go", "echo no such module; exit 1")
+
+    with pytest.raises(DevClusterError, match=r"go build failed:\n  no such module"):
+        find_binaries()
+    assert not cached_folder(machine).exists()
+
+    (machine.programs / "go").write_text(good)
+    assert find_binaries().programs["etcd"].is_file()
+
+
+def test_two_at_a_time_build_once(
+    machine: Machine, go_calls: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.link("sleep")
+    machine.install("go", "sleep 0.3\n" + (machine.programs / "go").read_text())
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: find_binaries(), range(2))
+
+    assert first == second
+    assert [call.split()[0] for call in go_calls.read_text().splitlines()] == ["build", "list"]
+    assert "Waiting for another build" in capsys.readouterr().err

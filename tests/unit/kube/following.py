@@ -1,0 +1,80 @@
+"""A reflector under test: what it tells its sink, and how long it would have slept."""
+
+import asyncio
+from random import Random
+from typing import Any
+
+import msgspec
+
+from tidelock.kube.client import PODS, KubeClient
+from tidelock.kube.watch import Reflector, WatchSettings
+from tidelock.model.meta import ObjectMeta
+from unit.kube.scripted import ScriptedServer
+
+
+class Thing(msgspec.Struct, frozen=True):
+    """An object of any kind; its size is there to be wrong."""
+
+    metadata: ObjectMeta
+    size: int = 0
+
+    @property
+    def meta(self) -> ObjectMeta:
+        return self.metadata
+
+    def __str__(self) -> str:
+        return f"{self.metadata.name}@{self.metadata.resource_version}"
+
+
+class Journal:
+    """A sink that writes down what it is told, such as `+a@5`, `a@5>a@7`, `-a@7` and `synced`."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def upsert(self, old: Thing | None, new: Thing) -> None:
+        self.lines.append(f"+{new}" if old is None else f"{old}>{new}")
+
+    def remove(self, last: Thing) -> None:
+        self.lines.append(f"-{last}")
+
+    def synced(self) -> None:
+        self.lines.append("synced")
+
+
+class Follower:
+    """Runs a reflector over a scripted server with a sleep that takes no time."""
+
+    def __init__(self, client: KubeClient, server: ScriptedServer, sink: Any = None, **options: Any) -> None:
+        self.delays: list[float] = []
+        self.journal = Journal()
+        self._server = server
+        defaults: dict[str, Any] = {
+            "rng": Random(1),  # noqa: S311 -- it spreads retries
+            "sleep": self._sleep,
+            "settings": WatchSettings(silence=5.0),
+        }
+        self.reflector: Reflector[Thing] = Reflector(
+            client,
+            PODS,
+            msgspec.json.Decoder(Thing).decode,
+            sink or self.journal,
+            **defaults | options,
+        )
+
+    async def until_script_ends(self) -> list[str]:
+        """Run until the server has played its script and is asked once more; return the journal."""
+        run = asyncio.create_task(self.reflector.run())
+        end = asyncio.create_task(self._server.finished.wait())
+        async with asyncio.timeout(10):
+            await asyncio.wait((run, end), return_when=asyncio.FIRST_COMPLETED)
+        end.cancel()
+        if run.done():
+            await run
+        run.cancel()
+        await asyncio.wait((run,))
+        return self.journal.lines
+
+    async def _sleep(self, seconds: float) -> None:
+        self.delays.append(seconds)
+        await asyncio.sleep(0)

@@ -1,0 +1,246 @@
+import asyncio
+import socket
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+from kubernetes.client import Configuration
+
+from tidelock.kube.client import PODS, KubeClient, PatchKind
+from tidelock.kube.config import Connection, Credentials, load_connection
+from tidelock.kube.errors import Conflict, NotFound, TooManyRequests, Unauthorized, Unreachable
+from unit.kube.kubeconfigs import write_kubeconfig
+from unit.kube.scripted import ScriptedServer, answers, cut_page, fails, watch
+
+PATH = PODS.item("web-0", "shop")
+
+
+class Labels(msgspec.Struct):
+    app: str
+
+
+async def test_a_get_returns_the_body_as_it_came(client: KubeClient, server: ScriptedServer) -> None:
+    server.plays(answers("the body"))
+
+    assert await client.get(PATH, {"a": "x y&z"}) == b"the body"
+    (asked,) = server.asked
+    assert (asked.method, asked.path, asked.query) == ("GET", PATH, {"a": "x y&z"})
+    assert asked.headers["User-Agent"] == "tidelock-test"
+    assert asked.headers["Accept"] == "application/json"
+    assert "Content-Type" not in asked.headers
+
+
+async def test_a_name_is_quoted_once(client: KubeClient, server: ScriptedServer) -> None:
+    server.plays(answers("{}"))
+
+    await client.get(PODS.item("a:b%/ä", "shop"))
+    assert server.asked[0].path == "/api/v1/namespaces/shop/pods/a:b%/ä"
+
+
+@pytest.mark.parametrize("body", [b'{"app":"web"}', {"app": "web"}, Labels("web")])
+async def test_a_body_is_sent_as_json(client: KubeClient, server: ScriptedServer, body: object) -> None:
+    server.plays(answers("{}", status=201))
+
+    await client.create(PODS.collection("shop"), body)
+    (asked,) = server.asked
+    assert asked.method == "POST"
+    assert asked.headers["Content-Type"] == "application/json"
+    assert asked.body == b'{"app":"web"}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "content_type"),
+    [
+        ("merge", "application/merge-patch+json"),
+        ("json", "application/json-patch+json"),
+        ("strategic", "application/strategic-merge-patch+json"),
+        ("apply", "application/apply-patch+yaml"),
+    ],
+)
+async def test_a_patch_says_its_kind(
+    client: KubeClient, server: ScriptedServer, kind: PatchKind, content_type: str
+) -> None:
+    server.plays(answers("{}"))
+
+    await client.patch(PATH, {}, kind=kind, params={"fieldManager": "tidelock"})
+    (asked,) = server.asked
+    assert asked.method == "PATCH"
+    assert asked.headers["Content-Type"] == content_type
+    assert asked.query == {"fieldManager": "tidelock"}
+
+
+@pytest.mark.parametrize(
+    ("options", "preconditions", "propagation"),
+    [
+        ({}, {}, None),
+        ({"uid": "u1"}, {"uid": "u1"}, None),
+        (
+            {"uid": "u1", "resource_version": "7", "propagation": "Background"},
+            {"uid": "u1", "resourceVersion": "7"},
+            "Background",
+        ),
+    ],
+)
+async def test_a_delete_carries_its_preconditions(
+    client: KubeClient,
+    server: ScriptedServer,
+    options: dict[str, Any],
+    preconditions: dict[str, str],
+    propagation: str | None,
+) -> None:
+    server.plays(answers("{}"))
+
+    await client.delete(PATH, **options)
+    (asked,) = server.asked
+    assert asked.method == "DELETE"
+    assert asked.json["preconditions"] == preconditions
+    assert asked.json["propagationPolicy"] == propagation
+
+
+async def test_a_refusal_raises_its_error(client: KubeClient, server: ScriptedServer) -> None:
+    server.plays(fails(404, "NotFound", 'pods "web-0" not found'), fails(409, "Conflict"))
+
+    with pytest.raises(NotFound, match='pods "web-0" not found'):
+        await client.get(PATH)
+    with pytest.raises(Conflict):
+        await client.patch(PATH, {})
+
+
+async def test_nothing_is_repeated(client: KubeClient, server: ScriptedServer) -> None:
+    server.plays(fails(429, headers={"Retry-After": "2"}))
+
+    with pytest.raises(TooManyRequests) as caught:
+        await client.get(PATH)
+    assert caught.value.retry_after == 2.0
+    assert len(server.asked) == 1
+
+
+async def test_a_redirection_is_not_followed(client: KubeClient, server: ScriptedServer) -> None:
+    server.plays(answers("elsewhere", status=302, headers={"Location": "/login"}))
+
+    with pytest.raises(Exception, match="302: elsewhere"):
+        await client.get(PATH)
+
+
+@pytest.mark.parametrize(("method", "unknown"), [("GET", False), ("PATCH", True)])
+async def test_a_lost_answer_leaves_the_outcome_of_a_write_unknown(
+    client: KubeClient, server: ScriptedServer, method: str, unknown: bool
+) -> None:
+    server.plays(server.silence, cut_page(version=1))
+
+    with pytest.raises(Unreachable) as timed_out:
+        await client.request(method, PATH, timeout=0.05)
+    with pytest.raises(Unreachable) as cut:
+        await client.request(method, PATH)
+    for error in (timed_out.value, cut.value):
+        assert error.outcome_unknown is unknown
+        assert isinstance(error.__cause__, (aiohttp.ClientError, TimeoutError))
+        assert error.message
+
+
+async def test_a_refused_connection_can_have_written_nothing(tmp_path: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        server = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        connection = load_connection(write_kubeconfig(tmp_path / "kubeconfig", server, {}))
+        async with KubeClient(connection, user_agent="test") as client:
+            with pytest.raises(Unreachable) as caught:
+                await client.create(PATH, {})
+    assert not caught.value.outcome_unknown
+
+
+async def test_waiting_for_a_free_connection_can_have_written_nothing(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    connection = load_connection(write_kubeconfig(tmp_path / "kubeconfig", server.url, {}))
+    async with KubeClient(connection, user_agent="test", connections=1) as client:
+        first = asyncio.create_task(client.create(PATH, {}))
+        await server.finished.wait()
+        with pytest.raises(Unreachable) as caught:
+            await client.request("POST", PATH, body={}, timeout=0.05)
+        first.cancel()
+    assert not caught.value.outcome_unknown
+
+
+async def test_refused_credentials_are_read_again_once(server: ScriptedServer, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("old\n")
+    config = write_kubeconfig(tmp_path / "kubeconfig", server.url, {"tokenFile": str(token)})
+    async with KubeClient(load_connection(config), user_agent="test") as client:
+        token.write_text("new\n")
+        server.plays(fails(401), answers("{}"), answers("{}"))
+
+        await client.get(PATH)
+        await client.get(PATH)
+    sent = [asked.headers["Authorization"] for asked in server.asked]
+    assert sent == ["Bearer old", "Bearer new", "Bearer new"]
+
+
+async def test_requests_refused_together_read_the_credentials_once(server: ScriptedServer) -> None:
+    loads: list[Configuration] = []
+
+    def load() -> Configuration:
+        loads.append(Configuration())
+        loads[-1].api_key["BearerToken"] = f"Bearer {len(loads)}"
+        return loads[-1]
+
+    connection = Connection(server=server.url, credentials=Credentials(load))
+    async with KubeClient(connection, user_agent="test") as client:
+        server.plays(*(fails(401) for _ in range(5)), *(answers("{}") for _ in range(5)))
+
+        await asyncio.gather(*(client.get(PATH) for _ in range(5)))
+    sent = [asked.headers["Authorization"] for asked in server.asked]
+    assert sent == ["Bearer 1"] * 5 + ["Bearer 2"] * 5
+    assert len(loads) == 2
+
+
+async def test_credentials_that_stay_the_same_are_not_sent_again(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    config = write_kubeconfig(tmp_path / "kubeconfig", server.url, {"token": "same"})
+    async with KubeClient(load_connection(config), user_agent="test") as client:
+        server.plays(fails(401, "Unauthorized"))
+
+        with pytest.raises(Unauthorized):
+            await client.get(PATH)
+    assert len(server.asked) == 1
+
+
+async def test_credentials_are_asked_for_news_every_minute(server: ScriptedServer) -> None:
+    configuration = Configuration()
+    configuration.api_key["BearerToken"] = "Bearer old"
+    connection = Connection(server=server.url, credentials=Credentials(lambda: configuration))
+    async with KubeClient(connection, user_agent="test") as client:
+        server.plays(answers("{}"), answers("{}"))
+        configuration.api_key["BearerToken"] = "Bearer new"
+
+        await client.get(PATH)
+        client._authorization_due -= 60.0
+        await client.get(PATH)
+    assert [asked.headers["Authorization"] for asked in server.asked] == ["Bearer old", "Bearer new"]
+
+
+async def test_a_server_below_a_path_is_reached(server: ScriptedServer, tmp_path: Path) -> None:
+    config = write_kubeconfig(tmp_path / "kubeconfig", f"{server.url}/k8s/clusters/c-1/", {})
+    server.plays(answers("{}"))
+    async with KubeClient(load_connection(config), user_agent="test") as client:
+        await client.get("/api/v1/nodes")
+    assert server.asked[0].path == "/k8s/clusters/c-1/api/v1/nodes"
+
+
+async def test_a_stream_ends_with_nothing(client: KubeClient, server: ScriptedServer) -> None:
+    server.plays(watch(b"one\n"))
+
+    async with client.stream(PODS.collection(), {"watch": "true"}, silence_seconds=5.0) as stream:
+        assert await stream.read() == b"one\n"
+        assert await stream.read() == b""
+
+
+async def test_a_refused_stream_raises_its_error(client: KubeClient, server: ScriptedServer) -> None:
+    server.plays(fails(404))
+
+    with pytest.raises(NotFound):
+        async with client.stream(PODS.collection(), {}, silence_seconds=5.0):
+            pytest.fail("there is no stream")

@@ -1,0 +1,217 @@
+import logging
+import ssl
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from kubernetes.client import Configuration
+
+from devcluster.keys import Keys, make_keys
+from tidelock.kube.client import KubeClient
+from tidelock.kube.config import ConfigError, Connection, Credentials, load_connection
+from tidelock.kube.errors import Unreachable
+from unit.kube.kubeconfigs import write_kubeconfig
+
+NO_ENVIRONMENT: dict[str, str] = {}
+IN_POD = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
+
+
+@pytest.fixture
+def service_account(tmp_path: Path) -> Path:
+    folder = tmp_path / "serviceaccount"
+    folder.mkdir()
+    (folder / "token").write_text("secret\n")
+    (folder / "ca.crt").write_text("certificate")
+    (folder / "namespace").write_text("tidelock-system\n")
+    return folder
+
+
+def test_an_explicit_kubeconfig_wins(tmp_path: Path, service_account: Path) -> None:
+    explicit = write_kubeconfig(tmp_path / "explicit", "https://explicit:6443/", {}, namespace="shop")
+    other = write_kubeconfig(tmp_path / "other", "https://other:6443", {})
+
+    environ = IN_POD | {"KUBECONFIG": str(other)}
+    connection = load_connection(explicit, environ=environ, service_account=service_account)
+    assert (connection.server, connection.namespace) == ("https://explicit:6443", "shop")
+    connection = load_connection(environ=environ, service_account=service_account)
+    assert (connection.server, connection.namespace) == ("https://other:6443", "default")
+
+
+def test_several_kubeconfigs_are_merged(tmp_path: Path) -> None:
+    first = write_kubeconfig(tmp_path / "first", "https://first:6443", {})
+    second = write_kubeconfig(tmp_path / "second", "https://second:6443", {})
+
+    connection = load_connection(environ={"KUBECONFIG": f"{first}:{second}"})
+    assert connection.server == "https://first:6443"
+
+
+def test_a_pod_uses_its_service_account(service_account: Path) -> None:
+    connection = load_connection(environ=IN_POD, service_account=service_account)
+
+    assert connection.server == "https://[fd00::1]:443"
+    assert connection.namespace == "tidelock-system"
+    assert connection.ca_path == str(service_account / "ca.crt")
+    assert connection.credentials.header() == "bearer secret"
+
+
+def test_a_renewed_service_account_token_is_read_again(service_account: Path) -> None:
+    credentials = load_connection(environ=IN_POD, service_account=service_account).credentials
+    assert credentials.header() == "bearer secret"
+
+    (service_account / "token").write_text("newer")
+    assert credentials.header() == "bearer secret"  # read at most once a minute
+    assert credentials.renew() == "bearer newer"
+
+
+def test_the_home_folder_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".kube").mkdir()
+    write_kubeconfig(tmp_path / ".kube/config", "https://home:6443", {})
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    connection = load_connection(environ=NO_ENVIRONMENT, service_account=tmp_path / "none")
+    assert connection.server == "https://home:6443"
+
+
+@pytest.mark.parametrize("content", [None, "", "]["])
+def test_a_useless_kubeconfig_is_an_error(tmp_path: Path, content: str | None) -> None:
+    path = tmp_path / "kubeconfig"
+    if content is not None:
+        path.write_text(content)
+
+    with pytest.raises(ConfigError):
+        load_connection(path)
+
+
+def test_broken_certificate_data_is_an_error(tmp_path: Path) -> None:
+    user = {"client-certificate-data": "x", "client-key-data": "x"}
+    path = write_kubeconfig(tmp_path / "kubeconfig", "https://x", user)
+
+    with pytest.raises(ConfigError):
+        load_connection(path)
+
+
+def test_a_file_that_holds_no_certificate_is_an_error(tmp_path: Path) -> None:
+    connection = Connection(
+        server="https://x", credentials=Credentials(Configuration), ca_path=str(tmp_path / "none")
+    )
+    with pytest.raises(ConfigError, match="can't load the certificates"):
+        connection.ssl_context()
+
+
+@pytest.mark.parametrize(
+    ("user", "header"),
+    [
+        ({}, None),
+        ({"token": "abc"}, "Bearer abc"),
+        ({"username": "ann", "password": "secret"}, "Basic YW5uOnNlY3JldA=="),
+    ],
+)
+def test_users_have_their_headers(tmp_path: Path, user: dict[str, str], header: str | None) -> None:
+    path = write_kubeconfig(tmp_path / "kubeconfig", "https://x", user)
+    assert load_connection(path).credentials.header() == header
+
+
+def test_an_exec_plugin_gives_the_token(tmp_path: Path) -> None:
+    status = (
+        '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t1"}}'
+    )
+    plugin = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "echo",
+        "args": [status],
+        "interactiveMode": "Never",
+    }
+    path = write_kubeconfig(tmp_path / "kubeconfig", "https://x", {"exec": plugin})
+
+    assert load_connection(path).credentials.header() == "Bearer t1"
+
+
+def test_a_lost_token_file_leaves_the_last_token_in_use(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("abc")
+    path = write_kubeconfig(tmp_path / "kubeconfig", "https://x", {"tokenFile": str(token)})
+    credentials = load_connection(path).credentials
+
+    token.unlink()
+    with caplog.at_level(logging.WARNING):
+        assert credentials.renew() == "Bearer abc"
+    assert "can't read the credentials again" in caplog.text
+
+
+def test_a_failing_refresh_leaves_the_last_header_in_use(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    configuration = Configuration()
+    configuration.api_key["BearerToken"] = "Bearer abc"
+    credentials = Credentials(lambda: configuration)
+    assert credentials.header() == "Bearer abc"
+
+    def fail(_: Configuration) -> None:
+        raise OSError("no such file")
+
+    monkeypatch.setattr(configuration, "refresh_api_key_hook", fail)
+    with caplog.at_level(logging.WARNING):
+        assert credentials.header() == "Bearer abc"
+    assert [vars(entry)["error"] for entry in caplog.records] == ["no such file"]
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    return make_keys(tmp_path_factory.mktemp("keys"))
+
+
+async def _connect(keys: Keys, folder: Path, cluster: dict[str, Any], user: dict[str, Any]) -> bytes:
+    """Ask a TLS server that wants a client certificate for its client's name."""
+
+    async def name(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        return web.Response(text=str(request.transport.get_extra_info("peercert")["subject"]))
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(keys.server_certificate, keys.server_key)
+    context.load_verify_locations(keys.authority)
+    context.verify_mode = ssl.CERT_REQUIRED
+    application = web.Application()
+    application.router.add_get("/", name)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+    try:
+        server = "https://{}:{}".format(*runner.addresses[0])
+        path = write_kubeconfig(folder / "kubeconfig", server, user, cluster=cluster)
+        async with KubeClient(load_connection(path), user_agent="test") as client:
+            return await client.get("/")
+    finally:
+        await runner.cleanup()
+
+
+def _data(path: Path) -> str:
+    return b64encode(path.read_bytes()).decode()
+
+
+async def test_certificates_within_the_kubeconfig_are_used(keys: Keys, tmp_path: Path) -> None:
+    user = {
+        "client-certificate-data": _data(keys.admin_certificate),
+        "client-key-data": _data(keys.admin_key),
+    }
+    cluster = {"certificate-authority-data": _data(keys.authority)}
+    assert b"system:masters" in await _connect(keys, tmp_path, cluster, user)
+
+
+async def test_certificates_in_files_are_used(keys: Keys, tmp_path: Path) -> None:
+    user = {"client-certificate": str(keys.admin_certificate), "client-key": str(keys.admin_key)}
+    cluster = {"certificate-authority": str(keys.authority)}
+    assert b"system:masters" in await _connect(keys, tmp_path, cluster, user)
+
+
+async def test_an_unknown_authority_is_refused_unless_that_is_asked_for(keys: Keys, tmp_path: Path) -> None:
+    user = {"client-certificate": str(keys.admin_certificate), "client-key": str(keys.admin_key)}
+
+    with pytest.raises(Unreachable, match="certificate verify failed"):
+        await _connect(keys, tmp_path, {}, user)
+    insecure = {"insecure-skip-tls-verify": True}
+    assert b"system:masters" in await _connect(keys, tmp_path, insecure, user)

@@ -1,0 +1,107 @@
+import json
+
+import pytest
+
+from tidelock.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    MalformedAnswer,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    TransientError,
+    Unauthorized,
+    Unreachable,
+    error_from_answer,
+    error_from_event,
+)
+
+
+def _status(code: int, reason: str = "", details: dict[str, object] | None = None) -> bytes:
+    return json.dumps(
+        {"kind": "Status", "code": code, "reason": reason, "message": "because", "details": details}
+    ).encode()
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "expected"),
+    [
+        (400, "BadRequest", ApiError),
+        (401, "Unauthorized", Unauthorized),
+        (403, "Forbidden", Forbidden),
+        (404, "NotFound", NotFound),
+        (409, "Conflict", Conflict),
+        (409, "AlreadyExists", AlreadyExists),
+        (410, "Expired", Gone),
+        (422, "Invalid", Invalid),
+        (429, "TooManyRequests", TooManyRequests),
+        (500, "InternalError", ServerError),
+        (504, "Timeout", ServerError),
+    ],
+)
+def test_each_failure_has_its_type(code: int, reason: str, expected: type[ApiError]) -> None:
+    body = _status(code, reason)
+    for error in (error_from_answer(code, body, retry_after=None, writing=False), error_from_event(body)):
+        assert type(error) is expected
+        assert (error.status, error.reason, error.message) == (code, reason, "because")
+        assert str(error) == f"{code} {reason}: because"
+
+
+def test_only_failures_that_may_pass_are_transient() -> None:
+    transient = {kind for kind in ApiError.__subclasses__() if issubclass(kind, TransientError)}
+    assert transient == {TransientError}
+    assert set(TransientError.__subclasses__()) == {
+        TooManyRequests,
+        ServerError,
+        Unreachable,
+        MalformedAnswer,
+    }
+
+
+@pytest.mark.parametrize(
+    ("header", "details", "expected"),
+    [
+        ("3", {}, 3.0),
+        ("3", {"retryAfterSeconds": 9}, 3.0),
+        (None, {"retryAfterSeconds": 9}, 9.0),
+        (None, {}, None),
+        ("Fri, 31 Dec 2027 23:59:59 GMT", {}, None),
+    ],
+)
+def test_the_server_may_ask_for_a_pause(
+    header: str | None, details: dict[str, object], expected: float | None
+) -> None:
+    error = error_from_answer(429, _status(429, details=details), retry_after=header, writing=False)
+    assert error.retry_after == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "writing", "unknown"),
+    [(500, True, True), (504, True, True), (504, False, False), (409, True, False)],
+)
+def test_a_write_that_failed_within_the_server_may_have_been_applied(
+    code: int, writing: bool, unknown: bool
+) -> None:
+    assert error_from_answer(code, b"", retry_after=None, writing=writing).outcome_unknown is unknown
+
+
+@pytest.mark.parametrize(
+    "body", [b"<html>bad gateway \xff</html>", b'{"kind": "Pod", "message": "x"}', b"[1]"]
+)
+def test_an_answer_that_is_no_status_is_shown_as_text(body: bytes) -> None:
+    error = error_from_answer(502, body, retry_after=None, writing=False)
+    assert isinstance(error, ServerError)
+    assert error.message == body.decode(errors="replace")
+
+
+def test_a_long_text_is_cut() -> None:
+    error = error_from_answer(502, b"\xc3\xa4" * 10_000, retry_after=None, writing=False)
+    assert error.message == "ä" * 256
+
+
+def test_an_error_without_an_answer_shows_only_its_message() -> None:
+    assert str(Unreachable("connection refused")) == "connection refused"

@@ -1,0 +1,113 @@
+import asyncio
+import logging
+
+import pytest
+
+from tidelock.kube.client import KubeClient
+from tidelock.kube.events import EventRecorder, ObjectReference
+from unit.kube.scripted import ScriptedServer, answers, fails
+
+NOW = 1_790_000_000.25
+POD = ObjectReference(api_version="v1", kind="Pod", name="web-0", namespace="shop", uid="u1")
+NODE = ObjectReference(api_version="v1", kind="Node", name="n1")
+
+
+def _recorder(client: KubeClient, capacity: int = 1000) -> EventRecorder:
+    return EventRecorder(
+        client, "tidelock.dev/scheduler", "tidelock-0", capacity=capacity, workers=1, now=lambda: NOW
+    )
+
+
+async def test_an_event_is_posted_as_the_api_wants_it(client: KubeClient, server: ScriptedServer) -> None:
+    server.plays(answers("{}", status=201))
+
+    async with _recorder(client) as recorder:
+        recorder.record(POD, "Normal", "Scheduled", "Binding", "Successfully assigned shop/web-0 to n1")
+    (asked,) = server.asked
+    assert (asked.method, asked.path) == ("POST", "/apis/events.k8s.io/v1/namespaces/shop/events")
+    assert asked.json == {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": f"web-0.{1_790_000_000_250_000:x}", "namespace": "shop"},
+        "eventTime": "2026-09-21T14:13:20.250000Z",
+        "type": "Normal",
+        "reason": "Scheduled",
+        "action": "Binding",
+        "note": "Successfully assigned shop/web-0 to n1",
+        "regarding": {"apiVersion": "v1", "kind": "Pod", "name": "web-0", "namespace": "shop", "uid": "u1"},
+        "reportingController": "tidelock.dev/scheduler",
+        "reportingInstance": "tidelock-0",
+    }
+
+
+async def test_events_of_cluster_scoped_objects_go_to_the_default_namespace(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    server.plays(answers("{}", status=201))
+
+    async with _recorder(client) as recorder:
+        recorder.record(NODE, "Warning", "Overcommitted", "Checking", "too much")
+    (asked,) = server.asked
+    assert asked.path == "/apis/events.k8s.io/v1/namespaces/default/events"
+    assert asked.json["regarding"] == {"apiVersion": "v1", "kind": "Node", "name": "n1"}
+
+
+async def test_a_long_note_is_cut_between_characters(client: KubeClient, server: ScriptedServer) -> None:
+    server.plays(answers("{}", status=201))
+
+    async with _recorder(client) as recorder:
+        recorder.record(POD, "Normal", "Scheduled", "Binding", "x" + "ä" * 1000)
+    assert server.asked[0].json["note"] == "x" + "ä" * 511  # 1,023 bytes; one more letter makes 1,025
+
+
+async def test_the_event_of_a_long_name_has_a_valid_name(client: KubeClient, server: ScriptedServer) -> None:
+    server.plays(answers("{}", status=201))
+    long = ObjectReference(api_version="v1", kind="Node", name="n" * 238 + "-." + "n" * 13)
+
+    async with _recorder(client) as recorder:
+        recorder.record(long, "Normal", "Reason", "Action", "note")
+    assert server.asked[0].json["metadata"]["name"] == "n" * 238 + f".{1_790_000_000_250_000:x}"
+
+
+async def test_repetitions_are_not_told(client: KubeClient, server: ScriptedServer) -> None:
+    server.plays(answers("{}"), answers("{}"), answers("{}"))
+
+    async with _recorder(client) as recorder:
+        for note in ("no room", "no room", "no node", "no room"):
+            recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", note)
+    assert [asked.json["note"] for asked in server.asked] == ["no room", "no node"]
+
+
+async def test_when_too_many_wait_the_oldest_are_given_up(client: KubeClient, server: ScriptedServer) -> None:
+    server.plays(answers("{}"), answers("{}"))
+
+    async with _recorder(client, capacity=2) as recorder:
+        for note in ("a", "b", "c", "d"):
+            recorder.record(POD, "Normal", "Reason", "Action", note)
+    assert [asked.json["note"] for asked in server.asked] == ["c", "d"]
+    assert recorder.dropped == 2
+
+
+async def test_a_failure_is_forgotten_quietly(
+    client: KubeClient, server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.plays(fails(403, "Forbidden", "namespace is being terminated"), answers("{}"))
+
+    with caplog.at_level(logging.DEBUG):
+        async with _recorder(client) as recorder:
+            recorder.record(POD, "Normal", "Reason", "Action", "a")
+            recorder.record(POD, "Normal", "Reason", "Action", "b")
+    assert [asked.json["note"] for asked in server.asked] == ["a", "b"]
+    assert recorder.failed == 1
+    (entry,) = [entry for entry in caplog.records if entry.name == "tidelock.kube.events"]
+    assert entry.levelno == logging.DEBUG
+    assert vars(entry)["error"] == "403 Forbidden: namespace is being terminated"
+
+
+async def test_closing_waits_no_longer_than_the_deadline(client: KubeClient, server: ScriptedServer) -> None:
+    recorder = _recorder(client)
+    async with asyncio.timeout(2), recorder:
+        recorder.record(POD, "Normal", "Reason", "Action", "never answered")
+        await server.finished.wait()
+        await recorder.aclose(deadline_seconds=0.05)
+    assert len(server.asked) == 1

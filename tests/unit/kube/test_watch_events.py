@@ -1,0 +1,200 @@
+import asyncio
+import logging
+
+import pytest
+
+from tidelock.kube.client import KubeClient
+from tidelock.model.meta import Key
+from unit.kube.following import Follower, Journal, Thing
+from unit.kube.scripted import (
+    ScriptedServer,
+    bookmark,
+    cut_watch,
+    event,
+    failure,
+    page,
+    pod,
+    watch,
+)
+
+
+async def test_events_are_delivered_in_order(client: KubeClient, server: ScriptedServer) -> None:
+    server.plays(
+        page(pod("a", 1), version=5),
+        watch(
+            event("ADDED", pod("b", 6)) + event("MODIFIED", pod("a", 7)),
+            event("DELETED", pod("a", 8)),
+            event("MODIFIED", pod("b", 9)),
+        ),
+    )
+
+    lines = await Follower(client, server).until_script_ends()
+    assert lines == ["+a@1", "synced", "+b@6", "a@1>a@7", "-a@7", "b@6>b@9"]
+
+
+async def test_an_event_is_delivered_while_the_stream_stays_open(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    class Signal(Journal):
+        def __init__(self) -> None:
+            super().__init__()
+            self.told = asyncio.Event()
+
+        def upsert(self, old: Thing | None, new: Thing) -> None:
+            super().upsert(old, new)
+            self.told.set()
+
+    server.plays(page(version=5), server.quiet_watch(event("ADDED", pod("a", 6))))
+    sink = Signal()
+    run = asyncio.create_task(Follower(client, server, sink).reflector.run())
+
+    await asyncio.wait_for(sink.told.wait(), 5)
+    assert sink.lines == ["synced", "+a@6"]
+    run.cancel()
+
+
+async def test_repeated_and_stale_events_are_ignored(client: KubeClient, server: ScriptedServer) -> None:
+    server.plays(
+        page(pod("a", 3), version=5),
+        watch(
+            event("MODIFIED", pod("a", 3)),
+            event("MODIFIED", pod("a", 7)) + event("MODIFIED", pod("a", 7)),
+            event("MODIFIED", pod("a", 6)),
+            event("DELETED", pod("a", 4)),
+        ),
+    )
+
+    lines = await Follower(client, server).until_script_ends()
+    assert lines == ["+a@3", "synced", "a@3>a@7"]
+
+
+async def test_a_repeated_event_does_not_bring_a_removed_object_back(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    added = event("ADDED", pod("a", 6))
+    server.plays(page(version=5), watch(added, event("DELETED", pod("a", 7)), added))
+
+    assert await Follower(client, server).until_script_ends() == ["synced", "+a@6", "-a@6"]
+
+
+async def test_versions_are_compared_as_numbers(client: KubeClient, server: ScriptedServer) -> None:
+    server.plays(page(pod("a", 9), version=9), watch(event("MODIFIED", pod("a", 10))))
+
+    assert await Follower(client, server).until_script_ends() == ["+a@9", "synced", "a@9>a@10"]
+
+
+async def test_a_new_uid_under_a_known_name_is_another_object(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    server.plays(
+        page(pod("a", 1, uid="first"), version=5),
+        watch(event("MODIFIED", pod("a", 8, uid="second"))),
+    )
+
+    assert await Follower(client, server).until_script_ends() == ["+a@1", "synced", "-a@1", "+a@8"]
+
+
+async def test_the_deletion_of_an_unknown_object_is_no_news(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    server.plays(page(version=5), watch(event("DELETED", pod("a", 6)), event("ADDED", pod("b", 7))))
+
+    assert await Follower(client, server).until_script_ends() == ["synced", "+b@7"]
+
+
+async def test_objects_of_the_same_name_in_two_namespaces_are_two(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    server.plays(
+        page(pod("a", 1, namespace="x"), pod("a", 2, namespace="y"), version=5),
+        watch(event("DELETED", pod("a", 6, namespace="x"))),
+    )
+    follower = Follower(client, server)
+
+    assert await follower.until_script_ends() == ["+a@1", "+a@2", "synced", "-a@1"]
+    assert set(follower.reflector.store) == {Key("y", "a")}
+
+
+async def test_a_watch_resumes_from_the_last_event_or_bookmark(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    server.plays(
+        page(version=5), watch(event("ADDED", pod("a", 8))), watch(bookmark(30)), cut_watch(bookmark(44))
+    )
+    follower = Follower(client, server)
+
+    await follower.until_script_ends()
+    assert [asked.query.get("resourceVersion") for asked in server.asked] == [None, "5", "8", "30", "44"]
+    assert follower.reflector.relists == 1
+    assert follower.reflector.watch_restarts == 4
+
+
+async def test_a_line_cut_in_the_middle_is_read_again_after_the_resumption(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    lost = event("ADDED", pod("b", 7))
+    server.plays(page(version=5), cut_watch(event("ADDED", pod("a", 6)) + lost[:40]), watch(lost))
+    follower = Follower(client, server)
+
+    assert await follower.until_script_ends() == ["synced", "+a@6", "+b@7"]
+    assert server.asked[2].query["resourceVersion"] == "6"
+
+
+async def test_a_line_of_five_megabytes_is_read(client: KubeClient, server: ScriptedServer) -> None:
+    big = pod("big", 6, padding="x" * 5_000_000)
+    server.plays(page(version=5), watch(event("ADDED", big), event("ADDED", pod("a", 7))))
+
+    assert await Follower(client, server).until_script_ends() == ["synced", "+big@6", "+a@7"]
+
+
+async def test_a_line_that_is_no_event_breaks_the_stream_but_not_the_reflector(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    server.plays(
+        page(version=5),
+        watch(event("ADDED", pod("a", 6)), b"<html>bad gateway</html>\n"),
+        watch(event("ADDED", pod("b", 7))),
+    )
+
+    assert await Follower(client, server).until_script_ends() == ["synced", "+a@6", "+b@7"]
+
+
+@pytest.mark.parametrize(("code", "reason"), [(410, "Expired"), (500, "InternalError")])
+async def test_an_error_within_the_stream_leads_to_a_new_list(
+    client: KubeClient, server: ScriptedServer, code: int, reason: str
+) -> None:
+    server.plays(page(pod("a", 1), version=5), watch(event("ERROR", failure(code, reason))), page(version=9))
+
+    assert await Follower(client, server).until_script_ends() == ["+a@1", "synced", "-a@1", "synced"]
+
+
+async def test_an_object_that_cannot_be_decoded_keeps_its_last_good_state(
+    client: KubeClient, server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It takes room on a node, so taking it for none would give the room away twice."""
+    bad = pod("a", 7, size="large")
+    server.plays(
+        page(pod("a", 1), pod("never-good", 2, size="large"), version=5),
+        watch(event("MODIFIED", bad), event("ADDED", pod("b", 8)), event("ERROR", failure(410))),
+        page(bad, pod("b", 8), version=9),
+        watch(event("MODIFIED", pod("a", 10))),
+    )
+    follower = Follower(client, server)
+
+    with caplog.at_level(logging.ERROR):
+        lines = await follower.until_script_ends()
+    assert lines == ["+a@1", "synced", "+b@8", "synced", "a@1>a@10"]
+    assert follower.reflector.bad_objects == 3
+    assert [vars(entry)["object"] for entry in caplog.records] == ["shop/never-good", "shop/a", "shop/a"]
+
+
+async def test_an_exception_of_the_sink_ends_the_run(client: KubeClient, server: ScriptedServer) -> None:
+    class Broken(Journal):
+        def upsert(self, old: Thing | None, new: Thing) -> None:
+            super().upsert(old, new)
+            raise ValueError("a bug in the sink")
+
+    server.plays(page(version=5), watch(event("ADDED", pod("a", 6))))
+
+    with pytest.raises(ValueError, match="a bug in the sink"):
+        await Follower(client, server, Broken()).until_script_ends()

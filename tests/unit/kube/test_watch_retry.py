@@ -1,0 +1,152 @@
+import logging
+from itertools import pairwise
+
+import pytest
+
+from tidelock.kube.client import KubeClient
+from tidelock.kube.watch import WatchSettings
+from unit.kube.following import Follower
+from unit.kube.scripted import ScriptedServer, bookmark, cut_watch, event, fails, failure, page, pod, watch
+
+TROUBLE = "can't watch for now"
+
+
+async def test_the_server_is_asked_to_end_a_watch_after_a_random_time(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    server.plays(page(version=5), *(watch(bookmark(version)) for version in range(6, 16)))
+
+    await Follower(client, server).until_script_ends()
+    seconds = [int(asked.query["timeoutSeconds"]) for asked in server.asked[1:]]
+    assert all(300 <= value <= 600 for value in seconds)
+    assert len(set(seconds)) > 5
+
+
+async def test_a_watch_that_ends_after_news_is_resumed_at_once(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    server.plays(page(version=5), watch(bookmark(6)), watch(event("ADDED", pod("a", 7))))
+    follower = Follower(client, server)
+
+    await follower.until_script_ends()
+    assert follower.delays == [0.0, 0.0]
+
+
+async def test_watches_that_end_without_news_are_resumed_more_and_more_slowly(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    server.plays(page(version=5), *(watch(bookmark(5)) for _ in range(12)))
+    follower = Follower(client, server)
+
+    await follower.until_script_ends()
+    assert 0.05 <= follower.delays[0] <= 0.1
+    assert all(later > earlier for earlier, later in pairwise(follower.delays[:7]))
+    assert all(5.0 <= delay <= 10.0 for delay in follower.delays[8:])
+
+
+async def test_news_resets_the_back_off(client: KubeClient, server: ScriptedServer) -> None:
+    server.plays(*(fails(500) for _ in range(6)), page(version=5), cut_watch(bookmark(6)))
+    follower = Follower(client, server)
+
+    await follower.until_script_ends()
+    assert follower.delays[5] > 1.0
+    assert follower.delays[6] <= 0.1
+
+
+async def test_a_failed_watch_request_is_repeated_without_a_list(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    server.plays(page(version=5), fails(503), watch(event("ADDED", pod("a", 6))))
+    follower = Follower(client, server)
+
+    assert await follower.until_script_ends() == ["synced", "+a@6"]
+    assert follower.reflector.relists == 1
+
+
+async def test_a_watch_request_that_is_gone_leads_to_a_new_list(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    server.plays(page(pod("a", 1), version=5), fails(410, "Expired"), page(version=9))
+
+    assert await Follower(client, server).until_script_ends() == ["+a@1", "synced", "-a@1", "synced"]
+
+
+async def test_retry_after_is_honoured(client: KubeClient, server: ScriptedServer) -> None:
+    server.plays(fails(429, "TooManyRequests", headers={"Retry-After": "7"}), page(version=5))
+    follower = Follower(client, server)
+
+    assert await follower.until_script_ends() == ["synced"]
+    assert 7.0 <= follower.delays[0] <= 8.0
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_a_refusal_is_survived_and_asked_about_rarely(
+    client: KubeClient, server: ScriptedServer, status: int
+) -> None:
+    server.plays(fails(status), fails(status), page(pod("a", 1), version=5))
+    follower = Follower(client, server)
+
+    assert await follower.until_script_ends() == ["+a@1", "synced"]
+    assert all(5.0 <= delay <= 7.5 for delay in follower.delays)
+
+
+async def test_a_silent_stream_is_given_up_and_resumed(client: KubeClient, server: ScriptedServer) -> None:
+    server.plays(page(version=5), server.quiet_watch(bookmark(9)), watch(event("ADDED", pod("a", 10))))
+    follower = Follower(client, server, settings=WatchSettings(silence=0.1))
+
+    assert await follower.until_script_ends() == ["synced", "+a@10"]
+    assert server.asked[2].query["resourceVersion"] == "9"
+    assert follower.reflector.relists == 1
+
+
+async def test_a_watch_request_without_an_answer_is_given_up(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    server.plays(page(version=5), server.silence, watch(event("ADDED", pod("a", 10))))
+    follower = Follower(client, server, settings=WatchSettings(silence=0.1))
+
+    assert await follower.until_script_ends() == ["synced", "+a@10"]
+
+
+async def test_a_failure_is_logged_once_and_its_end_too(
+    client: KubeClient, server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.plays(
+        fails(403, "Forbidden"),
+        fails(403, "Forbidden"),
+        fails(403, "Forbidden"),
+        fails(500),
+        fails(500),
+        page(version=5),
+        watch(bookmark(6)),
+        watch(bookmark(7)),
+    )
+    with caplog.at_level(logging.INFO, "tidelock.kube.watch"):
+        await Follower(client, server).until_script_ends()
+
+    told = [(entry.message, getattr(entry, "error", "")) for entry in caplog.records]
+    assert told == [
+        (TROUBLE, "403 Forbidden: no"),
+        (TROUBLE, "500: no"),
+        ("listed", ""),
+        ("watching works again", ""),
+    ]
+
+
+async def test_an_expired_version_is_no_reason_to_warn(
+    client: KubeClient, server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.plays(page(version=5), watch(event("ERROR", failure(410, "Expired"))), page(version=6))
+    with caplog.at_level(logging.WARNING):
+        await Follower(client, server).until_script_ends()
+
+    assert TROUBLE not in caplog.text
+
+
+async def test_the_last_activity_is_when_data_came(client: KubeClient, server: ScriptedServer) -> None:
+    readings = iter(range(100))
+    server.plays(page(version=5), watch(bookmark(6)), fails(500), fails(500))
+    follower = Follower(client, server, clock=lambda: float(next(readings)))
+
+    await follower.until_script_ends()
+    assert follower.reflector.last_activity == 2.0  # the list and the bookmark, not the failures

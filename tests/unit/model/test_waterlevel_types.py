@@ -1,0 +1,48 @@
+import json
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from tidelock.model.waterlevels import WaterLevelSpec, WaterLevelStatus
+from tidelock.model.wire import spec_problems
+
+PROMETHEUS = {"prometheus": {"address": "http://prometheus.monitoring:9090"}}
+
+
+def read(**changes: Any) -> WaterLevelSpec:
+    """Read a good spec with some fields replaced."""
+    return WaterLevelSpec.model_validate_json(json.dumps({"source": PROMETHEUS} | changes))
+
+
+def test_a_source_is_all_that_must_be_given() -> None:
+    spec = read()
+    assert [(window.duration, window.weight) for window in spec.windows] == [("15m", 5), ("1h", 3), ("1d", 2)]
+    assert spec.target.mode == "Dynamic"
+    assert (spec.refresh_seconds, spec.staleness_seconds) == (30, 180)
+    assert (spec.pod_estimation.default_cpu, spec.pod_estimation.default_memory) == ("250m", "200Mi")
+
+
+def test_initials_are_capitals_on_the_wire() -> None:
+    spec = read(
+        source={"prometheus": PROMETHEUS["prometheus"] | {"queries": {"nodeCPU": "a", "podCPU": "b"}}},
+        podEstimation={"defaultCPU": "1"},
+    )
+    assert spec.source.prometheus is not None
+    assert spec.source.prometheus.queries is not None
+    assert (spec.source.prometheus.queries.node_cpu, spec.source.prometheus.queries.pod_cpu) == ("a", "b")
+    assert spec.pod_estimation.default_cpu == "1"
+
+
+def test_a_problem_names_its_field() -> None:
+    with pytest.raises(ValidationError) as caught:
+        read(windows=[{"duration": "5m", "weight": 1}])
+    assert spec_problems(caught.value).startswith("spec.windows[0].duration: ")
+
+
+def test_a_level_is_read_from_its_status() -> None:
+    level = {"mean": 40, "min": 10, "max": 70, "standardDeviation": 15, "target": 35}
+    status = WaterLevelStatus.model_validate({"cpu": level, "nodesMeasured": 5, "later": "field"})
+    assert status.cpu is not None
+    assert status.cpu.standard_deviation == 15
+    assert status.memory is None
