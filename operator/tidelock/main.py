@@ -35,7 +35,7 @@ from tidelock.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
 
-# Seconds that writes under way get at shutdown, and that a turn of the loop may take before it counts as dead.
+# Seconds that writes under way get at shutdown, and that a turn of the loop may take.
 _DRAIN = 5.0
 _STUCK = 30.0
 
@@ -82,7 +82,7 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
             logger.info("started", extra={"version": __version__, "port": port, "server": connection.server})
             registry = _handlers(connection, client, publisher, clock)
             operator = asyncio.create_task(_run_kopf(registry, stop))
-            await asyncio.wait({operator, crashed}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((operator, crashed), return_when=asyncio.FIRST_COMPLETED)
             stop.set()
             await operator
             if crashed.done():

@@ -1,6 +1,6 @@
 """The HTTP server for probes and metrics."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from aiohttp import web
@@ -19,7 +19,7 @@ async def serve(
 ) -> AsyncIterator[int]:
     """Answer /metrics, /healthz and /readyz while the context lasts; gives the port."""
 
-    def probe(holds: Callable[[], bool]) -> Callable[[web.Request], object]:
+    def probe(holds: Callable[[], bool]) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def answer(_: web.Request) -> web.Response:
             return web.Response(text="ok") if holds() else web.Response(status=503, text="not yet")
 

@@ -18,7 +18,7 @@ from tidelock.model.selectors import Taint
 Amounts = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
 
-# Beyond any allocatable, so that an overflow of 64 bits is out of reach of the sums that are compared with it.
+# Beyond any allocatable, so that the sums that are compared with it stay far from 64 bits.
 CEILING = 2**61
 
 
@@ -55,8 +55,8 @@ class Columns:
     """Allocatable, requested and locked amounts of every node.
 
     `nonzero` is the requested cpu and memory as scoring counts them. `version` changes whenever a node comes,
-    goes or changes other than in what is requested and locked of it; `freed` counts whatever may let something
-    fit that did not fit before.
+    goes or changes other than in what is requested and locked of it; `freed` counts
+    whatever may let something fit that did not fit before.
     """
 
     def __init__(self, capacity: int = 64) -> None:

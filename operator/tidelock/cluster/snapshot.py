@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tidelock.cluster.columns import Amounts, Columns, Traits
+from tidelock.cluster.columns import Amounts, Columns, Rows, Traits
 from tidelock.model.nodes import Node
 from tidelock.model.quantities import Resources
 
@@ -59,6 +59,10 @@ class Snapshot:
     def column(self, resource: str) -> int:
         """Column of a resource that the snapshot knows."""
         return self._columns.column_of[resource]
+
+    def pick(self, amounts: Amounts, rows: Rows, *resources: str) -> Amounts:
+        """Take these rows and, in this order, the columns of these resources out of an N x R array."""
+        return amounts[rows[:, np.newaxis], [self.column(resource) for resource in resources]]
 
     def vector(self, resources: Resources) -> Amounts:
         """Lay out amounts as one row of R.

@@ -20,6 +20,6 @@ class CycleState:
         return self._values.get(kind)
 
     def expect(self, kind: type[T]) -> T:
-        """Give back the value of this type; raises KeyError if an earlier extension point did not write it."""
+        """Give back the value of this type; raises KeyError if no earlier extension point wrote it."""
         value: T = self._values[kind]
         return value

@@ -10,7 +10,7 @@ from tidelock.kube.config import Connection
 def register(registry: kopf.OperatorRegistry, connection: Connection) -> None:
     """Add the handlers to the registry."""
 
-    @kopf.on.startup(registry=registry)  # type: ignore[arg-type]
+    @kopf.on.startup(registry=registry)
     def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
         # Events are told by one recorder for the whole process; Kopf would tell of each handler's every run.
         settings.posting.enabled = False
@@ -20,9 +20,9 @@ def register(registry: kopf.OperatorRegistry, connection: Connection) -> None:
         settings.queueing.idle_timeout = 1.0
         settings.watching.reconnect_backoff = 0.1
 
-    @kopf.on.login(registry=registry)  # type: ignore[arg-type]
+    @kopf.on.login(registry=registry)
     def login(**_: Any) -> kopf.ConnectionInfo:
-        scheme, _, token = (connection.credentials.header() or "").partition(" ")
+        scheme, _space, token = (connection.credentials.header() or "").partition(" ")
         return kopf.ConnectionInfo(
             server=connection.server,
             insecure=connection.insecure,

@@ -1,8 +1,8 @@
 """Kopf's part in the life of a Reservation: whatever happens to the object, it is made what it ought to be.
 
-The ledger learns of Reservations from a watch of its own, as a lock must not wait for Kopf's queues. Kopf sees
-every object again, a moment later and independently: what a crash, a lost write or somebody's edit of the status
-has left wrong is put right here, by level. A plain event handler leaves no finalizer and no annotation behind.
+The ledger learns of Reservations from a watch of its own, as a lock must not wait for Kopf's queues. Kopf
+sees every object again, a moment later and independently: what a crash, a lost write or an edit of the
+status has left wrong is put right here, by level. A plain event handler leaves no finalizer and no annotation.
 """
 
 from typing import Any
@@ -17,6 +17,6 @@ from tidelock.scheduler.publisher import Publisher
 def register(registry: kopf.OperatorRegistry, publisher: Publisher) -> None:
     """Add the handlers to the registry."""
 
-    @kopf.on.event(RESERVATIONS.group, RESERVATIONS.version, RESERVATIONS.plural, registry=registry)  # type: ignore[arg-type]
+    @kopf.on.event(RESERVATIONS.group, RESERVATIONS.version, RESERVATIONS.plural, registry=registry)
     async def reconcile(namespace: str | None, name: str | None, **_: Any) -> None:
         publisher.reconcile(Key(namespace or "", name or ""))

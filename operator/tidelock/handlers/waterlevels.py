@@ -23,7 +23,7 @@ _NO_SOURCE_TEXT = "this version reads no metrics yet: pods are placed by their r
 def register(registry: kopf.OperatorRegistry, client: KubeClient, clock: Clock) -> None:
     """Add the handlers to the registry."""
 
-    @kopf.on.event(WATERLEVELS.group, WATERLEVELS.version, WATERLEVELS.plural, registry=registry)  # type: ignore[arg-type]
+    @kopf.on.event(WATERLEVELS.group, WATERLEVELS.version, WATERLEVELS.plural, registry=registry)
     async def reconcile(body: kopf.Body, type: str | None, **_: Any) -> None:  # noqa: A002 -- Kopf's name
         if type != "DELETED" and "deletionTimestamp" not in body.metadata:
             await _reconcile(dict(body), client, clock)

@@ -1,4 +1,4 @@
-"""How an object that the ledger has not met becomes an entry: the rebuild after a start, one object at a time.
+"""How an object that the ledger has not met becomes an entry: the rebuild after a start, object by object.
 
 What a status says of a lock that is held, or of one that has ended, is believed; everything else starts anew.
 """

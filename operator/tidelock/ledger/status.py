@@ -54,7 +54,7 @@ def _shown_resources(entry: Entry) -> Resources:
 
 
 def _aspects(entry: Entry) -> Iterator[_Aspect]:
-    """State what holds of a lock, in kstatus' terms: a lock that has served its purpose is at rest, not unready."""
+    """State what holds of a lock, as kstatus reads it: one that has served its purpose is at rest."""
     active = entry.phase is Phase.ACTIVE
     yield "Active", active, entry.reason, entry.message
     if active and entry.node_problem is None:

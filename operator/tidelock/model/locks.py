@@ -82,7 +82,9 @@ def stand_in_pod(meta: ObjectMeta, spec: ReservationSpec, plain: dict[str, Any])
 
     """
     if spec.resources is not None:
-        constraints = {name: plain[name] for name in ("nodeSelector", "affinity", "tolerations") if name in plain}
+        constraints = {
+            name: plain[name] for name in ("nodeSelector", "affinity", "tolerations") if name in plain
+        }
         wanted = Container(resources=ResourceRequirements(requests=plain["resources"]))
         pod_spec = msgspec.structs.replace(msgspec.convert(constraints, PodSpec), containers=(wanted,))
         requests: Resources = {**parse_resources(spec.resources), PODS: 1}

@@ -83,4 +83,3 @@ def decode_node(raw: bytes | msgspec.Raw) -> Node:
     node = _DECODER.decode(raw)
     _ = node.allocatable  # a bad quantity is found here, not in the midst of a decision
     return node
-

@@ -55,7 +55,7 @@ class PodSpec(WorkloadResources, frozen=True, rename="camel"):
     node_name: str = ""
     scheduler_name: str = "default-scheduler"
     priority: int = 0
-    node_selector: dict[str, str] = {}
+    node_selector: dict[str, str] = msgspec.field(default_factory=dict)
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
     scheduling_gates: tuple[SchedulingGate, ...] = ()

@@ -45,7 +45,8 @@ def parse_quantity(resource: str, value: str | int) -> int:
     text = str(value)
     if not _QUANTITY.fullmatch(text):
         raise QuantityError(f"{resource}: {text!r} is not a quantity such as 2, 500m or 4Gi")
-    scaled: Decimal = parse_decimal(text) * (1000 if resource == CPU else 1)
+    amount: Decimal = parse_decimal(text)  # type: ignore[no-untyped-call]
+    scaled = amount * (1000 if resource == CPU else 1)
     units = int(scaled.to_integral_value(rounding=ROUND_CEILING))
     if abs(units) > _LARGEST:
         raise QuantityError(f"{resource}: {text!r} is too large")

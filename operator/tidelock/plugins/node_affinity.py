@@ -36,24 +36,20 @@ class NodeAffinity(PreFilter, Filter, Score):
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Skip pods that require nothing of nodes."""
-        del state, snapshot
         affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
         required = affinity is not None and affinity.required is not None
         return SUCCESS if required or pod.spec.node_selector else SKIP
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes that match the selector and one of the required terms."""
-        del state
         return np.fromiter((required_matches(pod, node) for node in snapshot.nodes), np.bool_, len(snapshot))
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Say that the node does not match."""
-        del state, pod, snapshot, row
         return (_REASON,)
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Score the sum of the weights of matching preferred terms, 100 for the largest sum."""
-        del state
         affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
         terms = affinity.preferred_during_scheduling_ignored_during_execution if affinity else ()
         sums = np.zeros(len(rows))

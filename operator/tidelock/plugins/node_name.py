@@ -17,12 +17,10 @@ class NodeName(PreFilter, Filter):
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Skip pods that name no node."""
-        del state, snapshot
         return SUCCESS if pod.spec.node_name else SKIP
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep the named node."""
-        del state
         fits = np.zeros(len(snapshot), np.bool_)
         row = snapshot.row(pod.spec.node_name)
         if row is not None:
@@ -31,5 +29,4 @@ class NodeName(PreFilter, Filter):
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Say that the name differs."""
-        del state, pod, snapshot, row
         return (_REASON,)

@@ -23,14 +23,13 @@ class NodeResourcesBalancedAllocation(Score):
     name = "NodeResourcesBalancedAllocation"
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Score 75 for no change, more where the pod evens the node out; 0 for a pod that requests neither."""
-        del state
-        columns = [snapshot.column(CPU), snapshot.column(MEMORY)]
+        """Score 75 for no change, more where the pod evens the node out; 0 if it requests neither."""
         wanted = np.array([pod.requests.get(CPU, 0), pod.requests.get(MEMORY, 0)], np.int64)
         if not wanted.any():
             return np.zeros(len(rows))
-        allocatable = snapshot.allocatable[np.ix_(rows, columns)]
-        taken = snapshot.requested[np.ix_(rows, columns)] + snapshot.locked[np.ix_(rows, columns)]
+        allocatable = snapshot.pick(snapshot.allocatable, rows, CPU, MEMORY)
+        requested = snapshot.pick(snapshot.requested, rows, CPU, MEMORY)
+        taken = requested + snapshot.pick(snapshot.locked, rows, CPU, MEMORY)
         improvement = _balance(taken + wanted, allocatable) - _balance(taken, allocatable)
         scores: Scores = (_HALF + (_HALF + improvement) // 2).astype(np.float64)
         return scores

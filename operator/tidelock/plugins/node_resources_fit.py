@@ -38,15 +38,13 @@ class NodeResourcesFit(PreFilter, Filter, Score):
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes whose allocatable covers the requests of their pods and of this one."""
-        del pod
         wanted = state.expect(_Wanted)
         free = snapshot.allocatable[:, wanted.columns] - snapshot.requested[:, wanted.columns]
-        mask: Mask = (free >= wanted.amounts).all(axis=1)
+        mask: Mask = np.all(free >= wanted.amounts, axis=1)
         return mask
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Name every resource that is short."""
-        del pod
         return tuple(
             "Too many pods" if resource == PODS else f"Insufficient {resource}"
             for resource, _, _ in _shortages(state.expect(_Wanted), snapshot, row)
@@ -54,7 +52,6 @@ class NodeResourcesFit(PreFilter, Filter, Score):
 
     def numbers(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
         """Say of every resource that is short how much is needed and free."""
-        del pod
         return ", ".join(
             f"{resource} {format_quantity(resource, needed)} needed, {format_quantity(resource, free)} free"
             for resource, needed, free in _shortages(state.expect(_Wanted), snapshot, row)
@@ -62,10 +59,9 @@ class NodeResourcesFit(PreFilter, Filter, Score):
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Score the mean share of cpu and memory that stays free, each in whole points as upstream."""
-        del state
-        columns = [snapshot.column(CPU), snapshot.column(MEMORY)]
-        allocatable = snapshot.allocatable[np.ix_(rows, columns)]
-        taken = snapshot.nonzero[rows] + snapshot.locked[np.ix_(rows, columns)] + np.array(pod.nonzero)
+        allocatable = snapshot.pick(snapshot.allocatable, rows, CPU, MEMORY)
+        locked = snapshot.pick(snapshot.locked, rows, CPU, MEMORY)
+        taken = snapshot.nonzero[rows] + locked + np.array(pod.nonzero)
         points = (allocatable - taken).clip(0) * MAX_NODE_SCORE // np.maximum(allocatable, 1)
         counted = (allocatable > 0).sum(axis=1)
         scores: Scores = (points.sum(axis=1) // np.maximum(counted, 1)).astype(np.float64)

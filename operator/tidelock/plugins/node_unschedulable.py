@@ -19,12 +19,10 @@ class NodeUnschedulable(Filter):
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes that are not cordoned, or all if the pod tolerates the unschedulable taint."""
-        del state
         if any(toleration.tolerates(_CORDONED) for toleration in pod.spec.tolerations):
             return np.ones(len(snapshot), np.bool_)
         return ~snapshot.traits.cordoned
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Say that the node is cordoned."""
-        del state, pod, snapshot, row
         return (_REASON,)

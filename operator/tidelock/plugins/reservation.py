@@ -2,7 +2,7 @@
 
 A pod fits a node if its requests are at most allocatable - requested - what locks hold there, its own locks
 left out. An owner goes to the node of its lock if it can; one that is annotated with
-`tidelock.dev/require-reservation: "true"` goes nowhere else. As soon as it is reserved, its locks are released.
+`tidelock.dev/require-reservation: "true"` goes nowhere else. Once it is reserved, its locks are released.
 """
 
 from dataclasses import dataclass
@@ -45,7 +45,6 @@ class Reservation(PreFilter, Filter, Score, Reserve):
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Find the pod's own locks."""
-        del snapshot
         if state.read(OwnLocks) is None:
             state.write(OwnLocks(tuple(self.handle.book.own(pod))))
         return SUCCESS
@@ -55,7 +54,7 @@ class Reservation(PreFilter, Filter, Score, Reserve):
         wanted = snapshot.vector(pod.requests)
         columns = np.flatnonzero(wanted > 0)
         taken = snapshot.requested[:, columns] + snapshot.locked[:, columns]
-        mask: Mask = (snapshot.allocatable[:, columns] - taken >= wanted[columns]).all(axis=1)
+        mask: Mask = np.all(snapshot.allocatable[:, columns] - taken >= wanted[columns], axis=1)
         own = self._rows_of_own(state, snapshot)
         for row in own:
             mask[row] = (self._free(state, snapshot, row)[columns] >= wanted[columns]).all()
@@ -97,18 +96,15 @@ class Reservation(PreFilter, Filter, Score, Reserve):
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Score 100 for nodes where the pod has a lock, 0 for all others."""
-        del pod
         return np.where(np.isin(rows, self._rows_of_own(state, snapshot)), float(MAX_NODE_SCORE), 0.0)
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> Status:
         """Release the pod's locks, on whichever node it was reserved."""
-        del state
         self.handle.book.claim(pod, node_name, now)
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> None:
         """Take the locks back."""
-        del state, node_name
         self.handle.book.unclaim(pod.uid, now)
 
     def _rows_of_own(self, state: CycleState, snapshot: Snapshot) -> list[int]:
@@ -117,7 +113,7 @@ class Reservation(PreFilter, Filter, Score, Reserve):
 
     def _free(self, state: CycleState, snapshot: Snapshot, row: int) -> Amounts:
         """Room of a node that is neither used nor locked for others, as a row of R."""
-        free = snapshot.allocatable[row] - snapshot.requested[row] - snapshot.locked[row]
+        free: Amounts = snapshot.allocatable[row] - snapshot.requested[row] - snapshot.locked[row]
         for entry in state.expect(OwnLocks).entries:
             if entry.held and snapshot.row(entry.node) == row:
                 free = free + snapshot.vector(entry.held)

@@ -21,37 +21,32 @@ class TaintToleration(Filter, Score):
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes all of whose hard taints are tolerated."""
-        del state
-        return (
-            _over_taints(snapshot, lambda taints: untolerated(taints, pod.spec.tolerations, _HARD) is None)
-            != 0
+        tolerations = pod.spec.tolerations
+        return _over_taints(snapshot, lambda taints: untolerated(taints, tolerations, _HARD) is None).astype(
+            bool
         )
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Name the taint, in kube-scheduler's words."""
-        del state
         taint = untolerated(snapshot.nodes[row].taints, pod.spec.tolerations, _HARD)
         mark = f"{{{taint.key}: {taint.value}}}" if taint else "that is gone"
         return (f"node(s) had untolerated taint {mark}",)
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Score 100 for the fewest untolerated PreferNoSchedule taints, 0 for the most."""
-        del state
         soft = tuple(t for t in pod.spec.tolerations if t.effect in ("", PREFER_NO_SCHEDULE))
-        counts = _over_taints(
-            snapshot,
-            lambda taints: sum(
-                untolerated((taint,), soft, (PREFER_NO_SCHEDULE,)) is not None for taint in taints
-            ),
-        )[rows]
-        most = counts.max(initial=0)
-        if most == 0:
-            return np.full(len(rows), float(MAX_NODE_SCORE))
-        return np.floor(MAX_NODE_SCORE - MAX_NODE_SCORE * counts / most)
+
+        def disliked(taints: tuple[Taint, ...]) -> int:
+            return sum(untolerated((taint,), soft, (PREFER_NO_SCHEDULE,)) is not None for taint in taints)
+
+        counts = _over_taints(snapshot, disliked)[rows]
+        most = max(counts.max(initial=0.0), 1.0)
+        scores: Scores = np.floor(MAX_NODE_SCORE * (1 - counts / most))
+        return scores
 
 
 def _over_taints(snapshot: Snapshot, value: Callable[[tuple[Taint, ...]], int]) -> Scores:
     """Evaluate once for each distinct set of taints, of which a cluster has few."""
-    return np.array([value(taints) for taints in snapshot.traits.taint_sets], np.float64)[
-        snapshot.traits.taint_set_of
-    ]
+    values = np.array([value(taints) for taints in snapshot.traits.taint_sets], np.float64)
+    spread: Scores = values[snapshot.traits.taint_set_of]
+    return spread

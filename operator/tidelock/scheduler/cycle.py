@@ -1,7 +1,7 @@
 """The scheduling cycle: finds a node for a pod, or for a lock in the place of its pod, and reserves it.
 
-Nothing here waits or does I/O, so a cycle is one step of the serial decision loop: what it reserves is counted
-before the next one looks.
+Nothing here waits or does I/O, so a cycle is one step of the serial decision loop: what it reserves is
+counted before the next one looks.
 """
 
 from collections import Counter
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidelock.cluster.cache import Cache
+from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Code, Filter, Mask, Scores
 from tidelock.framework.cyclestate import CycleState
@@ -110,12 +111,10 @@ class Cycle:
         rows = np.flatnonzero(fits)
         if not len(rows):
             return _explain(ruled_out, state, pod, snapshot)
-        if len(rows) == 1:
-            return snapshot.nodes[rows[0]]
         scores = np.zeros(len(rows))
         for scorer, weight in profile.score:
             scores += weight * scorer.score(state, pod, snapshot, rows)
-        return snapshot.nodes[rows[_best(scores, snapshot.traits.name_rank[rows])]]
+        return snapshot.nodes[int(rows[_best(scores, snapshot.traits.name_rank[rows])])]
 
     def _unreserve(self, assumed: Assumed, now: float) -> None:
         for plugin in reversed(assumed.profile.reserve):
@@ -147,7 +146,7 @@ def _stand_in(entry: Entry) -> Pod:
 def _run_filters(
     filters: list[Filter], state: CycleState, pod: Pod, snapshot: Snapshot
 ) -> tuple[Mask, list[tuple[Filter, Mask]]]:
-    """Run filters until no node is left; gives what fits, and each filter with what it alone ruled out first."""
+    """Run filters until no node is left; gives what fits, and what each filter was the first to rule out."""
     fits: Mask = np.ones(len(snapshot), np.bool_)
     ruled_out = []
     for plugin in filters:
@@ -159,7 +158,7 @@ def _run_filters(
     return fits, ruled_out
 
 
-def _best(scores: Scores, name_rank: np.ndarray[tuple[int], np.dtype[np.intp]]) -> int:
+def _best(scores: Scores, name_rank: Rows) -> int:
     """Index of the highest score; among equals, of the node whose name sorts first."""
     ties = np.flatnonzero(scores == scores.max())
     return int(ties[np.argmin(name_rank[ties])])
@@ -168,7 +167,7 @@ def _best(scores: Scores, name_rank: np.ndarray[tuple[int], np.dtype[np.intp]]) 
 def _explain(
     ruled_out: list[tuple[Filter, Mask]], state: CycleState, pod: Pod, snapshot: Snapshot
 ) -> Refusal:
-    """Say why no node fits: how many nodes for which reason, then the numbers of the last few to be ruled out."""
+    """Say why no node fits: how many nodes for which reason, then the numbers of a few."""
     counts: Counter[str] = Counter()
     for plugin, mask in ruled_out:
         for row in np.flatnonzero(mask):
@@ -192,5 +191,5 @@ def _numbers(
         for row in rows[:left]:
             numbers = plugin.numbers(state, pod, snapshot, int(row))
             if numbers:
-                yield f"{snapshot.nodes[row].name}: {numbers}"
+                yield f"{snapshot.nodes[int(row)].name}: {numbers}"
                 left -= 1

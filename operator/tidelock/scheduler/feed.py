@@ -93,7 +93,6 @@ class PodSink:
         if new.node_name and not new.leaving:
             feed.book.owner_bound(new, new.node_name, now)
             feed.settle(new.node_name)
-        del old
         feed.wake()
 
     def remove(self, last: Pod) -> None:
@@ -121,7 +120,6 @@ class NodeSink:
         if not known:
             feed.book.recount(new.name)
         feed.settle(new.name)
-        del old
         feed.wake()
 
     def remove(self, last: Node) -> None:

@@ -76,7 +76,7 @@ class Publisher:
             self._tasks.spawn(self._write(key))
 
     def _differs(self, entry: Entry) -> bool:
-        """Whether the stored object is not as it ought to be; a claim under way is not worth a write."""
+        """Tell whether the stored object is not as it ought to be; a claim is not worth a write."""
         if entry.deleted:
             return False
         if self._removable(entry):

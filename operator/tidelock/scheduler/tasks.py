@@ -23,7 +23,8 @@ class Tasks:
 
     async def crash(self) -> NoReturn:
         """Wait for ever, or raise what a task raised: a fault of the program, as API errors are handled."""
-        return await asyncio.shield(self._crash)
+        await asyncio.shield(self._crash)
+        raise AssertionError("a crash is an exception, never a result")
 
     async def drain(self, seconds: float) -> None:
         """Wait for the tasks under way, at most so long, then cancel the rest."""
