@@ -46,8 +46,9 @@ def build(folder: Path, programs: Sequence[str]) -> None:
     _go(["build", "-o", f"{partial}/", "-ldflags", link_flags(MODULE), *packages], partial / "build.log")
     if "etcd" in programs:
         (partial / "server").rename(partial / "etcd")  # Go names a program after its package's folder
-    _go(["list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok"], partial / "kwok.path")
-    kwok = Path((partial / "kwok.path").read_text().splitlines()[-1])  # downloads may be told first
+    listing = partial / "kwok.log"
+    _go(["list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok"], listing)
+    kwok = Path(listing.read_text().splitlines()[-1])  # downloads may be told first
     for stage in STAGES:
         shutil.copyfile(kwok / stage, partial / Path(stage).name)
     partial.rename(folder)

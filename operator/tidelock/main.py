@@ -167,3 +167,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 async def _serve(settings: Settings) -> None:
     await operate(settings, asyncio.Event())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,7 +2,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from devcluster import (
 from devcluster.kubeconfig import server_url
 from devcluster.processes import recorded
 
+Command = Callable[..., tuple[int, str]]
 OWNER = """
 import sys, time
 from pathlib import Path
@@ -165,37 +166,56 @@ def test_component_that_ends_at_its_start_is_named_with_its_log(tmp_path: Path) 
     assert not recorded(tmp_path)
 
 
-def test_up_is_idempotent_and_down_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def devcluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
+    """The command line of a user without a cluster; returns exit code and output."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
-    def devcluster(*arguments: str) -> tuple[int, str]:
+    def run(*arguments: str) -> tuple[int, str]:
         done = subprocess.run(
             [sys.executable, "-m", "devcluster", *arguments], capture_output=True, text=True, check=False
         )
         return done.returncode, done.stdout + done.stderr
 
-    try:
-        code, told = devcluster("up", "--provider=go")
-        kubeconfig = tmp_path / "tidelock" / "devcluster" / "kubeconfig"
-        assert (code, f"export KUBECONFIG={kubeconfig}" in told) == (0, True), told
-        processes = recorded(kubeconfig.parent)
-        assert "default" in attach(kubeconfig).kubectl("get", "namespaces")
+    yield run
+    run("down")
 
-        code, told = devcluster("up", "--provider=go")
-        assert (code, told.splitlines()[0]) == (0, "The cluster is already running.")
-        assert recorded(kubeconfig.parent) == processes
-        assert devcluster("up", "--provider=go", "--scheduler") == (
-            1,
-            "The cluster runs without kube-scheduler: take it down first.\n",
-        )
 
-        code, told = devcluster("status")
-        assert code == 0
-        for name, process in processes.items():
-            assert f"{name:<24} {process.pid:>8}  running" in told
-        assert server_url(kubeconfig) in told
-    finally:
-        code, told = devcluster("down")
-    assert (code, told) == (0, "The cluster is down.\n")
+def test_up_is_idempotent_until_down(devcluster: Command, tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "tidelock" / "devcluster" / "kubeconfig"
+
+    code, told = devcluster("up", "--provider=go")
+    assert (code, f"export KUBECONFIG={kubeconfig}" in told) == (0, True), told
+    processes = recorded(kubeconfig.parent)
+    assert "default" in attach(kubeconfig).kubectl("get", "namespaces")
+
+    code, told = devcluster("up", "--provider=go")
+    assert (code, told.splitlines()[0]) == (0, "The cluster is already running.")
+    assert recorded(kubeconfig.parent) == processes
+    assert devcluster("up", "--provider=go", "--scheduler") == (
+        1,
+        "The cluster runs without kube-scheduler: take it down first.\n",
+    )
+
+    code, told = devcluster("status")
+    assert (code, server_url(kubeconfig) in told) == (0, True)
+    for name, process in processes.items():
+        assert f"{name:<24} {process.pid:>8}  running" in told
+
+    assert devcluster("down") == (0, "The cluster is down.\n")
     assert not any(process.alive for process in processes.values())
     assert devcluster("status") == (1, "The cluster is not up.\n")
+
+
+def test_up_replaces_a_broken_cluster(devcluster: Command, tmp_path: Path) -> None:
+    devcluster("up", "--provider=go")
+    broken = recorded(tmp_path / "tidelock" / "devcluster")
+    broken["kube-apiserver"].kill()
+
+    code, told = devcluster("status")
+    assert (code, f"{broken['kube-apiserver'].pid:>8}  ended" in told) == (1, True)
+
+    code, told = devcluster("up", "--provider=go", "--scheduler")
+    assert (code, told.splitlines()[0].startswith("Kubernetes answers at")) == (0, True)
+    assert "kube-scheduler" in recorded(tmp_path / "tidelock" / "devcluster")
+    assert not any(process.alive for process in broken.values())

@@ -1,0 +1,39 @@
+"""The operator as a user runs it: a process of its own."""
+
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from pathlib import Path
+
+from devcluster import wait_for
+from devcluster.loopback import free_ports
+
+_STOP_SECONDS = 10.0
+
+
+@contextmanager
+def running_operator(kubeconfig: Path, log: Path) -> Iterator[None]:
+    """Run `tidelock run` while the context lasts; it is ready when the context begins."""
+    (port,) = free_ports(1)
+    command = [sys.executable, "-m", "tidelock.main", "run", f"--kubeconfig={kubeconfig}", f"--port={port}"]
+    with log.open("w") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
+        try:
+            wait_for(lambda: _ready(process, port, log), what="the operator to be ready")
+            yield
+        finally:
+            process.terminate()
+            process.wait(_STOP_SECONDS)
+
+
+def _ready(process: subprocess.Popen[bytes], port: int, log: Path) -> bool:
+    if process.poll() is not None:
+        raise RuntimeError(f"the operator ended with status {process.returncode}:\n{log.read_text()}")
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=1) as answer:
+            return bool(answer.status == HTTPStatus.OK)
+    except (urllib.error.URLError, OSError):
+        return False

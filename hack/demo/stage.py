@@ -1,0 +1,33 @@
+"""Where the story is played: three workers, Tidelock, and nothing else that moves."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from demo.operator import running_operator
+from devcluster import Cluster, add_kwok_node, start_cluster
+
+WORKERS = ("kind-worker", "kind-worker2", "kind-worker3")
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+@contextmanager
+def own_control_plane(folder: Path) -> Iterator[tuple[Cluster, list[str]]]:
+    """Start a control plane of the story's own, with the operator as a process of this machine."""
+    with ExitStack() as stack:
+        cluster = stack.enter_context(start_cluster(folder))
+        cluster.kubectl("apply", "--filename", str(_ROOT / "crds"))
+        for worker in WORKERS:
+            add_kwok_node(cluster, worker)
+        stack.enter_context(running_operator(cluster.kubeconfig, folder / "operator.log"))
+        yield cluster, list(WORKERS)
+
+
+@contextmanager
+def installed(cluster: Cluster) -> Iterator[tuple[Cluster, list[str]]]:
+    """Use a cluster in which Tidelock is installed; the story is played on its first three workers."""
+    cluster.kubectl("wait", "deployment/tidelock", "--namespace=tidelock-system", "--for=condition=Available")
+    selector = "--selector=!node-role.kubernetes.io/control-plane"
+    nodes = json.loads(cluster.kubectl("get", "nodes", selector, "--output=json"))["items"]
+    yield cluster, sorted(node["metadata"]["name"] for node in nodes)[: len(WORKERS)]

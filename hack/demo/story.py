@@ -1,0 +1,135 @@
+"""The story, one function a chapter: every claim is checked, and the first that fails ends it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from demo.world import StepError, World, condition, expiry, message
+
+# A pod that waits for the room of a lock is bound so soon after its expiry, API round trips included.
+_EXPIRY_SECONDS = 0.1
+
+
+def check(claim: str, holds: object) -> None:
+    """Print a claim that holds.
+
+    Raises:
+        StepError: it does not.
+
+    """
+    if not holds:
+        raise StepError(claim)
+    print(f"  ok  {claim}")
+
+
+async def a_lock_holds_its_room(world: World, workers: list[str]) -> None:
+    first, *others = workers
+    await world.reserve("web-0", "2", owner="reserved-pod", nodeName=first)
+    status = await world.active("web-0")
+    check(f"2 cpu are locked on {first} for pod reserved-pod", status["nodeName"] == first)
+    await world.create_pod("filler-1", "3")
+    await world.create_pod("filler-2", "3")
+    nodes = {(await world.bound(name))[0] for name in ("filler-1", "filler-2")}
+    check(f"pods of 3 cpu fill {' and '.join(others)}", nodes == set(others))
+    await world.show()
+
+
+async def an_ordinary_pod_waits(world: World, workers: list[str]) -> None:
+    await world.create_pod("ordinary", "3")
+    note = await world.refused("ordinary")
+    print(f"      {note}")
+    check("the event counts the nodes", note.startswith(f"0/{len(workers)} nodes are available"))
+    check("the event gives the numbers", "cpu 3 needed" in note and "2 locked" in note)
+    check("the event names the reservation", "demo/web-0" in note)
+    check("pod ordinary stays Pending", not (await world.pod("ordinary"))["spec"].get("nodeName"))
+    await world.show()
+
+
+async def the_owner_takes_its_lock(world: World, workers: list[str]) -> None:
+    first = workers[0]
+    await world.create_pod("reserved-pod", "2")
+    node, _ = await world.bound("reserved-pod")
+    check(f"reserved-pod lands on {first}", node == first)
+    await world.until(
+        "the reservation is gone", lambda: world.reservation("web-0"), lambda seen: seen is None
+    )
+    check("the reservation is gone", holds=True)
+    await world.create_pod("small", "1500m")
+    node, _ = await world.bound("small")
+    check(f"a pod of 1.5 cpu then runs on {first}", node == first)
+    await world.show()
+
+
+async def a_lock_expires(world: World, workers: list[str]) -> None:
+    for name in ("reserved-pod", "small", "ordinary"):
+        await world.delete_pod(name)
+    await world.reserve("brief", "2", owner="nobody", ttlSeconds=3, nodeName=workers[0])
+    ends = expiry(await world.active("brief"))
+    await world.create_pod("patient", "3")
+    await world.refused("patient")
+    await world.show()
+    _, seen = await world.bound("patient")
+    check(
+        f"pod patient is bound {1000 * (seen - ends):.0f} ms after the lock has expired",
+        0 <= seen - ends <= _EXPIRY_SECONDS,
+    )
+    await world.until(
+        "the expired reservation is gone", lambda: world.reservation("brief"), lambda r: r is None
+    )
+    await world.delete_pod("patient")
+
+
+async def a_lock_for_any_node(world: World, workers: list[str]) -> None:
+    await world.reserve("anywhere", "3", owner="anybody")
+    status = await world.active("anywhere")
+    check(f"a lock for any node finds {workers[0]}", status["nodeName"] == workers[0])
+    await world.show()
+
+
+async def an_infeasible_lock(world: World, workers: list[str]) -> None:
+    await world.reserve("too-much", "64", owner="giant")
+    seen = await world.until(
+        "the infeasible lock is explained",
+        lambda: world.reservation("too-much"),
+        lambda r: r and message(r, "Active"),
+    )
+    text = message(seen or {}, "Active")
+    print(f"      {text}")
+    check("an infeasible lock is not Active", not condition(seen or {}, "Active"))
+    check(
+        "its condition gives the numbers of every node",
+        text.startswith(f"0/{len(workers)} nodes are available")
+        and text.count("cpu 64 needed") == len(workers),
+    )
+
+
+async def two_managers_race(world: World, workers: list[str]) -> None:
+    names = ["manager-a", "manager-b"]
+    # What is left on the first worker is less than twice this much.
+    await asyncio.gather(*(world.reserve(n, "500m", owner=n, nodeName=workers[0]) for n in names))
+
+    async def decided() -> list[bool]:
+        seen = [await world.reservation(name) or {} for name in names]
+        if not all(message(each, "Active") for each in seen):
+            return []
+        return [condition(each, "Active") for each in seen]
+
+    outcome = await world.until("both managers have an answer", decided)
+    await world.show()
+    check("exactly one of two managers wins the last room", sorted(outcome) == [False, True])
+
+
+CHAPTERS: tuple[tuple[str, Callable[[World, list[str]], Awaitable[None]]], ...] = (
+    ("Room that is locked on one node stays free while everything else fills up", a_lock_holds_its_room),
+    ("A pod that would need the locked room is refused, and told why", an_ordinary_pod_waits),
+    (
+        "The owner lands on its lock's node, the lock is gone, and what it left is anybody's",
+        the_owner_takes_its_lock,
+    ),
+    ("At the instant of expiry the room is free, and a pod that waits for it is bound", a_lock_expires),
+    ("A lock that names no node finds the one with room", a_lock_for_any_node),
+    ("A lock for which there is no room says why", an_infeasible_lock),
+    (
+        "Two managers reserve the last room at the same time: exactly one gets it, and the other is told",
+        two_managers_race,
+    ),
+)

@@ -1,0 +1,179 @@
+"""What the story does to the cluster and sees of it, through the API alone."""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from devcluster import Cluster
+from tidelock.kube.client import EVENTS, NODES, PODS, RESERVATIONS, KubeClient
+from tidelock.kube.errors import NotFound
+from tidelock.model.instants import parse_instant
+from tidelock.model.quantities import CPU, format_quantity, parse_quantity
+
+T = TypeVar("T")
+
+NAMESPACE = "demo"
+SCHEDULER = "tidelock-scheduler"
+_POLL_SECONDS = 0.005
+_PATIENCE_SECONDS = 15.0
+
+
+class StepError(AssertionError):
+    """The cluster did not do what the story says."""
+
+
+class World:
+    """A cluster as the story sees it."""
+
+    def __init__(self, cluster: Cluster, client: KubeClient) -> None:
+        self.cluster = cluster
+        self._client = client
+
+    async def create_pod(self, name: str, cpu: str) -> None:
+        """Create a pod of one container that requests this much cpu."""
+        container = {
+            "name": "main",
+            "image": "registry.k8s.io/pause:3.10",
+            "resources": {"requests": {"cpu": cpu}},
+        }
+        await self._client.create(
+            PODS.collection(NAMESPACE),
+            {"metadata": {"name": name}, "spec": {"schedulerName": SCHEDULER, "containers": [container]}},
+        )
+
+    async def reserve(self, name: str, cpu: str, owner: str, **spec: object) -> None:
+        """Apply a Reservation of this much cpu for the pod named `owner`; it lives for 10 minutes."""
+        whole: dict[str, object] = {
+            "resources": {"cpu": cpu},
+            "owners": [{"pod": {"name": owner}}],
+            "ttlSeconds": 600,
+        }
+        await self._client.create(
+            RESERVATIONS.collection(NAMESPACE),
+            {
+                "apiVersion": f"{RESERVATIONS.group}/{RESERVATIONS.version}",
+                "kind": RESERVATIONS.kind,
+                "metadata": {"name": name},
+                "spec": whole | spec,
+            },
+        )
+
+    async def pod(self, name: str) -> dict[str, Any]:
+        """Read a pod."""
+        return _parsed(await self._client.get(PODS.item(name, NAMESPACE)))
+
+    async def reservation(self, name: str) -> dict[str, Any] | None:
+        """Read a Reservation; None if there is none."""
+        try:
+            return _parsed(await self._client.get(RESERVATIONS.item(name, NAMESPACE)))
+        except NotFound:
+            return None
+
+    async def delete_pod(self, name: str) -> None:
+        """Delete a pod, and wait until it is gone."""
+        await self._client.delete(PODS.item(name, NAMESPACE))
+        await self.until(f"pod {name} is gone", lambda: self._gone(name))
+
+    async def bound(self, name: str) -> tuple[str, float]:
+        """Wait until a pod is bound; gives its node and the time at which that was seen."""
+        pod = await self.until(
+            f"pod {name} is bound", lambda: self.pod(name), lambda pod: pod["spec"].get("nodeName")
+        )
+        return pod["spec"]["nodeName"], time.time()
+
+    async def active(self, name: str) -> dict[str, Any]:
+        """Wait until a lock is Active; gives its status."""
+        what = f"reservation {name} is Active"
+        held = await self.until(
+            what, lambda: self.reservation(name), lambda seen: seen and condition(seen, "Active")
+        )
+        status: dict[str, Any] = held["status"] if held else {}
+        return status
+
+    async def refused(self, name: str) -> str:
+        """Wait until a pod has been told that it fits nowhere; gives the note of its event."""
+        path = EVENTS.collection(NAMESPACE)
+
+        async def notes() -> list[str]:
+            events = _parsed(await self._client.get(path))["items"]
+            return [
+                e["note"]
+                for e in events
+                if e["regarding"]["name"] == name and e["reason"] == "FailedScheduling"
+            ]
+
+        return (await self.until(f"pod {name} is refused", notes))[-1]
+
+    async def free_cpu(self) -> dict[str, int]:
+        """Sum up what no pod has requested of each node, in millicores."""
+        nodes = _parsed(await self._client.get(NODES.collection()))["items"]
+        free = {
+            node["metadata"]["name"]: parse_quantity(CPU, node["status"]["allocatable"][CPU])
+            for node in nodes
+        }
+        for pod in _parsed(await self._client.get(PODS.collection()))["items"]:
+            node = pod["spec"].get("nodeName")
+            if node in free and pod["status"]["phase"] not in ("Succeeded", "Failed"):
+                free[node] -= sum(_cpu_request(container) for container in pod["spec"]["containers"])
+        return free
+
+    async def show(self) -> None:
+        """Print nodes and Reservations as a user sees them."""
+        for node, cpu in sorted((await self.free_cpu()).items()):
+            print(f"    {node:<16} {format_quantity(CPU, cpu):>6} cpu without a pod")
+        table = self.cluster.kubectl("get", "reservations", "--namespace", NAMESPACE)
+        for line in table.splitlines() or ["no reservations"]:
+            print(f"    {line}")
+
+    async def until(
+        self, what: str, probe: Callable[[], Awaitable[T]], accept: Callable[[T], object] = bool
+    ) -> T:
+        """Probe until the result is accepted.
+
+        Raises:
+            StepError: it was not accepted in time.
+
+        """
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while not accept(seen := await probe()):
+            if time.monotonic() > deadline:
+                raise StepError(
+                    f"{what}: not within {_PATIENCE_SECONDS:g} s; last seen: {json.dumps(seen, default=str)}"
+                )
+            await asyncio.sleep(_POLL_SECONDS)
+        return seen
+
+    async def _gone(self, name: str) -> bool:
+        try:
+            await self.pod(name)
+        except NotFound:
+            return True
+        return False
+
+
+def condition(seen: dict[str, Any], name: str) -> bool:
+    """Tell whether a condition is True."""
+    conditions = seen.get("status", {}).get("conditions", [])
+    return any(each["type"] == name and each["status"] == "True" for each in conditions)
+
+
+def message(seen: dict[str, Any], name: str) -> str:
+    """Give the message of a condition; empty if there is no such condition."""
+    conditions = seen.get("status", {}).get("conditions", [])
+    return next((str(each["message"]) for each in conditions if each["type"] == name), "")
+
+
+def expiry(status: dict[str, Any]) -> float:
+    """Give the instant at which a lock ends, in seconds since the epoch."""
+    return parse_instant(status["expiresAt"])
+
+
+def _parsed(body: bytes) -> dict[str, Any]:
+    parsed: dict[str, Any] = json.loads(body)
+    return parsed
+
+
+def _cpu_request(container: dict[str, Any]) -> int:
+    return parse_quantity(CPU, container.get("resources", {}).get("requests", {}).get(CPU, "0"))
