@@ -80,7 +80,7 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
             ) as crashed,
         ):
             logger.info("started", extra={"version": __version__, "port": port, "server": connection.server})
-            registry = _handlers(connection, client, publisher, clock)
+            registry = _handlers(connection, client, publisher, clock, stop)
             operator = asyncio.create_task(_run_kopf(registry, stop))
             await asyncio.wait((operator, crashed), return_when=asyncio.FIRST_COMPLETED)
             stop.set()
@@ -113,10 +113,14 @@ async def _background(*work: Coroutine[Any, Any, NoReturn]) -> AsyncIterator[asy
 
 
 def _handlers(
-    connection: Connection, client: KubeClient, publisher: Publisher, clock: SystemClock
+    connection: Connection,
+    client: KubeClient,
+    publisher: Publisher,
+    clock: SystemClock,
+    stop: asyncio.Event,
 ) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
-    lifecycle.register(registry, connection)
+    lifecycle.register(registry, connection, stop)
     reservations.register(registry, publisher)
     waterlevels.register(registry, client, clock)
     return registry

@@ -18,8 +18,8 @@ from tidelock.model.selectors import Taint
 Amounts = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
 
-# Beyond any allocatable, so that the sums that are compared with it stay far from 64 bits.
-CEILING = 2**61
+# Beyond any allocatable, and a hundredfold of it still fits 64 bits, as scores need.
+CEILING = 2**56
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +68,10 @@ class Columns:
         self.freed = 0
         self._traits: Traits | None = None
         shape = (capacity, len(self.resources))
-        self.allocatable: Amounts = np.zeros(shape, np.int64)
-        self.requested: Amounts = np.zeros(shape, np.int64)
-        self.locked: Amounts = np.zeros(shape, np.int64)
-        self.nonzero: Amounts = np.zeros((capacity, 2), np.int64)
+        self.allocatable = _zeros(shape)
+        self.requested = _zeros(shape)
+        self.locked = _zeros(shape)
+        self.nonzero = _zeros((capacity, 2))
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -176,14 +176,24 @@ class Columns:
     def _add_column(self, name: str) -> None:
         self.column_of[name] = len(self.resources)
         self.resources.append(name)
-        width = ((0, 0), (0, 1))
-        self.allocatable = np.pad(self.allocatable, width)
-        self.requested = np.pad(self.requested, width)
-        self.locked = np.pad(self.locked, width)
+        self.allocatable = _enlarged(self.allocatable, columns=1)
+        self.requested = _enlarged(self.requested, columns=1)
+        self.locked = _enlarged(self.locked, columns=1)
 
     def _grow(self) -> None:
-        height = ((0, len(self.allocatable)), (0, 0))
-        self.allocatable = np.pad(self.allocatable, height)
-        self.requested = np.pad(self.requested, height)
-        self.locked = np.pad(self.locked, height)
-        self.nonzero = np.pad(self.nonzero, height)
+        more = len(self.allocatable)
+        self.allocatable = _enlarged(self.allocatable, rows=more)
+        self.requested = _enlarged(self.requested, rows=more)
+        self.locked = _enlarged(self.locked, rows=more)
+        self.nonzero = _enlarged(self.nonzero, rows=more)
+
+
+def _zeros(shape: tuple[int, int]) -> Amounts:
+    """Allocate amounts column by column: filters and scores read one resource of all nodes at a time."""
+    return np.zeros(shape, np.int64, order="F")
+
+
+def _enlarged(amounts: Amounts, *, rows: int = 0, columns: int = 0) -> Amounts:
+    larger = _zeros((amounts.shape[0] + rows, amounts.shape[1] + columns))
+    larger[: amounts.shape[0], : amounts.shape[1]] = amounts
+    return larger

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tidelock.cluster.columns import Amounts, Columns, Rows, Traits
+from tidelock.cluster.columns import Amounts, Columns, Traits
 from tidelock.model.nodes import Node
 from tidelock.model.quantities import Resources
 
@@ -60,9 +60,18 @@ class Snapshot:
         """Column of a resource that the snapshot knows."""
         return self._columns.column_of[resource]
 
-    def pick(self, amounts: Amounts, rows: Rows, *resources: str) -> Amounts:
-        """Take these rows and, in this order, the columns of these resources out of an N x R array."""
-        return amounts[rows[:, np.newaxis], [self.column(resource) for resource in resources]]
+    def free_for(self, wanted: Amounts, *, beside_locks: bool) -> npt.NDArray[np.bool_]:
+        """Tell for each node whether it has this much free; resources of which nothing is wanted don't count.
+
+        Locked room is free unless `beside_locks`.
+        """
+        fits = np.ones(len(self), np.bool_)
+        for column in np.flatnonzero(wanted > 0):
+            free = self.allocatable[:, column] - self.requested[:, column]
+            if beside_locks:
+                free -= self.locked[:, column]
+            fits &= free >= wanted[column]
+        return fits
 
     def vector(self, resources: Resources) -> Amounts:
         """Lay out amounts as one row of R.

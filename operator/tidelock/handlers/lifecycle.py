@@ -1,5 +1,6 @@
 """Kopf's settings and login, in the terms of the rest of the process."""
 
+import asyncio
 from typing import Any
 
 import kopf
@@ -7,8 +8,8 @@ import kopf
 from tidelock.kube.config import Connection
 
 
-def register(registry: kopf.OperatorRegistry, connection: Connection) -> None:
-    """Add the handlers to the registry."""
+def register(registry: kopf.OperatorRegistry, connection: Connection, stop: asyncio.Event) -> None:
+    """Add the handlers to the registry; `stop` is the flag that Kopf was given to end by."""
 
     @kopf.on.startup(registry=registry)
     def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
@@ -33,3 +34,8 @@ def register(registry: kopf.OperatorRegistry, connection: Connection) -> None:
             token=token or None,
             default_namespace=connection.namespace,
         )
+
+    @kopf.on.cleanup(registry=registry)
+    async def release(**_: Any) -> None:
+        # After a signal Kopf would give the task that still waits for the flag five seconds to end.
+        stop.set()

@@ -2,7 +2,7 @@
 
 The ledger learns of Reservations from a watch of its own, as a lock must not wait for Kopf's queues. Kopf
 sees every object again, a moment later and independently: what a crash, a lost write or an edit of the
-status has left wrong is put right here, by level. A plain event handler leaves no finalizer and no annotation.
+status has left wrong is put right here, by level. A plain event handler leaves no finalizer behind.
 """
 
 from typing import Any

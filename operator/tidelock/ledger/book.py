@@ -223,7 +223,7 @@ class Book:
                 self._touch(entry)
 
     def in_line(self, *, untried_only: bool) -> list[Entry]:
-        """Locks that wait for room, in their order; or those alone that came or changed since the last call."""
+        """List the locks that wait for room, in their order: all, or those that came or changed meanwhile."""
         line = self.untried if untried_only else self.waiting
         entries = sorted(line.values(), key=lambda entry: entry.order)
         self.untried.clear()

@@ -16,8 +16,8 @@ class Entry:
     """The state of a lock; the ledger alone changes it.
 
     Instants are seconds since the epoch. `reservation` is the newest version seen whose spec could be read
-    (or the newest at all, if none could); `problem` tells what is wrong with a newer spec. `deleted` means that
-    the API server has taken the deletion, of which the watch will tell.
+    (or the newest at all, if none could); `problem` tells what is wrong with a newer spec. `deleted` means
+    that the API server has taken the deletion, of which the watch will tell.
     """
 
     reservation: Reservation

@@ -24,20 +24,24 @@ class NodeResourcesBalancedAllocation(Score):
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Score 75 for no change, more where the pod evens the node out; 0 if it requests neither."""
-        wanted = np.array([pod.requests.get(CPU, 0), pod.requests.get(MEMORY, 0)], np.int64)
-        if not wanted.any():
+        wanted = [pod.requests.get(resource, 0) for resource in (CPU, MEMORY)]
+        if not any(wanted):
             return np.zeros(len(rows))
-        allocatable = snapshot.pick(snapshot.allocatable, rows, CPU, MEMORY)
-        requested = snapshot.pick(snapshot.requested, rows, CPU, MEMORY)
-        taken = requested + snapshot.pick(snapshot.locked, rows, CPU, MEMORY)
-        improvement = _balance(taken + wanted, allocatable) - _balance(taken, allocatable)
+        allocatable = [snapshot.allocatable[rows, snapshot.column(resource)] for resource in (CPU, MEMORY)]
+        taken = [
+            snapshot.requested[rows, column] + snapshot.locked[rows, column]
+            for column in map(snapshot.column, (CPU, MEMORY))
+        ]
+        with_pod = [before + more for before, more in zip(taken, wanted, strict=True)]
+        improvement = _balance(with_pod, allocatable) - _balance(taken, allocatable)
         scores: Scores = (_HALF + (_HALF + improvement) // 2).astype(np.float64)
         return scores
 
 
-def _balance(taken: Amounts, allocatable: Amounts) -> Amounts:
-    """Score evenness from 50 to 100; a node that lacks one of the two is even."""
-    shares = np.minimum(taken / np.maximum(allocatable, 1), 1.0)
-    uneven = np.where((allocatable > 0).all(axis=1), np.abs(shares[:, 0] - shares[:, 1]) / 2, 0.0)
+def _balance(taken: list[Amounts], allocatable: list[Amounts]) -> Amounts:
+    """Score evenness from 50 to 100; a node that lacks cpu or memory is even."""
+    cpu, memory = (np.minimum(t / np.maximum(a, 1), 1.0) for t, a in zip(taken, allocatable, strict=True))
+    has_both = (allocatable[0] > 0) & (allocatable[1] > 0)
+    uneven = np.where(has_both, np.abs(cpu - memory) / 2, 0.0)
     points: Amounts = ((1 - uneven) * MAX_NODE_SCORE).astype(np.int64)
     return points

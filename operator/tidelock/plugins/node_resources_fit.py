@@ -18,9 +18,8 @@ from tidelock.model.quantities import CPU, MEMORY, PODS, format_quantity
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The columns of which the pod requests anything, and how much."""
+    """The pod's requests as a row of R."""
 
-    columns: Rows
     amounts: Amounts
 
 
@@ -30,18 +29,13 @@ class NodeResourcesFit(PreFilter, Filter, Score):
     name = "NodeResourcesFit"
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
-        """Lay out the requests; resources of which nothing is requested are not looked at."""
-        amounts = snapshot.vector(pod.requests)
-        columns = np.flatnonzero(amounts > 0)
-        state.write(_Wanted(columns, amounts[columns]))
+        """Lay out the requests."""
+        state.write(_Wanted(snapshot.vector(pod.requests)))
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes whose allocatable covers the requests of their pods and of this one."""
-        wanted = state.expect(_Wanted)
-        free = snapshot.allocatable[:, wanted.columns] - snapshot.requested[:, wanted.columns]
-        mask: Mask = np.all(free >= wanted.amounts, axis=1)
-        return mask
+        return snapshot.free_for(state.expect(_Wanted).amounts, beside_locks=False)
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Name every resource that is short."""
@@ -59,12 +53,15 @@ class NodeResourcesFit(PreFilter, Filter, Score):
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Score the mean share of cpu and memory that stays free, each in whole points as upstream."""
-        allocatable = snapshot.pick(snapshot.allocatable, rows, CPU, MEMORY)
-        locked = snapshot.pick(snapshot.locked, rows, CPU, MEMORY)
-        taken = snapshot.nonzero[rows] + locked + np.array(pod.nonzero)
-        points = (allocatable - taken).clip(0) * MAX_NODE_SCORE // np.maximum(allocatable, 1)
-        counted = (allocatable > 0).sum(axis=1)
-        scores: Scores = (points.sum(axis=1) // np.maximum(counted, 1)).astype(np.float64)
+        points = np.zeros(len(rows), np.int64)
+        counted = np.zeros(len(rows), np.int64)
+        for index, resource in enumerate((CPU, MEMORY)):
+            column = snapshot.column(resource)
+            allocatable = snapshot.allocatable[rows, column]
+            taken = snapshot.nonzero[rows, index] + snapshot.locked[rows, column] + pod.nonzero[index]
+            points += np.maximum(allocatable - taken, 0) * MAX_NODE_SCORE // np.maximum(allocatable, 1)
+            counted += allocatable > 0
+        scores: Scores = (points // np.maximum(counted, 1)).astype(np.float64)
         return scores
 
 
@@ -73,6 +70,6 @@ def _shortages(wanted: _Wanted, snapshot: Snapshot, row: int) -> list[tuple[str,
     free = snapshot.allocatable[row] - snapshot.requested[row]
     return [
         (snapshot.resources[column], int(needed), int(free[column]))
-        for column, needed in zip(wanted.columns, wanted.amounts, strict=True)
-        if free[column] < needed
+        for column, needed in enumerate(wanted.amounts)
+        if needed > 0 and free[column] < needed
     ]

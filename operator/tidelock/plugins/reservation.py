@@ -52,14 +52,12 @@ class Reservation(PreFilter, Filter, Score, Reserve):
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes with enough room that is not locked for others."""
         wanted = snapshot.vector(pod.requests)
-        columns = np.flatnonzero(wanted > 0)
-        taken = snapshot.requested[:, columns] + snapshot.locked[:, columns]
-        mask: Mask = np.all(snapshot.allocatable[:, columns] - taken >= wanted[columns], axis=1)
+        mask = snapshot.free_for(wanted, beside_locks=True)
         own = self._rows_of_own(state, snapshot)
         for row in own:
-            mask[row] = (self._free(state, snapshot, row)[columns] >= wanted[columns]).all()
+            mask[row] = ((self._free(state, snapshot, row) >= wanted) | (wanted == 0)).all()
         if pod.requires_reservation:
-            mask &= np.isin(np.arange(len(snapshot)), own)
+            mask[np.setdiff1d(np.arange(len(snapshot)), own)] = False
         return mask
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
@@ -96,7 +94,9 @@ class Reservation(PreFilter, Filter, Score, Reserve):
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Score 100 for nodes where the pod has a lock, 0 for all others."""
-        return np.where(np.isin(rows, self._rows_of_own(state, snapshot)), float(MAX_NODE_SCORE), 0.0)
+        mine = np.zeros(len(snapshot))
+        mine[self._rows_of_own(state, snapshot)] = MAX_NODE_SCORE
+        return mine[rows]
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> Status:
         """Release the pod's locks, on whichever node it was reserved."""

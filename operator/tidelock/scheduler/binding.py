@@ -98,7 +98,7 @@ class Binder:
         return None
 
     async def _bound_after_all(self, assumed: Assumed) -> bool:
-        """Look whether a binding whose answer was lost has been made; the room stays taken until that is known."""
+        """Look whether a binding whose answer was lost has been made; until then the room stays taken."""
         pod = assumed.pod
         backoff = Backoff(_SHORTEST_RETRY, _LONGEST_RETRY, self._rng)
         while True:

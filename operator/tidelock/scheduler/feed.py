@@ -38,7 +38,7 @@ class Feed:
         self._missing = {"pods", "nodes", "reservations"}
 
     def listed(self, resource: str) -> None:
-        """Note that a resource has been listed; after the last one the ledger is brought in line with it all."""
+        """Note that a resource has been listed; after the last one the ledger is brought in line."""
         self._missing.discard(resource)
         if self._missing or self.ready:
             return

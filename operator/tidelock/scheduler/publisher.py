@@ -67,7 +67,7 @@ class Publisher:
             self.reconcile(key)
 
     def reconcile(self, key: Key) -> None:
-        """Make one object what it ought to be, in the background; a write under way takes care of it itself."""
+        """Make one object what it ought to be, in the background, unless a write is under way already."""
         if key in self._writing:
             return
         entry = self._book.entries.get(key)
@@ -111,8 +111,8 @@ class Publisher:
 
     async def _write_once(self, entry: Entry) -> None:
         removable = self._removable(entry)
-        # The last state goes with the deletion event, so that whoever waits sees how a lock ended. Consumed is
-        # spared the extra write: the pod is bound, which says it all.
+        # The last state goes with the deletion event, so that whoever waits sees how a lock ended. Consumed
+        # is spared the extra write: the pod is bound, which says it all.
         if not (removable and entry.phase is Phase.CONSUMED):
             await self._write_status(entry)
         if removable:

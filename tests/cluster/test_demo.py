@@ -1,0 +1,24 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from demo.story import CHAPTERS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.timeout(300)
+def test_the_demo_goes_as_its_story_says() -> None:
+    environment = {**os.environ, "PYTHONPATH": "operator:hack", "TIDELOCK_PROVIDER": "go"}
+    environment.pop("TIDELOCK_KUBECONFIG", None)
+
+    played = subprocess.run(
+        [sys.executable, "-m", "demo"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+
+    assert played.returncode == 0, played.stdout + played.stderr
+    assert played.stdout.rstrip().endswith("The story went as it should.")
+    assert [title for title, _ in CHAPTERS if title not in played.stdout] == []
