@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import logging
+import signal
 import sys
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
@@ -17,6 +18,7 @@ from tidelock.handlers import lifecycle, reservations, waterlevels
 from tidelock.kube.client import NODES, PODS, RESERVATIONS, KubeClient
 from tidelock.kube.config import ConfigError, Connection, load_connection
 from tidelock.kube.events import EventRecorder
+from tidelock.kube.skew import watch_skew
 from tidelock.kube.watch import Reflector
 from tidelock.logs import configure_logs
 from tidelock.model.locks import decode_reservation
@@ -29,7 +31,7 @@ from tidelock.scheduler.gauges import Gauges
 from tidelock.scheduler.loop import Loop
 from tidelock.scheduler.publisher import Publisher
 from tidelock.scheduler.tasks import Tasks
-from tidelock.serving import serve
+from tidelock.serving import ListenError, serve
 from tidelock.settings import Settings
 from tidelock.telemetry import Telemetry
 
@@ -76,12 +78,13 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
                 Reflector(client, PODS, decode_pod, feed.pods, rng=rng).run(),
                 Reflector(client, RESERVATIONS, decode_reservation, feed.reservations, rng=rng).run(),
                 loop.run(feed),
+                watch_skew(client, clock.now, telemetry.clock_skew.set),
                 tasks.crash(),
             ) as crashed,
         ):
             logger.info("started", extra={"version": __version__, "port": port, "server": connection.server})
             registry = _handlers(connection, client, publisher, clock, stop)
-            operator = asyncio.create_task(_run_kopf(registry, stop))
+            operator = asyncio.create_task(_run_kopf(registry, loop.started, stop))
             await asyncio.wait((operator, crashed), return_when=asyncio.FIRST_COMPLETED)
             stop.set()
             await operator
@@ -126,7 +129,14 @@ def _handlers(
     return registry
 
 
-async def _run_kopf(registry: kopf.OperatorRegistry, stop: asyncio.Event) -> None:
+async def _run_kopf(registry: kopf.OperatorRegistry, started: asyncio.Event, stop: asyncio.Event) -> None:
+    """Run Kopf from the first decision on: locks come first, and by then the CRDs are known to be there."""
+    waits = [asyncio.create_task(flag.wait()) for flag in (started, stop)]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
+    if stop.is_set():
+        return
     await kopf.operator(registry=registry, clusterwide=True, standalone=True, stop_flag=stop)
 
 
@@ -163,14 +173,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     configure_logs(settings.log_format, settings.log_level)
     try:
         asyncio.run(_serve(settings))
-    except ConfigError as error:
+    except (ConfigError, ListenError) as error:
         sys.stderr.write(f"tidelock: {error}\n")
         return 1
     return 0
 
 
 async def _serve(settings: Settings) -> None:
-    await operate(settings, asyncio.Event())
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)  # Kopf puts its own in their place
+    await operate(settings, stop)
 
 
 if __name__ == "__main__":

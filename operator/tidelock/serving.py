@@ -1,11 +1,16 @@
 """The HTTP server for probes and metrics."""
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+
+class ListenError(Exception):
+    """The address cannot be listened on."""
 
 
 @asynccontextmanager
@@ -17,7 +22,12 @@ async def serve(
     alive: Callable[[], bool],
     ready: Callable[[], bool],
 ) -> AsyncIterator[int]:
-    """Answer /metrics, /healthz and /readyz while the context lasts; gives the port."""
+    """Answer /metrics, /healthz and /readyz while the context lasts; gives the port.
+
+    Raises:
+        ListenError: the port is taken, or the address is not one of this machine's.
+
+    """
 
     def probe(holds: Callable[[], bool]) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def answer(_: web.Request) -> web.Response:
@@ -35,8 +45,12 @@ async def serve(
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, address, port)
-        await site.start()
+        try:
+            await web.TCPSite(runner, address, port).start()
+        except OSError as error:
+            raise ListenError(
+                f"cannot listen on {address}:{port}: {os.strerror(error.errno or 0)}"
+            ) from error
         yield runner.addresses[0][1]
     finally:
         await runner.cleanup()

@@ -93,6 +93,11 @@ class Telemetry:
             ("write", "reason"),
             registry=self.registry,
         )
+        self.clock_skew = Gauge(
+            "tidelock_clock_skew_seconds",
+            "The API server's clock minus this process' clock; 0 within its resolution of a second.",
+            registry=self.registry,
+        )
         self.ready = Gauge(
             "tidelock_ready", "1 when all watched resources have been listed.", registry=self.registry
         )

@@ -1,9 +1,14 @@
 import secrets
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import pytest
 
+from cluster.api import Api
+from cluster.crds import install_crds
+from cluster.operator_process import OperatorProcess
+from cluster.rbac import operator_kubeconfig
+from cluster.world import World
 from devcluster import Cluster, DevClusterError, attached, start_cluster
 from devcluster.binaries import find_binaries
 
@@ -33,3 +38,32 @@ def namespace(controlplane: Cluster) -> Iterator[str]:
     controlplane.kubectl("create", "namespace", name)
     yield name
     controlplane.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture(scope="module")
+def operator(controlplane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
+    """The operator on the shared cluster, with the rights of its manifests and no others.
+
+    It runs for one module's tests at a time, as tests elsewhere play its part by hand. At the end it must stop
+    as asked, and nothing must have gone wrong inside of it.
+    """
+    install_crds(controlplane)
+    directory = tmp_path_factory.mktemp("operator")
+    with OperatorProcess(operator_kubeconfig(controlplane, directory), directory) as process:
+        yield process
+        assert process.stop() == 0
+    assert "Traceback" not in process.log
+
+
+@pytest.fixture
+def world(controlplane: Cluster, operator: OperatorProcess) -> Iterator[World]:
+    """Nodes, pods and locks of the test's own, on the shared cluster where the operator runs."""
+    with closing(World(Api(controlplane.kubeconfig))) as made:
+        yield made
+
+
+@pytest.fixture
+def other_world(controlplane: Cluster, operator: OperatorProcess) -> Iterator[World]:
+    """As `world`, in another namespace."""
+    with closing(World(Api(controlplane.kubeconfig))) as made:
+        yield made

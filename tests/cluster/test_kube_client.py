@@ -1,4 +1,5 @@
 import json
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -121,3 +122,11 @@ async def test_events_are_accepted(client: KubeClient, namespace: str) -> None:
         (event,) = json.loads(listed)["items"]
         assert event["regarding"]["kind"] == regarding.kind
         assert event["reportingController"] == "tidelock.dev/scheduler"
+
+
+async def test_the_api_servers_clock_can_be_asked_for(client: KubeClient) -> None:
+    before = time.time()
+    theirs = await client.time_of_day()
+    after = time.time()
+
+    assert before - 1 <= theirs <= after  # the same machine's clock, in whole seconds

@@ -1,11 +1,29 @@
 """Kopf's settings and login, in the terms of the rest of the process."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 import kopf
 
 from tidelock.kube.config import Connection
+
+
+class _NoDiffs(kopf.DiffBaseStorage):
+    """Tells no differences: no handler asks for them, and they are a third of Kopf's work on an event."""
+
+    def build(
+        self, *, body: kopf.Body, extra_fields: Iterable[kopf.FieldSpec] | None = None
+    ) -> kopf.BodyEssence:
+        """Keep nothing of an object."""
+        del body, extra_fields
+        return kopf.BodyEssence()
+
+    def fetch(self, *, body: kopf.Body) -> None:
+        """Remember nothing."""
+
+    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
+        """Write nothing."""
 
 
 def register(registry: kopf.OperatorRegistry, connection: Connection, stop: asyncio.Event) -> None:
@@ -17,9 +35,11 @@ def register(registry: kopf.OperatorRegistry, connection: Connection, stop: asyn
         settings.posting.enabled = False
         # The CRDs are there before the operator is, so Kopf need not watch what resources there are.
         settings.scanning.disabled = True
-        # A Reservation changes a few times within a second of its life; once is enough for a second look.
+        # Kopf's task for an object ends so many seconds after the object's last event.
         settings.queueing.idle_timeout = 1.0
         settings.watching.reconnect_backoff = 0.1
+        settings.persistence.diffbase_storage = _NoDiffs()
+        settings.persistence.progress_storage = kopf.StatusProgressStorage()
 
     @kopf.on.login(registry=registry)
     def login(**_: Any) -> kopf.ConnectionInfo:

@@ -17,6 +17,16 @@ from tidelock.scheduler.publisher import Publisher
 def register(registry: kopf.OperatorRegistry, publisher: Publisher) -> None:
     """Add the handlers to the registry."""
 
-    @kopf.on.event(RESERVATIONS.group, RESERVATIONS.version, RESERVATIONS.plural, registry=registry)
+    # Asked first, as it costs a fraction of a handler's run and nearly every event finds nothing to do.
+    def lags(namespace: str | None, name: str | None, **_: Any) -> bool:
+        return publisher.lags(_key(namespace, name))
+
+    @kopf.on.event(
+        RESERVATIONS.group, RESERVATIONS.version, RESERVATIONS.plural, registry=registry, when=lags
+    )
     async def reconcile(namespace: str | None, name: str | None, **_: Any) -> None:
-        publisher.reconcile(Key(namespace or "", name or ""))
+        publisher.reconcile(_key(namespace, name))
+
+
+def _key(namespace: str | None, name: str | None) -> Key:
+    return Key(namespace or "", name or "")

@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from functools import partial
 from http import HTTPStatus
 from types import MappingProxyType
@@ -16,7 +17,7 @@ import msgspec
 from yarl import URL
 
 from tidelock.kube.config import Connection
-from tidelock.kube.errors import Unreachable, error_from_answer
+from tidelock.kube.errors import MalformedAnswer, Unreachable, error_from_answer
 
 PatchKind = Literal["merge", "json", "strategic", "apply"]
 Propagation = Literal["Background", "Foreground", "Orphan"]
@@ -200,6 +201,16 @@ class KubeClient:
             "propagationPolicy": propagation,
         }
         return await self.request("DELETE", path, body=options)
+
+    async def time_of_day(self) -> float:
+        """Ask the API server for its clock: whole seconds since the epoch, as its answers carry them."""
+        limits = aiohttp.ClientTimeout(total=self._timeout_seconds)
+        response = await self._open("GET", "/version", params=None, limits=limits)
+        response.release()
+        try:
+            return parsedate_to_datetime(response.headers["Date"]).timestamp()
+        except (KeyError, ValueError) as error:
+            raise MalformedAnswer(f"no readable Date in the answer: {error}") from error
 
     @asynccontextmanager
     async def stream(self, path: str, params: Params, *, silence_seconds: float) -> AsyncIterator[Stream]:

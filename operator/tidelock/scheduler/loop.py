@@ -29,6 +29,7 @@ class Loop:
         self._telemetry = telemetry
         self._clock = clock
         self._event = asyncio.Event()
+        self.started = asyncio.Event()
         self.last_turn = clock.monotonic()
 
     def wake(self) -> None:
@@ -39,6 +40,7 @@ class Loop:
         """Decide for ever, from the moment that the feed is ready."""
         while not feed.ready:
             await self._sleep()
+        self.started.set()
         while True:
             self._work()
             self._publisher.flush()

@@ -67,13 +67,17 @@ class Publisher:
             self.reconcile(key)
 
     def reconcile(self, key: Key) -> None:
-        """Make one object what it ought to be, in the background, unless a write is under way already."""
-        if key in self._writing:
-            return
-        entry = self._book.entries.get(key)
-        if entry is not None and self._differs(entry):
+        """Make one object what it ought to be, in the background."""
+        if self.lags(key):
             self._writing.add(key)
             self._tasks.spawn(self._write(key))
+
+    def lags(self, key: Key) -> bool:
+        """Tell whether an object is not as it ought to be, with no write under way that sees to it."""
+        if key in self._writing:
+            return False
+        entry = self._book.entries.get(key)
+        return entry is not None and self._differs(entry)
 
     def _differs(self, entry: Entry) -> bool:
         """Tell whether the stored object is not as it ought to be; a claim is not worth a write."""

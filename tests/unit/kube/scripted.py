@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -34,17 +35,18 @@ class ScriptedServer:
         self.asked: list[Asked] = []
         self.finished = asyncio.Event()  # the script is over and one more request has come
         self.url = ""
+        self.port = 0
         self._script: deque[Answer] = deque()
         self._closing = asyncio.Event()
         application = web.Application(client_max_size=1 << 30)
         application.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
 
-    async def start(self) -> None:
+    async def start(self, tls: ssl.SSLContext | None = None) -> None:
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        host, port = self._runner.addresses[0]
-        self.url = f"http://{host}:{port}"
+        await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=tls).start()
+        host, self.port = self._runner.addresses[0]
+        self.url = f"{'https' if tls else 'http'}://{host}:{self.port}"
 
     async def close(self) -> None:
         self._closing.set()

@@ -1,0 +1,23 @@
+FROM python:3.12-slim AS build
+WORKDIR /src
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1
+RUN python -m venv /opt/tidelock
+ENV PATH=/opt/tidelock/bin:$PATH
+COPY requirements.lock requirements-dev.lock ./
+RUN pip install --no-cache-dir --require-hashes -r requirements.lock
+# The build backend is pinned by its hash as well, and does not stay in the image.
+RUN sed -n '/^setuptools==/,/[^\\]$/p' requirements-dev.lock > build.lock
+RUN pip install --no-cache-dir --require-hashes -r build.lock
+COPY pyproject.toml README.md LICENSE ./
+COPY operator operator
+RUN pip install --no-deps --no-build-isolation .
+RUN pip uninstall --yes setuptools
+
+FROM python:3.12-slim
+COPY --from=build /opt/tidelock /opt/tidelock
+ENV PATH=/opt/tidelock/bin:$PATH PYTHONDONTWRITEBYTECODE=1
+# A number, as a kubelet can't tell from a name that it is not root's.
+USER 65532:65532
+EXPOSE 8080
+ENTRYPOINT ["tidelock"]
+CMD ["run"]

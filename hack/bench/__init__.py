@@ -1,0 +1,1 @@
+"""Benchmarks: figures for people to judge, never tests that a slow machine could fail."""

@@ -1,0 +1,85 @@
+"""Locks written by the benchmark, and how long they take to become Active."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from bench.witness import Witness
+from bench.world import NAMESPACE, each
+from tidelock.kube.client import RESERVATIONS, KubeClient
+
+_COLLECTION = RESERVATIONS.collection(NAMESPACE)
+_PATIENCE = 300.0  # seconds after which a lock that is not Active counts as lost
+_EMPTY_POLL = 0.05  # seconds
+
+
+class LockLostError(Exception):
+    """A lock was written and never became Active."""
+
+
+@dataclass
+class Locks:
+    """Writes locks for any node, of one core and four GiB each, that live for a day."""
+
+    client: KubeClient
+    witness: Witness
+
+    def __post_init__(self) -> None:
+        """Number locks from 1."""
+        self._numbers = count(1)
+
+    def names(self, amount: int) -> list[str]:
+        """Give names that no lock has had."""
+        return [f"lock-{next(self._numbers):06}" for _ in range(amount)]
+
+    async def latencies(self, amount: int) -> list[float]:
+        """Write locks one at a time; gives the seconds from each write's start to its Active=True."""
+        taken = []
+        for name in self.names(amount):
+            start = time.perf_counter()
+            await self.write(name)
+            taken.append(await self._active([name]) - start)
+        return taken
+
+    async def burst(self, amount: int) -> float:
+        """Write locks at once; gives the seconds from the first write's start to the last Active=True."""
+        names = self.names(amount)
+        start = time.perf_counter()
+        await each(self.write, names)
+        return await self._active(names) - start
+
+    async def write(self, name: str) -> None:
+        """Create one lock."""
+        await self.client.create(_COLLECTION, _lock(name))
+
+    async def clear(self) -> None:
+        """Delete all locks and wait until there are none."""
+        await self.client.delete(_COLLECTION)
+        while msgspec.json.decode(await self.client.get(_COLLECTION, {"limit": "1"}))["items"]:
+            await asyncio.sleep(_EMPTY_POLL)
+
+    async def _active(self, names: Sequence[str]) -> float:
+        """Wait for all of them; gives when the last was seen Active, as of `time.perf_counter`."""
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                return max([await self.witness.active(name) for name in names])
+        except TimeoutError as error:
+            raise LockLostError(f"not all of {names[0]} to {names[-1]} became Active") from error
+
+
+def _lock(name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": f"{RESERVATIONS.group}/{RESERVATIONS.version}",
+        "kind": RESERVATIONS.kind,
+        "metadata": {"name": name},
+        "spec": {
+            "resources": {"cpu": "1", "memory": "4Gi"},
+            "owners": [{"pod": {"name": name}}],
+            "ttlSeconds": 86_400,
+        },
+    }

@@ -1,0 +1,143 @@
+"""Small builders of nodes, pods and Reservations: a test names what matters to it, the rest is ordinary.
+
+Each `..._json` gives the object as the API server would, and its namesake decodes that as the operator does.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tidelock.model.instants import format_instant
+from tidelock.model.locks import Reservation, decode_reservation
+from tidelock.model.nodes import Node, decode_node
+from tidelock.model.pods import Pod, decode_pod
+
+NAMESPACE = "shop"
+SCHEDULER = "tidelock-scheduler"
+NOW = 1_800_000_000.0
+
+Json = dict[str, Any]
+
+
+def node_json(
+    name: str = "node-a",
+    *,
+    cpu: str = "4",
+    memory: str = "16Gi",
+    pods: str = "110",
+    uid: str = "",
+    labels: Mapping[str, str] | None = None,
+    taints: Iterable[str] = (),
+    cordoned: bool = False,
+    ready: bool | None = None,
+    version: int = 1,
+    **extended: str,
+) -> Json:
+    """Give a node; taints are written `key=value:Effect`, other resources are named as they are."""
+    conditions = [] if ready is None else [{"type": "Ready", "status": str(ready)}]
+    return {
+        "metadata": _metadata(name, "", uid, version) | {"labels": dict(labels or {})},
+        "spec": {"unschedulable": cordoned, "taints": [_taint(text) for text in taints]},
+        "status": {
+            "allocatable": {"cpu": cpu, "memory": memory, "pods": pods, **extended},
+            "conditions": conditions,
+        },
+    }
+
+
+def node(name: str = "node-a", **fields: Any) -> Node:
+    return decode_node(_encode(node_json(name, **fields)))
+
+
+def pod_json(
+    name: str = "web-0",
+    *,
+    requests: Mapping[str, str] | None = None,
+    namespace: str = NAMESPACE,
+    node_name: str = "",
+    uid: str = "",
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    controller: str = "",
+    phase: str = "",
+    deleted: bool = False,
+    scheduler: str = SCHEDULER,
+    version: int = 1,
+    **spec: Any,
+) -> Json:
+    """Give a pod of one container; `controller` is written `apps/v1/StatefulSet/web`."""
+    metadata = _metadata(name, namespace, uid, version) | {
+        "labels": dict(labels or {}),
+        "annotations": dict(annotations or {}),
+    }
+    if controller:
+        api_version, kind, owner = controller.rsplit("/", 2)
+        metadata["ownerReferences"] = [
+            {"apiVersion": api_version, "kind": kind, "name": owner, "uid": f"uid-{owner}", "controller": True}
+        ]
+    if deleted:
+        metadata["deletionTimestamp"] = format_instant(NOW)
+    container = {"name": "main", "resources": {"requests": dict({"cpu": "1"} if requests is None else requests)}}
+    return {
+        "metadata": metadata,
+        "spec": {"nodeName": node_name, "schedulerName": scheduler, "containers": [container], **spec},
+        "status": {"phase": phase},
+    }
+
+
+def pod(name: str = "web-0", **fields: Any) -> Pod:
+    return decode_pod(_encode(pod_json(name, **fields)))
+
+
+def reservation_json(
+    name: str = "lock",
+    *,
+    namespace: str = NAMESPACE,
+    owner: str = "web-0",
+    uid: str = "",
+    generation: int = 1,
+    version: int = 1,
+    created: float = NOW,
+    status: Json | None = None,
+    annotations: Mapping[str, str] | None = None,
+    deleted: bool = False,
+    **spec: Any,
+) -> Json:
+    """Give a Reservation of one cpu for a pod for ten minutes; None takes a field out of the spec."""
+    defaults = {"resources": {"cpu": "1"}, "owners": [{"pod": {"name": owner}}], "ttlSeconds": 600}
+    metadata = _metadata(name, namespace, uid, version) | {
+        "generation": generation,
+        "creationTimestamp": format_instant(created),
+        "annotations": dict(annotations or {}),
+    }
+    if deleted:
+        metadata["deletionTimestamp"] = format_instant(NOW)
+    wanted = {field: value for field, value in (defaults | spec).items() if value is not None}
+    return {
+        "metadata": metadata,
+        "spec": wanted,
+        "status": {"observedGeneration": -1} if status is None else status,
+    }
+
+
+def reservation(name: str = "lock", **fields: Any) -> Reservation:
+    return decode_reservation(_encode(reservation_json(name, **fields)))
+
+
+def _metadata(name: str, namespace: str, uid: str, version: int) -> Json:
+    return {
+        "name": name,
+        "namespace": namespace,
+        "uid": uid or f"uid-{name}",
+        "resourceVersion": str(version),
+    }
+
+
+def _taint(text: str) -> Json:
+    mark, effect = text.rsplit(":", 1)
+    key, _, value = mark.partition("=")
+    return {"key": key, "value": value, "effect": effect}
+
+
+def _encode(plain: Json) -> bytes:
+    return json.dumps(plain).encode()

@@ -1,0 +1,88 @@
+"""A small client of the API server for tests: plain JSON in and out, quick enough to poll with."""
+
+import http.client
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from tidelock.kube.config import load_connection
+
+Manifest = dict[str, Any]
+
+_TIMEOUT = 30.0  # seconds
+_MERGE_PATCH = "application/merge-patch+json"
+_APPLY_PATCH = "application/apply-patch+yaml"
+
+
+class RefusedError(Exception):
+    """The API server said no; `status` is the HTTP status code, the text what it said."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Api:
+    """One identity at one API server. Every request has a connection of its own, so restarts do not matter."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        connection = load_connection(kubeconfig)
+        self._server = urlsplit(connection.server)
+        self._tls = connection.ssl_context()
+        header = connection.credentials.header()
+        self._headers = {"Authorization": header} if header else {}
+
+    def get(self, path: str) -> Manifest:
+        """Read an object or a list."""
+        return self._request("GET", path)
+
+    def create(self, path: str, manifest: Manifest) -> Manifest:
+        """Create an object in a collection."""
+        return self._request("POST", path, manifest)
+
+    def merge(self, path: str, patch: Manifest) -> Manifest:
+        """Merge a patch into an object; None removes a field."""
+        return self._request("PATCH", path, patch, _MERGE_PATCH)
+
+    def apply(self, path: str, manifest: Manifest) -> Manifest:
+        """Apply a manifest as GitOps tools do: created if it is not there, else brought in line."""
+        query = urlencode({"fieldManager": "gitops", "force": "true"})
+        return self._request("PATCH", f"{path}?{query}", manifest, _APPLY_PATCH)
+
+    def delete(self, path: str) -> None:
+        """Delete an object, or all of a collection, without a grace period."""
+        self._request("DELETE", f"{path}{'&' if '?' in path else '?'}gracePeriodSeconds=0")
+
+    def watch(self, path: str, seconds: int, **parameters: str) -> Iterator[tuple[str, Manifest]]:
+        """Yield (type, object) of the events of a collection, for so many seconds at most."""
+        query = urlencode({"watch": "1", "timeoutSeconds": str(seconds), **parameters})
+        with closing(self._connect()) as connection:
+            connection.request("GET", f"{path}?{query}", headers=self._headers)
+            response = connection.getresponse()
+            for line in response:
+                event = json.loads(line)
+                yield event["type"], event["object"]
+
+    def _request(
+        self, method: str, path: str, body: Manifest | None = None, content_type: str = "application/json"
+    ) -> Manifest:
+        with closing(self._connect()) as connection:
+            connection.request(
+                method,
+                path,
+                body=None if body is None else json.dumps(body),
+                headers={"Content-Type": content_type} | self._headers,
+            )
+            response = connection.getresponse()
+            text = response.read().decode()
+        if response.status >= http.HTTPStatus.BAD_REQUEST:
+            raise RefusedError(response.status, text)
+        answer: Manifest = json.loads(text)
+        return answer
+
+    def _connect(self) -> http.client.HTTPSConnection:
+        host, port = self._server.hostname or "", self._server.port
+        return http.client.HTTPSConnection(host, port, timeout=_TIMEOUT, context=self._tls)

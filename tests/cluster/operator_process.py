@@ -1,0 +1,122 @@
+"""The operator as a process of its own, started as an installation starts it."""
+
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.request import urlopen
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from devcluster import wait_for
+from devcluster.loopback import HOST, Health, free_ports
+
+COMMAND = Path(sys.executable).with_name("tidelock")
+
+_START_TIMEOUT = 30.0  # seconds; it takes two on an idle machine
+_STOP_TIMEOUT = 10.0
+
+
+class OperatorProcess:
+    """`tidelock run`, which can be started, stopped and killed again and again at the same port.
+
+    As a context manager it is started and ready at once, and ends with the context if it has not before.
+    """
+
+    def __init__(self, kubeconfig: Path, directory: Path, *options: str) -> None:
+        (self.port,) = free_ports(1)
+        self._command = [
+            str(COMMAND),
+            "run",
+            f"--kubeconfig={kubeconfig}",
+            f"--listen={HOST}",
+            f"--port={self.port}",
+            *options,
+        ]
+        self._log = directory / "operator.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        try:
+            self.ready()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self.running:
+            self.kill()
+
+    @property
+    def running(self) -> bool:
+        """Whether the process has been started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def log(self) -> str:
+        """What it has written, over all its starts."""
+        return self._log.read_text()
+
+    def start(self) -> None:
+        """Start the process without waiting."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            )
+
+    def ready(self) -> None:
+        """Wait until it has read the cluster and decides.
+
+        Raises:
+            WaitTimeoutError: it was not ready in time; names its log.
+
+        """
+        health = Health(self.port, "/readyz", None)
+        wait_for(
+            lambda: health.ok() or not self.running,
+            what=f"the operator to be ready; its log is {self._log}",
+            timeout=_START_TIMEOUT,
+            interval=0.05,
+        )
+        assert self.running, f"the operator ended at its start:\n{self.log}"
+
+    def stop(self) -> int:
+        """Ask it to end (SIGTERM) and return its exit status."""
+        process = self._started()
+        process.terminate()
+        return process.wait(_STOP_TIMEOUT)
+
+    def kill(self) -> None:
+        """End it at once (SIGKILL), as a crash would."""
+        process = self._started()
+        process.kill()
+        process.wait(_STOP_TIMEOUT)
+
+    def wait(self) -> int:
+        """Wait for its end by itself and return its exit status."""
+        return self._started().wait(_STOP_TIMEOUT)
+
+    def metrics(self) -> dict[str, float]:
+        """Scrape all samples, by name and labels as in `a_total{b="c",d="e"}`."""
+        with urlopen(f"http://{HOST}:{self.port}/metrics", timeout=_STOP_TIMEOUT) as answer:
+            text = answer.read().decode()
+        return {
+            _series(sample.name, sample.labels): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise RuntimeError("the operator has not been started")
+        return self._process
+
+
+def _series(name: str, labels: dict[str, str]) -> str:
+    text = ",".join(f'{label}="{value}"' for label, value in sorted(labels.items()))
+    return f"{name}{{{text}}}" if text else name

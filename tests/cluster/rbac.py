@@ -1,0 +1,40 @@
+"""Logs operators in as the ServiceAccount that the manifests give them, not as admin."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from devcluster import Cluster
+
+BASE = Path(__file__).parents[2] / "manifests" / "base"
+SYSTEM_NAMESPACE = "tidelock-system"
+SERVICE_ACCOUNT = "tidelock"
+
+_IDENTITY = ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding")
+_FILE_NAME = "operator.kubeconfig"
+
+
+def rendered(cluster: Cluster) -> list[dict[str, Any]]:
+    """Return the objects that an installation consists of."""
+    return list(yaml.safe_load_all(cluster.kubectl("kustomize", str(BASE))))
+
+
+def operator_kubeconfig(cluster: Cluster, directory: Path) -> Path:
+    """Install the operator's identity and rights, and return a kubeconfig with nothing but its token.
+
+    The token is good for an hour at least. Other identities' rights on the cluster stay as they are.
+    """
+    identity = [manifest for manifest in rendered(cluster) if manifest["kind"] in _IDENTITY]
+    cluster.kubectl(
+        "apply", "--server-side", "--force-conflicts", "-f", "-", input=yaml.safe_dump_all(identity)
+    )
+    token = cluster.kubectl("create", "token", SERVICE_ACCOUNT, "-n", SYSTEM_NAMESPACE).strip()
+    content = json.loads(cluster.kubectl("config", "view", "--minify", "--raw", "--flatten", "-o", "json"))
+    for user in content["users"]:
+        user["user"] = {"token": token}
+    kubeconfig = directory / _FILE_NAME
+    kubeconfig.touch(mode=0o600)
+    kubeconfig.write_text(json.dumps(content))
+    return kubeconfig

@@ -1,0 +1,82 @@
+"""The image, as far as it can be proved without a container engine: its build steps, run in a venv."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from string import Template
+
+import pytest
+
+from tidelock import __version__
+
+_ROOT = Path(__file__).parents[2]
+_PREFIX = "/opt/tidelock"  # where the image has its virtual environment
+
+
+def instructions() -> Iterator[tuple[str, str]]:
+    """Read the Dockerfile, whose instructions are one line each."""
+    for line in (_ROOT / "Dockerfile").read_text().splitlines():
+        if line and not line.startswith("#"):
+            name, _, argument = line.partition(" ")
+            yield name, argument
+
+
+def stages() -> list[list[tuple[str, str]]]:
+    parts: list[list[tuple[str, str]]] = []
+    for name, argument in instructions():
+        if name == "FROM":
+            parts.append([])
+        parts[-1].append((name, argument))
+    return parts
+
+
+def copied() -> list[str]:
+    """Return what the build stage copies from the repository."""
+    return [path for name, argument in stages()[0] if name == "COPY" for path in argument.split()[:-1]]
+
+
+def test_the_context_is_what_is_copied_and_nothing_else() -> None:
+    patterns = (_ROOT / ".dockerignore").read_text().splitlines()
+    assert "*" in patterns
+    assert sorted(copied()) == [pattern[1:] for pattern in patterns if pattern.startswith("!")]
+
+
+def test_the_image_runs_the_operator_as_nobody() -> None:
+    final = dict(stages()[-1])
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", final["USER"])
+    assert json.loads(final["ENTRYPOINT"]) + json.loads(final["CMD"]) == ["tidelock", "run"]
+
+
+@pytest.mark.timeout(600)
+def test_the_build_steps_give_a_command_that_works(tmp_path: Path) -> None:
+    source, installed = tmp_path / "src", tmp_path / "opt"
+    source.mkdir()
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    environment.pop("PYTHONPATH", None)  # or it would find the package in the repository
+    for name, argument in stages()[0]:
+        words = argument.replace(_PREFIX, str(installed))
+        if name == "ENV":
+            variable, _, value = words.partition("=")
+            environment[variable] = Template(value).substitute(environment)
+        elif name == "COPY":
+            copy(words.split()[:-1], source)
+        elif name == "RUN":
+            subprocess.run(["sh", "-ec", words], cwd=source, env=environment, check=True)
+    printed = subprocess.check_output(["tidelock", "--version"], cwd=tmp_path, env=environment, text=True)
+    assert printed.strip() == __version__
+    assert not list(installed.glob("lib/*/site-packages/setuptools"))
+
+
+def copy(names: list[str], target: Path) -> None:
+    for path in (_ROOT / name for name in names):
+        if path.is_dir():
+            shutil.copytree(
+                path, target / path.name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
+            )
+        else:
+            shutil.copy(path, target)

@@ -1,0 +1,147 @@
+"""manifests/: what `kubectl apply -k manifests/base` installs, and the samples beside it."""
+
+import re
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster.api import Manifest
+from cluster.crds import SAMPLES, install_crds
+from cluster.operator_process import OperatorProcess
+from cluster.rbac import SYSTEM_NAMESPACE, rendered
+from cluster.world import Pod, World
+from devcluster import Cluster, DevClusterError
+from devcluster.loopback import Health
+from tidelock import __version__
+from tidelock.kube.client import PODS
+
+KINDS = [
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "CustomResourceDefinition",
+    "CustomResourceDefinition",
+    "Deployment",
+    "FlowSchema",
+    "Namespace",
+    "Service",
+    "ServiceAccount",
+]
+RESERVATIONS = [
+    path
+    for path in sorted(SAMPLES.glob("*.yaml"))
+    if yaml.safe_load(path.read_text())["kind"] == "Reservation"
+]
+# What the samples ask of a node.
+LABELS = {"topology.kubernetes.io/zone": "zone-a", "kubernetes.io/os": "linux", "accelerator": "a100"}
+
+
+def of_kind(cluster: Cluster, kind: str) -> Manifest:
+    (found,) = [manifest for manifest in rendered(cluster) if manifest["kind"] == kind]
+    return found
+
+
+def container(deployment: Manifest) -> Manifest:
+    (only,) = deployment["spec"]["template"]["spec"]["containers"]
+    found: Manifest = only
+    return found
+
+
+def sample(path: Path, world: World) -> Manifest:
+    """Read a sample into the world's namespace, and onto its node where it names one."""
+    manifest: Manifest = yaml.safe_load(path.read_text())
+    manifest["metadata"]["namespace"] = world.namespace
+    if "nodeName" in manifest["spec"]:
+        manifest["spec"]["nodeName"] = world.node_name("a")
+    return manifest
+
+
+@pytest.fixture(scope="module")
+def installed(controlplane: Cluster) -> Cluster:
+    """The cluster with the CRDs and the namespace, which a dry run of what is in them needs."""
+    install_crds(controlplane)
+    namespace = yaml.safe_dump(of_kind(controlplane, "Namespace"))
+    controlplane.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=namespace)
+    return controlplane
+
+
+@pytest.fixture
+def pod(installed: Cluster) -> Iterator[Manifest]:
+    """The Deployment's pod, not created yet, with a name of its own."""
+    template = of_kind(installed, "Deployment")["spec"]["template"]
+    name = f"test-{secrets.token_hex(4)}"
+    metadata = template["metadata"] | {"name": name, "namespace": SYSTEM_NAMESPACE}
+    yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+    installed.kubectl("delete", "pod", name, "-n", SYSTEM_NAMESPACE, "--ignore-not-found", "--wait=false")
+
+
+def test_an_installation_is_these_objects(controlplane: Cluster) -> None:
+    assert sorted(manifest["kind"] for manifest in rendered(controlplane)) == KINDS
+
+
+def test_everything_is_accepted_without_a_warning(installed: Cluster) -> None:
+    everything = yaml.safe_dump_all(rendered(installed))
+    # Forced, as the rights of this very role are applied by other tests.
+    flags = ("--server-side", "--force-conflicts", "--dry-run=server", "--warnings-as-errors")
+    applied = installed.kubectl("apply", *flags, "-f", "-", input=everything)
+    assert applied.count("serverside-applied (server dry run)") == len(KINDS)
+
+
+def test_the_pod_passes_the_restricted_standard(installed: Cluster, pod: Manifest) -> None:
+    created = installed.kubectl("create", "-f", "-", "-o", "name", input=yaml.safe_dump(pod))
+    assert created.strip() == f"pod/{pod['metadata']['name']}"
+
+
+@pytest.mark.parametrize(
+    "weaker", [{"runAsUser": 0}, {"allowPrivilegeEscalation": True}, {"capabilities": {"add": ["NET_ADMIN"]}}]
+)
+def test_a_weaker_pod_does_not(installed: Cluster, pod: Manifest, weaker: dict[str, Any]) -> None:
+    pod["spec"]["containers"][0]["securityContext"] |= weaker
+    with pytest.raises(DevClusterError, match='violates PodSecurity "restricted'):
+        installed.kubectl("create", "-f", "-", input=yaml.safe_dump(pod))
+
+
+def test_the_root_file_system_is_read_only(controlplane: Cluster) -> None:
+    """Which the standard does not ask for."""
+    assert container(of_kind(controlplane, "Deployment"))["securityContext"]["readOnlyRootFilesystem"] is True
+
+
+def test_one_operator_ends_before_the_next_begins(controlplane: Cluster) -> None:
+    spec = of_kind(controlplane, "Deployment")["spec"]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+
+
+def test_the_image_is_this_version(controlplane: Cluster) -> None:
+    assert container(of_kind(controlplane, "Deployment"))["image"] == f"tidelock:{__version__}"
+
+
+def test_probes_and_scrapes_reach_the_port_that_is_served(
+    controlplane: Cluster, operator: OperatorProcess
+) -> None:
+    running = container(of_kind(controlplane, "Deployment"))
+    (port,) = running["ports"]
+    (metrics,) = of_kind(controlplane, "Service")["spec"]["ports"]
+    targets = [running[probe]["httpGet"]["port"] for probe in ("livenessProbe", "readinessProbe")]
+    assert {port["name"], metrics["targetPort"], *targets} == {"http"}
+    assert re.search(rf"EXPOSE {port['containerPort']}\b", (SAMPLES.parents[1] / "Dockerfile").read_text())
+    for probe in ("livenessProbe", "readinessProbe"):
+        assert Health(operator.port, running[probe]["httpGet"]["path"], None).ok()
+
+
+@pytest.mark.parametrize("path", RESERVATIONS, ids=lambda path: path.stem)
+def test_a_sample_lock_holds(world: World, path: Path) -> None:
+    world.node(cpu="64", labels=LABELS, extended={"memory": "256Gi", "nvidia.com/gpu": "1"})
+    world.store(sample(path, world)).until_phase("Active")
+
+
+def test_the_sample_pod_takes_the_sample_lock(world: World) -> None:
+    world.node("b", cpu="64")  # would be as good without the lock
+    node = world.node()
+    lock = world.store(sample(SAMPLES / "pod-on-node.yaml", world))
+    lock.until_phase("Active")
+    created = world.api.create(PODS.collection(world.namespace), sample(SAMPLES / "pod.yaml", world))
+    assert Pod(world.api, PODS, created).until_bound() == node.name
+    lock.until_gone()

@@ -1,0 +1,181 @@
+"""How locks and their owners come together, and what becomes of everybody else."""
+
+from decimal import Decimal
+
+import pytest
+
+from cluster.world import World, condition
+from devcluster import wait_for
+
+
+def test_the_owner_takes_its_room_and_the_lock_is_deleted(world: World) -> None:
+    node = world.node(cpu="2")
+    lock = world.active_lock(cpu="2", node=node)
+    assert world.pod(cpu="2").until_bound() == node.name
+    lock.until_gone()
+    assert lock.phases() == ["Active"]
+    assert world.taken_cpu(node) == Decimal(2)
+
+
+def test_a_retained_lock_becomes_a_tombstone_that_names_its_pod(world: World) -> None:
+    lock = world.active_lock(node=world.node(), retention="Retain")
+    pod = world.pod()
+    status = lock.until_phase("Consumed")
+    assert status["boundPod"] == {"name": pod.name, "uid": pod.uid}
+    assert "finishedAt" in status
+    assert condition(status, "Active")["reason"] == "Consumed"
+    assert not condition(status, "Stalled")
+
+
+def test_an_owner_prefers_the_node_of_its_lock(world: World) -> None:
+    crowded = world.node("crowded", cpu="4")
+    world.node("empty", cpu="64")
+    world.bound_pod(crowded, cpu="2")
+    world.active_lock(cpu="1", node=crowded)
+    assert world.pod(cpu="1").until_bound() == crowded.name
+
+
+def test_an_owner_that_goes_elsewhere_releases_its_lock_too(world: World) -> None:
+    locked = world.node("locked", labels={"place": "locked"})
+    other = world.node("other", labels={"place": "other"})
+    lock = world.active_lock(cpu="4", node=locked)
+    assert world.pod(nodeSelector={"place": "other", **world.selector}).until_bound() == other.name
+    lock.until_gone()
+    world.active_lock("next", "4", locked)
+
+
+def test_a_pod_that_is_no_owner_does_not_get_locked_room(world: World) -> None:
+    node = world.node(cpu="4")
+    lock = world.active_lock(cpu="3", node=node)
+    stranger = world.pod("stranger", cpu="2")
+    message = stranger.until_refused("1 Insufficient cpu beside reservations")
+    assert f"cpu 2 needed, 1 free, 3 locked by {world.namespace}/web-0" in message
+
+    lock.delete()
+    assert stranger.until_bound() == node.name
+
+
+def test_a_pod_of_the_owners_name_in_another_namespace_is_no_owner(world: World, other_world: World) -> None:
+    node = world.node(cpu="1")
+    world.active_lock(cpu="1", node=node)
+    namesake = other_world.pod(nodeSelector=world.selector)
+    namesake.until_refused("Insufficient cpu beside reservations")
+    assert world.pod().until_bound() == node.name
+
+
+def test_a_pod_that_requires_its_reservation_goes_nowhere_else(world: World) -> None:
+    world.node("free", cpu="64")
+    locked = world.node("locked", cpu="2")
+    pod = world.pod(metadata={"annotations": {"tidelock.dev/require-reservation": "true"}})
+    pod.until_refused("2 node(s) without the reservation that the pod requires")
+
+    world.lock(node=locked)
+    assert pod.until_bound() == locked.name
+
+
+def test_an_owner_that_is_bound_already_consumes_its_lock_at_once(world: World) -> None:
+    node = world.node(cpu="2")
+    resident = world.bound_pod(node, "web-0", cpu="2")
+    lock = world.lock(cpu="2", node=node, retention="Retain")
+    assert lock.until_phase("Consumed")["boundPod"]["uid"] == resident.uid
+    assert lock.phases() == ["Consumed"]
+
+
+def test_of_two_locks_for_one_pod_the_pod_takes_one_and_both_are_released(world: World) -> None:
+    nodes = [world.node(name, cpu="2") for name in ("a", "b")]
+    locks = [
+        world.active_lock(node.name, "2", node, owners=[{"pod": {"name": "web-0"}}], retention="Retain")
+        for node in nodes
+    ]
+    pod = world.pod(cpu="2")
+    taken = pod.until_bound()
+    assert taken in {node.name for node in nodes}
+    for lock in locks:
+        assert lock.until_phase("Consumed")["boundPod"]["uid"] == pod.uid
+    (left,) = (node for node in nodes if node.name != taken)
+    world.active_lock("next", "2", left)
+
+
+def test_what_an_owner_needs_beyond_its_lock_must_be_free(world: World) -> None:
+    node = world.node(cpu="4")
+    world.active_lock(cpu="2", node=node)
+    rest = world.active_lock("rest", "2", node)
+    owner = world.pod(cpu="3")
+    message = owner.until_refused("1 Insufficient cpu beside reservations")
+    assert f"cpu 3 needed, 2 free, 2 locked by {world.namespace}/rest" in message
+
+    rest.delete()
+    assert owner.until_bound() == node.name
+
+
+def test_an_owner_smaller_than_its_lock_leaves_the_rest_free(world: World) -> None:
+    node = world.node(cpu="4")
+    lock = world.active_lock(cpu="4", node=node)
+    world.pod(cpu="1").until_bound()
+    lock.until_gone()
+    assert world.pod("next", cpu="3").until_bound() == node.name
+
+
+def test_of_two_pods_that_match_one_lock_one_wins_and_the_other_is_ordinary(world: World) -> None:
+    node = world.node(cpu="2")
+    lock = world.active_lock(
+        cpu="2", node=node, owners=[{"selector": {"matchLabels": {"app": "web"}}}], retention="Retain"
+    )
+    pods = [world.pod(name, cpu="2", metadata={"labels": {"app": "web"}}) for name in ("one", "two")]
+    status = lock.until_phase("Consumed")
+    (winner,) = (pod for pod in pods if pod.uid == status["boundPod"]["uid"])
+    (other,) = (pod for pod in pods if pod is not winner)
+    assert winner.until_bound() == node.name
+    other.until_refused("1 Insufficient cpu")
+    assert lock.status() == status
+    winner.delete()
+    assert other.until_bound() == node.name
+    assert lock.status() == status
+
+
+def test_pods_of_a_deployment_are_owners(world: World) -> None:
+    node = world.node(cpu="2")
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    lock = world.active_lock(cpu="2", node=node, owners=[{"controller": owner}], retention="Retain")
+    world.pod("stranger", cpu="2").until_refused("Insufficient cpu beside reservations")
+    world.deployment("web", cpu="2")
+    assert lock.until_phase("Consumed")["boundPod"]["name"].startswith("web-")
+
+
+def test_a_lock_that_waits_is_consumed_when_its_owner_finds_room(world: World) -> None:
+    node = world.node(cpu="2")
+    world.bound_pod(node, cpu="1")
+    lock = world.lock(cpu="2", node=node, retention="Retain")
+    lock.until_condition("Active", "False", "InsufficientCapacity")
+    assert world.pod(cpu="1").until_bound() == node.name
+    lock.until_phase("Consumed")
+    assert "Active" not in lock.phases()
+
+
+@pytest.mark.parametrize("gone", ["Succeeded", "terminating"])
+def test_a_pod_of_the_owners_name_that_has_had_its_day_takes_no_lock(world: World, gone: str) -> None:
+    node = world.node(cpu="4")
+    earlier = world.bound_pod(node, "web-0", cpu="1", metadata={"finalizers": ["test.tidelock.dev/stay"]})
+    if gone == "terminating":
+        earlier.delete()
+    else:
+        earlier.merge({"status": {"phase": gone}}, "status")
+    lock = world.active_lock(node=node)
+    earlier.merge({"metadata": {"finalizers": None}})
+    if gone != "terminating":
+        earlier.delete()
+    earlier.until_gone()
+    assert lock.status()["phase"] == "Active"
+    world.pod().until_bound()
+    lock.until_gone()
+
+
+def test_events_tell_a_pod_and_its_lock_what_happened(world: World) -> None:
+    world.node()
+    lock = world.active_lock()
+    pod = world.pod()
+    pod.until_bound()
+    wait_for(
+        lambda: {"Scheduled"} <= world.event_reasons(pod) and {"Admitted", "Consumed"} <= world.event_reasons(lock),
+        what="the events",
+    )

@@ -1,0 +1,174 @@
+"""The operator's ClusterRole: enough for all that it does, and nothing that it never uses."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import yaml
+
+from cluster.api import Api, Manifest
+from cluster.crds import SAMPLES, install_crds
+from cluster.operator_process import OperatorProcess
+from cluster.rbac import operator_kubeconfig, rendered
+from cluster.relay import Record, Right, relay
+from cluster.world import World, condition
+from devcluster import Cluster, wait_for
+from tidelock.kube.client import EVENTS, WATERLEVELS, Resource
+from tidelock.kube.config import load_connection
+
+FLOW_SCHEMAS = Resource("flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", namespaced=False)
+REVIEWS = Resource(
+    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
+)
+BIND = Right("create", "pods/binding")
+# Verbs on (group, resource) that would let a stolen token do harm.
+FORBIDDEN = [
+    ("get", "", "secrets"),
+    ("list", "", "secrets"),
+    ("get", "", "configmaps"),
+    ("create", "", "pods"),
+    ("update", "", "pods"),
+    ("patch", "", "pods"),
+    ("delete", "", "pods"),
+    ("deletecollection", "", "pods"),
+    ("create", "", "pods/exec"),
+    ("create", "", "pods/eviction"),
+    ("patch", "", "pods/ephemeralcontainers"),
+    ("update", "", "pods/status"),
+    ("patch", "", "nodes"),
+    ("patch", "", "nodes/status"),
+    ("delete", "", "nodes"),
+    ("get", "", "nodes/proxy"),
+    ("create", "", "serviceaccounts/token"),
+    ("impersonate", "", "users"),
+    ("create", "tidelock.dev", "reservations"),
+    ("patch", "tidelock.dev", "reservations"),
+    ("deletecollection", "tidelock.dev", "reservations"),
+    ("patch", "tidelock.dev", "waterlevels"),
+    ("delete", "tidelock.dev", "waterlevels"),
+    ("list", "apiextensions.k8s.io", "customresourcedefinitions"),
+    ("patch", "events.k8s.io", "events"),
+    ("escalate", "rbac.authorization.k8s.io", "clusterroles"),
+    ("bind", "rbac.authorization.k8s.io", "clusterroles"),
+    ("create", "rbac.authorization.k8s.io", "clusterrolebindings"),
+    ("create", "admissionregistration.k8s.io", "validatingwebhookconfigurations"),
+]
+
+
+class Watched(NamedTuple):
+    """An operator with its own rights behind a relay."""
+
+    process: OperatorProcess
+    record: Record
+    world: World
+
+
+def granted(cluster: Cluster) -> set[Right]:
+    """Return every right that the role gives."""
+    (role,) = [manifest for manifest in rendered(cluster) if manifest["kind"] == "ClusterRole"]
+    return {
+        Right(verb, _qualified(resource, group))
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def _qualified(resource: str, group: str) -> str:
+    plural, slash, subresource = resource.partition("/")
+    return f"{plural}{'.' if group else ''}{group}{slash}{subresource}"
+
+
+def through(kubeconfig: Path, url: str) -> Path:
+    """Make a kubeconfig lead to another URL."""
+    content = json.loads(kubeconfig.read_text())
+    for cluster in content["clusters"]:
+        cluster["cluster"] = {"server": url}
+    kubeconfig.write_text(json.dumps(content))
+    return kubeconfig
+
+
+def review(verb: str, group: str, resource: str) -> Manifest:
+    plural, _, subresource = resource.partition("/")
+    attributes = {"verb": verb, "group": group, "resource": plural, "subresource": subresource}
+    return {"spec": {"resourceAttributes": attributes}}
+
+
+def reasons(world: World) -> set[str]:
+    """Return the reasons of all events in the world's namespace."""
+    return {event["reason"] for event in world.api.get(EVENTS.collection(world.namespace))["items"]}
+
+
+@pytest.fixture(scope="module")
+def token(controlplane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Api:
+    """A client with the operator's token."""
+    install_crds(controlplane)
+    return Api(operator_kubeconfig(controlplane, tmp_path_factory.mktemp("token")))
+
+
+@pytest.fixture
+def watched(controlplane: Cluster, tmp_path: Path) -> Iterator[Watched]:
+    """An operator, with the rights that an installation gives it, whose requests are noted."""
+    install_crds(controlplane)
+    kubeconfig = operator_kubeconfig(controlplane, tmp_path)
+    connection = load_connection(kubeconfig)
+    with ExitStack() as stack:
+        url, record = stack.enter_context(relay(connection.server, connection.ssl_context()))
+        process = stack.enter_context(
+            OperatorProcess(through(kubeconfig, url), tmp_path, "--log-format=json", "--log-level=debug")
+        )
+        world = World(Api(controlplane.kubeconfig))
+        stack.callback(world.close)
+        yield Watched(process, record, world)
+
+
+@pytest.mark.parametrize(("verb", "group", "resource"), FORBIDDEN)
+def test_a_stolen_token_does_not(token: Api, verb: str, group: str, resource: str) -> None:
+    answer = token.create(REVIEWS.collection(), review(verb, group, resource))
+    assert answer["status"]["allowed"] is False
+
+
+def test_the_role_is_what_the_operator_uses(controlplane: Cluster, watched: Watched) -> None:
+    """Everything that it can do is done once; the rights that this takes are those of the role."""
+    process, record, world = watched
+    node = world.node(cpu="4")
+    lock = world.active_lock(node=node)
+    record.lose.add(BIND)  # it must look itself whether the pod is bound
+    assert world.pod().until_bound() == node.name
+    lock.until_gone()
+    world.pod("large", "100").until_refused("Insufficient cpu")
+    level = yaml.safe_load((SAMPLES / "waterlevel.yaml").read_text())
+    level["metadata"]["name"] = world.namespace
+    path = WATERLEVELS.item(world.namespace)
+    world.api.create(WATERLEVELS.collection(), level)
+    ready = wait_for(
+        lambda: condition(world.api.get(path)["status"], "Ready"), what="the WaterLevel's condition"
+    )
+    world.api.delete(path)
+    wait_for(
+        lambda: reasons(world), until={"Scheduled", "FailedScheduling"}.issubset, what="events about pods"
+    )
+
+    assert (ready["status"], ready["reason"]) == ("False", "NoSource")
+    assert not record.lose
+    assert record.refused == []
+    assert "forbidden" not in process.log.lower()
+    assert record.used == granted(controlplane)
+
+
+def test_requests_fall_under_the_operators_own_flow_schema(controlplane: Cluster, watched: Watched) -> None:
+    _, record, world = watched
+    (manifest,) = [each for each in rendered(controlplane) if each["kind"] == "FlowSchema"]
+    path = FLOW_SCHEMAS.item(manifest["metadata"]["name"])
+    schema = world.api.apply(path, manifest)
+    dangling = wait_for(
+        lambda: condition(world.api.get(path)["status"], "Dangling"), what="the server to take the schema"
+    )
+    assert dangling["status"] == "False"
+    record.flow_schemas.clear()
+    world.active_lock(node=world.node())
+    assert record.flow_schemas == {schema["metadata"]["uid"]}

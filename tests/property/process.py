@@ -1,0 +1,179 @@
+"""One life of the operator: its pure core over the model API server, driven by hand instead of by tasks.
+
+Where the shell would wait for an answer, the answer waits here until somebody delivers it: a binding or a
+status write is carried out by one call and learnt of by another, or never.
+"""
+
+from typing import Any
+
+from builders import SCHEDULER, Json
+from property.model_api import Delivering, ModelApi, Reflection, RefusedError
+from tidelock.ledger.entry import Entry
+from tidelock.ledger.status import render
+from tidelock.model.locks import decode_reservation
+from tidelock.model.meta import Key
+from tidelock.model.nodes import decode_node
+from tidelock.model.pods import decode_pod
+from tidelock.model.reservations import Phase
+from tidelock.scheduler.cycle import Assumed
+from tidelock.scheduler.decider import Decider
+from tidelock.scheduler.feed import Feed
+
+MOVE_AFTER = 30.0
+
+_ROUNDS = 60
+_TURNS = 200
+
+
+class HandClock:
+    """A clock that moves when it is told to."""
+
+    def __init__(self, now: float) -> None:
+        self.time = now
+
+    def now(self) -> float:
+        return self.time
+
+    def monotonic(self) -> float:
+        return self.time
+
+
+class Process:
+    """The decider and its feed, with the bindings and writes that are under way."""
+
+    def __init__(self, api: ModelApi, clock: HandClock, scheduler_name: str = SCHEDULER) -> None:
+        self.api = api
+        self.clock = clock
+        self.decider = Decider(scheduler_name, move_after=MOVE_AFTER)
+        self.book, self.cache, self.columns = self.decider.book, self.decider.cache, self.decider.columns
+        self.feed = Feed(self.cache, self.book, self.decider.queue, clock, lambda: None)
+        self.watches: dict[str, Delivering] = {
+            "nodes": Reflection(api.nodes, decode_node, self.feed.nodes),
+            "pods": Reflection(api.pods, decode_pod, self.feed.pods),
+            "reservations": Reflection(api.reservations, decode_reservation, self.feed.reservations),
+        }
+        self.in_flight: dict[str, Assumed] = {}
+        self.bind_answers: dict[str, bool] = {}
+        self.unwritten: dict[Key, None] = {}
+        self.write_answers: dict[Key, Json] = {}
+
+    # Decisions.
+
+    def step(self) -> None:
+        """Decide once, as the loop does when the feed is ready, and note what is to be written."""
+        if not self.feed.ready:
+            return
+        outcome = self.decider.step(self.clock.now())
+        if isinstance(outcome, Assumed):
+            self.in_flight[outcome.pod.uid] = outcome
+        self.unwritten.update(self.book.changed)
+        self.book.changed.clear()
+
+    @property
+    def due(self) -> bool:
+        """Whether there is anything to decide now."""
+        due = self.decider.next_due()
+        return self.feed.ready and (bool(self.book.changed) or (due is not None and due <= self.clock.now()))
+
+    # Bindings.
+
+    def send_binding(self, uid: str, *, arrives: bool = True) -> None:
+        """Have the API server carry a binding out, or not get it."""
+        assumed = self.in_flight[uid]
+        try:
+            if arrives:
+                self.api.bind(assumed.pod.key, uid, assumed.node_name)
+        except RefusedError:
+            arrives = False
+        self.bind_answers[uid] = arrives
+
+    def learn_binding(self, uid: str) -> None:
+        """Get the answer to a binding, or look its outcome up."""
+        assumed = self.in_flight.pop(uid)
+        if self.bind_answers.pop(uid):
+            self.decider.bound(assumed, self.clock.now())
+        else:
+            self.decider.binding_failed(assumed, self.clock.now())
+
+    # Writes.
+
+    def send_write(self, key: Key) -> None:
+        """Begin to make an object what it ought to be; one that is refused waits for the watch."""
+        del self.unwritten[key]
+        entry = self.book.entries.get(key)
+        if entry is None or not self._differs(entry):
+            return
+        try:
+            if self._removable(entry) and (entry.phase is Phase.CONSUMED or not self._status_differs(entry)):
+                self.api.delete_reservation(key, entry.uid)
+                entry.deleted = True
+                return
+            version = entry.reservation.meta.resource_version
+            self.write_answers[key] = self.api.write_status(key, entry.uid, version, self.wanted(entry))
+        except RefusedError:
+            return
+
+    def learn_write(self, key: Key, *, lost: bool = False) -> None:
+        """Get the answer to a write, or none; then look again."""
+        answer = self.write_answers.pop(key)
+        if not lost:
+            self.book.acknowledge(decode_reservation(_encode(answer)))
+        self.unwritten[key] = None
+
+    def wanted(self, entry: Entry) -> Json:
+        return render(entry, self.clock.now())
+
+    def _differs(self, entry: Entry) -> bool:
+        if entry.deleted:
+            return False
+        return self._removable(entry) or (entry.phase is not Phase.BOUND and self._status_differs(entry))
+
+    def _status_differs(self, entry: Entry) -> bool:
+        return self.wanted(entry) != entry.reservation.status
+
+    def _removable(self, entry: Entry) -> bool:
+        removable_at = entry.removable_at()
+        return removable_at is not None and removable_at <= self.clock.now()
+
+    # All of it.
+
+    def catch_up(self) -> None:
+        """Deliver all events."""
+        for watch in self.watches.values():
+            while watch.behind:
+                watch.deliver()
+
+    def settle(self) -> None:
+        """Deliver, decide, bind and write until nothing is left to do, which must come to an end."""
+        for _ in range(_ROUNDS):
+            self.catch_up()
+            self.decide()
+            for uid in tuple(self.in_flight):
+                if uid not in self.bind_answers:
+                    self.send_binding(uid)
+                self.learn_binding(uid)
+            for key in tuple(self.write_answers):
+                self.learn_write(key)
+            for key in tuple(self.unwritten):
+                self.send_write(key)
+            if not self._busy():
+                return
+        raise AssertionError(f"not settled after {_ROUNDS} rounds: {self.unwritten}, {self.in_flight.keys()}")
+
+    def decide(self) -> None:
+        """Decide until nothing is due, which must come to an end."""
+        turns = 0
+        while self.due:
+            turns += 1
+            assert turns <= _TURNS, "decisions without end"
+            self.step()
+
+    def _busy(self) -> bool:
+        pending: tuple[Any, ...] = (self.in_flight, self.write_answers, self.unwritten)
+        return any(pending) or self.due or any(watch.behind for watch in self.watches.values())
+
+
+def _encode(plain: Json) -> bytes:
+    import json
+
+    return json.dumps(plain).encode()
