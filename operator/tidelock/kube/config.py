@@ -128,7 +128,9 @@ def _from_service_account(environ: Mapping[str, str], folder: Path) -> Connectio
     loader = InClusterConfigLoader(str(folder / "token"), str(folder / "ca.crt"), environ=environ)  # type: ignore[no-untyped-call]
     namespace = folder / "namespace"
     return _connect(
-        loader.load_and_set, namespace.read_text().strip() if namespace.is_file() else DEFAULT_NAMESPACE
+        loader.load_and_set,
+        namespace.read_text().strip() if namespace.is_file() else DEFAULT_NAMESPACE,
+        source=f"service account in {folder}",
     )
 
 
@@ -136,15 +138,16 @@ def _from_kubeconfig(path: str) -> Connection:
     def read_into(configuration: Configuration) -> None:
         kube_config.load_kube_config(path, client_configuration=configuration, persist_config=False)  # type: ignore[no-untyped-call]
 
-    with _configuration_errors():
+    source = f"kubeconfig {path}"
+    with _configuration_errors(source):
         _, current = kube_config.list_kube_config_contexts(path)  # type: ignore[no-untyped-call]
-    return _connect(read_into, current["context"].get("namespace") or DEFAULT_NAMESPACE)
+    return _connect(read_into, current["context"].get("namespace") or DEFAULT_NAMESPACE, source=source)
 
 
-def _connect(read_into: Callable[[Configuration], None], namespace: str) -> Connection:
+def _connect(read_into: Callable[[Configuration], None], namespace: str, *, source: str) -> Connection:
     def load() -> Configuration:
         configuration = Configuration()
-        with _configuration_errors():
+        with _configuration_errors(source):
             read_into(configuration)
         return configuration
 
@@ -162,8 +165,9 @@ def _connect(read_into: Callable[[Configuration], None], namespace: str) -> Conn
 
 
 @contextmanager
-def _configuration_errors() -> Iterator[None]:
+def _configuration_errors(source: str) -> Iterator[None]:
+    """Name the source; the loader tells a file that holds something else by a TypeError or AttributeError."""
     try:
         yield
-    except (ConfigException, yaml.YAMLError, binascii.Error, OSError) as error:
-        raise ConfigError(str(error)) from error
+    except (ConfigException, yaml.YAMLError, binascii.Error, OSError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{source}: {error}") from error

@@ -1,0 +1,58 @@
+import json
+import logging
+import sys
+
+import pytest
+
+from tidelock.logs import JsonFormatter, TextFormatter, configure_logs
+
+
+def record(message: str, **fields: object) -> logging.LogRecord:
+    made = logging.LogRecord("tidelock.test", logging.WARNING, "file.py", 1, message, (), None)
+    made.created = 1_800_000_000.123
+    vars(made).update(fields)
+    return made
+
+
+def test_text_is_one_line_with_the_fields_behind_the_message() -> None:
+    line = TextFormatter().format(record("binding failed", pod="shop/web-0", tries=2))
+
+    assert line == "2027-01-15T08:00:00.123Z WARNING tidelock.test: binding failed pod=shop/web-0 tries=2"
+
+
+def test_json_is_one_object_with_the_fields_beside_the_message() -> None:
+    line = JsonFormatter().format(record("binding failed", pod="shop/web-0"))
+
+    assert json.loads(line) == {
+        "time": "2027-01-15T08:00:00.123Z",
+        "level": "warning",
+        "logger": "tidelock.test",
+        "message": "binding failed",
+        "pod": "shop/web-0",
+    }
+
+
+@pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
+def test_an_exception_comes_with_its_traceback(formatter: logging.Formatter) -> None:
+    made = record("crashed")
+    try:
+        int("the cause")
+    except ValueError:
+        made.exc_info = sys.exc_info()
+
+    assert "'the cause'" in formatter.format(made)
+
+
+def test_kopf_is_silent_below_warnings() -> None:
+    root, kopf = logging.getLogger(), logging.getLogger("kopf")
+    handlers, levels = root.handlers[:], (root.level, kopf.level)
+    try:
+        configure_logs("json", "debug")
+
+        assert root.level == logging.DEBUG
+        assert not kopf.isEnabledFor(logging.INFO)
+        assert isinstance(root.handlers[0].formatter, JsonFormatter)
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(levels[0])
+        kopf.setLevel(levels[1])
