@@ -3,15 +3,14 @@ WORKDIR /src
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv /opt/tidelock
 ENV PATH=/opt/tidelock/bin:$PATH
-COPY requirements.lock requirements-dev.lock ./
+COPY requirements.lock requirements-build.lock ./
 RUN pip install --no-cache-dir --require-hashes -r requirements.lock
-# The build backend is pinned by its hash as well, and does not stay in the image.
-RUN sed -n '/^setuptools==/,/[^\\]$/p' requirements-dev.lock > build.lock
-RUN pip install --no-cache-dir --require-hashes -r build.lock
+# The build backend does not stay in the image.
+RUN pip install --no-cache-dir --require-hashes -r requirements-build.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY operator operator
 RUN pip install --no-deps --no-build-isolation .
-RUN pip uninstall --yes setuptools
+RUN pip uninstall --yes -r requirements-build.lock
 
 FROM python:3.12-slim
 COPY --from=build /opt/tidelock /opt/tidelock

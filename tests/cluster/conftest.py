@@ -1,15 +1,16 @@
 import secrets
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
 
 import pytest
 
 from cluster.api import Api
 from cluster.crds import install_crds
-from cluster.operator_process import OperatorProcess
+from cluster.operator_process import Launch, OperatorProcess
 from cluster.rbac import operator_kubeconfig
 from cluster.world import World
-from devcluster import Cluster, DevClusterError, attached, start_cluster
+from devcluster import Cluster, DevClusterError, LocalCluster, attached, start_cluster
 from devcluster.binaries import find_binaries
 
 
@@ -67,3 +68,26 @@ def other_world(controlplane: Cluster, operator: OperatorProcess) -> Iterator[Wo
     """As `world`, in another namespace."""
     with closing(World(Api(controlplane.kubeconfig))) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def private_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """A bare API server that tests may break: no controllers, and nothing that plays the kubelets."""
+    with start_cluster(tmp_path_factory.mktemp("private"), controller_manager=False, kwok=False) as cluster:
+        install_crds(cluster)
+        yield cluster
+
+
+@pytest.fixture
+def private_world(private_cluster: LocalCluster) -> Iterator[World]:
+    """Nodes, pods and locks of the test's own, on the private cluster."""
+    with closing(World(Api(private_cluster.kubeconfig))) as made:
+        yield made
+
+
+@pytest.fixture
+def launch(private_cluster: LocalCluster, tmp_path: Path) -> Iterator[Launch]:
+    """Start the operator on the private cluster with these options; one at a time."""
+    kubeconfig = operator_kubeconfig(private_cluster, tmp_path)
+    with ExitStack() as running:
+        yield lambda *options: running.enter_context(OperatorProcess(kubeconfig, tmp_path, *options))

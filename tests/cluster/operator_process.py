@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -115,6 +116,10 @@ class OperatorProcess:
         if self._process is None:
             raise RuntimeError("the operator has not been started")
         return self._process
+
+
+Launch = Callable[..., OperatorProcess]
+"""Starts an operator with these command line options and waits until it is ready."""
 
 
 def _series(name: str, labels: dict[str, str]) -> str:

@@ -1,6 +1,7 @@
 """Nodes, pods and locks of one test, apart from those of all others by their names and a label."""
 
 import secrets
+import time
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from http import HTTPStatus
@@ -11,6 +12,7 @@ from kubernetes.utils.quantity import parse_quantity
 from cluster.api import Api, Manifest, RefusedError
 from devcluster import wait_for
 from tidelock.kube.client import EVENTS, NODES, PODS, RESERVATIONS, Resource
+from tidelock.model.instants import parse_instant
 
 SCHEDULER = "tidelock-scheduler"
 
@@ -290,6 +292,11 @@ def condition(status: Manifest, kind: str) -> Manifest:
     """Give a condition of a status; empty if it is not there."""
     conditions: list[Manifest] = status.get("conditions", [])
     return next((each for each in conditions if each["type"] == kind), {})
+
+
+def until_past(instant: str) -> None:
+    """Wait until an instant of a status has passed."""
+    time.sleep(max(parse_instant(instant) - time.time(), 0.0) + 0.1)
 
 
 def _matches(found: Manifest, status: str, reason: str) -> bool:

@@ -7,7 +7,6 @@ is fixed altogether.
 
 import copy
 import json
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
@@ -26,17 +25,11 @@ class RefusedError(Exception):
 
 
 class Collection:
-    """One resource: its objects, and what its watches have not delivered yet."""
+    """One resource: its objects, and everything that has happened to them, for watches to tell."""
 
     def __init__(self) -> None:
         self.objects: dict[Key, Json] = {}
-        self._version = 0
-        self._watches: list[deque[tuple[str, Json]]] = []
-
-    def watch(self) -> deque[tuple[str, Json]]:
-        """Start a watch at the present version; ends all others."""
-        self._watches = [deque()]
-        return self._watches[0]
+        self.history: list[tuple[str, Json]] = []
 
     def get(self, key: Key, uid: str) -> Json:
         stored = self.objects.get(key)
@@ -47,24 +40,16 @@ class Collection:
     def put(self, changed: Json) -> Json:
         """Store an object under the next version."""
         changed = copy.deepcopy(changed)
-        changed["metadata"]["resourceVersion"] = self._next_version()
-        key = key_of(changed)
-        self._tell("MODIFIED" if key in self.objects else "ADDED", changed)
-        self.objects[key] = changed
+        self._record("PUT", changed)
+        self.objects[key_of(changed)] = changed
         return changed
 
     def delete(self, key: Key) -> None:
-        last = copy.deepcopy(self.objects.pop(key))
-        last["metadata"]["resourceVersion"] = self._next_version()
-        self._tell("DELETED", last)
+        self._record("DELETED", copy.deepcopy(self.objects.pop(key)))
 
-    def _next_version(self) -> str:
-        self._version += 1
-        return str(self._version)
-
-    def _tell(self, type_: str, changed: Json) -> None:
-        for watch in self._watches:
-            watch.append((type_, changed))
+    def _record(self, type_: str, changed: Json) -> None:
+        changed["metadata"]["resourceVersion"] = str(len(self.history) + 1)
+        self.history.append((type_, changed))
 
 
 class ModelApi:
@@ -121,18 +106,18 @@ class Reflection(Generic[T]):
         self._decode = decode
         self._sink = sink
         self._store: dict[Key, T] = {}
-        self._events = collection.watch()
+        self._position = 0
         self._listing: Iterator[None] | None = None
         self.relist()
 
     @property
     def behind(self) -> bool:
         """Whether there is anything left to deliver."""
-        return self._listing is not None or bool(self._events)
+        return self._listing is not None or self._position < len(self._collection.history)
 
     def relist(self) -> None:
         """Lose all undelivered events, and list from the start instead."""
-        self._events = self._collection.watch()
+        self._position = len(self._collection.history)
         self._listing = self._list(dict(self._collection.objects))
 
     def deliver(self) -> None:
@@ -141,8 +126,9 @@ class Reflection(Generic[T]):
             if next(self._listing, self) is self:
                 self._listing = None
                 self._sink.synced()
-        elif self._events:
-            type_, changed = self._events.popleft()
+        elif self.behind:
+            type_, changed = self._collection.history[self._position]
+            self._position += 1
             if type_ == "DELETED":
                 self._remove(key_of(changed))
             else:

@@ -331,6 +331,7 @@ World.TestCase.settings = settings(
     max_examples=int(os.environ.get("EXAMPLES", "40")),
     stateful_step_count=int(os.environ.get("STEPS", "50")),
     deadline=None,
+    report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )
 TestWorld = World.TestCase

@@ -95,7 +95,7 @@ class Cache:
     def _place(self, placed: Placed) -> None:
         earlier = self._placed.get(placed.pod.uid)
         if earlier is not None:
-            if earlier.node_name == placed.node_name and earlier.pod.requests == placed.pod.requests:
+            if _takes(earlier) == _takes(placed):
                 self._index(placed)
                 return
             self._displace(earlier)
@@ -114,7 +114,7 @@ class Cache:
         del self._placed[uid]
         del self._on_node[placed.node_name][uid]
         del self._in_namespace[namespace][uid]
-        if self._by_key[placed.pod.key].pod.uid == uid:
+        if (named := self._by_key.get(placed.pod.key)) is not None and named.pod.uid == uid:
             del self._by_key[placed.pod.key]
         if not self._in_namespace[namespace]:
             del self._in_namespace[namespace]
@@ -124,3 +124,7 @@ class Cache:
 
     def _count(self, placed: Placed, sign: int) -> None:
         self.columns.request(placed.node_name, placed.pod.requests, placed.pod.nonzero, sign)
+
+
+def _takes(placed: Placed) -> tuple[object, ...]:
+    return (placed.node_name, placed.pod.requests, placed.pod.nonzero)

@@ -12,14 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelock.model.nodes import Node
-from tidelock.model.quantities import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
+from tidelock.model.quantities import CEILING, CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
 from tidelock.model.selectors import Taint
 
 Amounts = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
-
-# Beyond any allocatable, and a hundredfold of it still fits 64 bits, as scores need.
-CEILING = 2**56
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,9 @@ from tidelock.model.meta import Key
 from tidelock.model.quantities import Resources, covers
 from tidelock.model.reservations import BoundPod, Phase
 
+Order = tuple[int, float, Key]
+"""A place in line: smaller ones come first."""
+
 
 @dataclass(slots=True, eq=False)
 class Entry:
@@ -56,9 +59,9 @@ class Entry:
 
     @property
     def pinned(self) -> bool:
-        """Whether the spec names the node."""
+        """Whether it can be on no other node: its spec names the node, or cannot be read."""
         spec = self.reservation.spec
-        return spec is not None and spec.node_name is not None
+        return spec is None or spec.node_name is not None
 
     @property
     def priority(self) -> int:
@@ -71,7 +74,7 @@ class Entry:
         return self.reservation.spec is not None and self.reservation.spec.retention == "Retain"
 
     @property
-    def order(self) -> tuple[int, float, Key]:
+    def order(self) -> Order:
         """Place in line: higher priority first, then older, then by name."""
         return (-self.priority, self.reservation.meta.created, self.key)
 
@@ -86,10 +89,15 @@ class Entry:
         """Whether the lock waits for room: for its first, for more, or for some elsewhere."""
         return self.phase is Phase.PENDING or self.growing or self.moving
 
+    @property
+    def ends_at(self) -> float | None:
+        """The instant at which the lock ends at the latest, if that is known before it is active."""
+        return self.expires_at if self.expires_at is not None else self.reservation.expire_at
+
     def removable_at(self) -> float | None:
         """Tell when the object may be deleted: at once after its end, after its time to live, or never."""
         spec = self.reservation.spec
-        if self.finished_at is None or spec is None or self.problem:
+        if self.finished_at is None or spec is None:
             return None
         if spec.ttl_seconds_after_finished is not None and (self.retained or self.phase not in _FULFILLED):
             return self.finished_at + spec.ttl_seconds_after_finished
@@ -117,7 +125,7 @@ class Entry:
             # A lock is given up only after it has been tried, so that a deadline of 0 means "now or never".
             spec = self.reservation.spec
             given_up = self.pending_since + spec.pending_deadline_seconds if spec and self.tried else None
-            return _earliest(self.reservation.expire_at or self.expires_at, given_up)
+            return _earliest(self.ends_at, given_up)
         if self.phase is Phase.ACTIVE:
             return _earliest(self.expires_at, self.move_at)
         return None

@@ -7,6 +7,7 @@ count. Locks for a pod's name are found by that name; the others are tried one b
 from collections import defaultdict
 from collections.abc import Iterator
 
+from tidelock.model import reservations as wire
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.model.reservations import ControllerOwner, Owner, ReservationSpec
@@ -25,7 +26,7 @@ def _term_matches(term: Owner, pod: Pod) -> bool:
         return False
     if term.controller is not None and not _controls(term.controller, pod):
         return False
-    return term.selector is None or _selector(term).matches(pod.meta.labels)
+    return term.selector is None or _selects(term.selector, pod)
 
 
 def _controls(owner: ControllerOwner, pod: Pod) -> bool:
@@ -44,17 +45,17 @@ def _controls(owner: ControllerOwner, pod: Pod) -> bool:
     ):
         return True
     made = f"{owner.name}-{pod.meta.labels.get(POD_TEMPLATE_HASH, '')}"
-    return owner.kind == "Deployment" and controller.kind == "ReplicaSet" and controller.name == made
+    return (owner.kind, controller.kind) == ("Deployment", "ReplicaSet") and (
+        controller.api_version,
+        controller.name,
+    ) == (owner.api_version, made)
 
 
-def _selector(term: Owner) -> LabelSelector:
-    wanted = term.selector
-    if wanted is None:
-        return LabelSelector()
+def _selects(selector: wire.LabelSelector, pod: Pod) -> bool:
     expressions = tuple(
-        Requirement(e.key, e.operator, tuple(e.values or ())) for e in wanted.match_expressions or ()
+        Requirement(e.key, e.operator, tuple(e.values or ())) for e in selector.match_expressions or ()
     )
-    return LabelSelector(dict(wanted.match_labels or {}), expressions)
+    return LabelSelector(selector.match_labels or {}, expressions).matches(pod.meta.labels)
 
 
 class OwnerIndex:

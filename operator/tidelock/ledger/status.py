@@ -31,7 +31,7 @@ def render(entry: Entry, now: float) -> dict[str, Any]:
     }
     for name, instant in (
         ("activatedAt", entry.activated_at),
-        ("expiresAt", entry.expires_at if entry.expires_at is not None else entry.reservation.expire_at),
+        ("expiresAt", entry.ends_at),
         ("finishedAt", entry.finished_at),
     ):
         if instant is not None:
@@ -67,7 +67,7 @@ def _aspects(entry: Entry) -> Iterator[_Aspect]:
         yield "Reconciling", True, entry.reason, entry.message
     elif entry.growing:
         yield "Reconciling", True, reasons.RESIZE_PENDING, entry.resize_problem
-    if entry.problem:
+    if entry.problem and not entry.final:
         yield "Stalled", True, reasons.INVALID_SPEC, entry.problem
     elif entry.phase in (Phase.LOST, Phase.REJECTED):
         yield "Stalled", True, entry.reason, entry.message

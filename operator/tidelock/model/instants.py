@@ -3,12 +3,14 @@
 Inside the process an instant is a float: seconds since the epoch, in whole milliseconds.
 """
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def format_instant(seconds: float) -> str:
     """Write an instant; whole seconds are written without a fraction, as the API's own times are."""
-    moment = datetime.fromtimestamp(round(seconds, 3), UTC)
+    moment = _EPOCH + timedelta(milliseconds=round(seconds * 1000))
     precision = "milliseconds" if moment.microsecond else "seconds"
     return moment.replace(tzinfo=None).isoformat(timespec=precision) + "Z"
 

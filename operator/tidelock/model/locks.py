@@ -72,7 +72,8 @@ def stand_in_pod(meta: ObjectMeta, spec: ReservationSpec, plain: dict[str, Any])
     """Make the pod in whose place the lock stands: same room, same demands on its node.
 
     Args:
-        meta: identity of the lock, which the pod takes over.
+        meta: the lock's own metadata, of which the pod takes over the identity alone: an annotation that
+            tells the scheduler something about a pod tells it nothing about a lock.
         spec: the validated spec.
         plain: the same as plain JSON values.
 
@@ -92,7 +93,7 @@ def stand_in_pod(meta: ObjectMeta, spec: ReservationSpec, plain: dict[str, Any])
         pod_spec = _with_default_requests(msgspec.convert(plain["template"]["spec"], PodSpec))
         requests = total_requests(pod_spec)
     pinned = msgspec.structs.replace(pod_spec, node_name=spec.node_name or "", priority=spec.priority)
-    return stand_in(meta, pinned, requests)
+    return stand_in(msgspec.structs.replace(meta, labels={}, annotations={}), pinned, requests)
 
 
 def _with_default_requests(spec: PodSpec) -> PodSpec:

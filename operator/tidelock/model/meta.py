@@ -51,6 +51,11 @@ class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
         return next((ref for ref in self.owner_references if ref.controller), None)
 
     @property
+    def version(self) -> int:
+        """The resource version as a number, which grows with every change; 0 for what was never stored."""
+        return int(self.resource_version or 0)
+
+    @property
     def created(self) -> float:
         """Creation time in seconds since the epoch; 0 for an object that was never stored."""
         return self.creation_timestamp.timestamp() if self.creation_timestamp else 0.0

@@ -65,12 +65,18 @@ class Node(msgspec.Struct, frozen=True, rename="camel", dict=True):
             return False
         return all(c.status == "True" for c in self.status.conditions if c.type == "Ready")
 
+    @property
+    def sound(self) -> bool:
+        """Whether nothing speaks against leaving pods and locks where they are."""
+        return self.ready and not self.unschedulable
+
     def hosts_alike(self, other: "Node") -> bool:
         """Whether every pod fits both or neither, as far as the nodes themselves go."""
         return (
             self.allocatable == other.allocatable
             and self.meta.labels == other.meta.labels
             and self.spec == other.spec
+            and self.ready == other.ready
             and self.meta.uid == other.meta.uid
         )
 

@@ -15,6 +15,7 @@ from tidelock.model.requests import (
 from tidelock.model.selectors import NodeSelector, NodeSelectorTerm, Toleration
 
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
+_INFEASIBLE_RESIZE = ("PodResizePending", "Infeasible")
 REQUIRE_RESERVATION = "tidelock.dev/require-reservation"
 
 
@@ -37,10 +38,32 @@ class NodeAffinity(msgspec.Struct, frozen=True, rename="camel"):
         return self.required_during_scheduling_ignored_during_execution
 
 
+class PodAffinity(msgspec.Struct, frozen=True, rename="camel"):
+    """What a pod requires of its neighbours: affinity or anti-affinity; the terms are not read."""
+
+    required_during_scheduling_ignored_during_execution: tuple[msgspec.Raw, ...] = ()
+
+
 class Affinity(msgspec.Struct, frozen=True, rename="camel"):
-    """The affinity of a pod, as far as it concerns nodes."""
+    """The affinity of a pod."""
 
     node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class SpreadConstraint(msgspec.Struct, frozen=True, rename="camel"):
+    """A wish for even spreading, or a demand for it."""
+
+    when_unsatisfiable: str = "DoNotSchedule"
+
+
+class Volume(msgspec.Struct, frozen=True, rename="camel"):
+    """A volume; only its bond to a claim is read."""
+
+    name: str = ""
+    persistent_volume_claim: msgspec.Raw = msgspec.Raw()
+    ephemeral: msgspec.Raw = msgspec.Raw()
 
 
 class SchedulingGate(msgspec.Struct, frozen=True):
@@ -59,6 +82,9 @@ class PodSpec(WorkloadResources, frozen=True, rename="camel"):
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
     scheduling_gates: tuple[SchedulingGate, ...] = ()
+    topology_spread_constraints: tuple[SpreadConstraint, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    resource_claims: tuple[msgspec.Raw, ...] = ()
 
 
 class PodCondition(msgspec.Struct, frozen=True):
@@ -124,8 +150,10 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
     @cached_property
     def requests(self) -> Resources:
         """What it takes of a node's allocatable, itself as one of `pods` included."""
-        statuses = (*self.status.init_container_statuses, *self.status.container_statuses)
-        return total_requests(self.spec, statuses)
+        status = self.status
+        statuses = (*status.init_container_statuses, *status.container_statuses)
+        infeasible = any((c.type, c.reason) == _INFEASIBLE_RESIZE for c in status.conditions)
+        return total_requests(self.spec, statuses, infeasible=infeasible)
 
     @cached_property
     def nonzero(self) -> tuple[int, int]:

@@ -1,12 +1,12 @@
 """Quantities of resources as whole numbers: cpu in millicores, everything else in its base unit.
 
-Whole numbers make sums exact, so that what was added can be taken away without a rest. Rounding is up,
-as in the API's `Quantity.Value` and `Quantity.MilliValue`.
+Whole numbers make sums exact, so that what was added can be taken away without a rest. Rounding is away from
+zero, as in the API's `Quantity.Value` and `Quantity.MilliValue`.
 """
 
 import re
 from collections.abc import Mapping
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_UP, Context, Decimal, localcontext
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -22,10 +22,15 @@ Resources = Mapping[str, int]
 
 NOTHING: Resources = MappingProxyType({})
 
+# Where sums are cut off: beyond any node, and so small that a column of them adds up, and a hundredfold of it
+# as scores need, within 64 bits.
+CEILING = 2**53
+
 # The grammar of the API's Quantity. parse_decimal also takes NaN, Infinity, "1_000" and "1K", which
 # the API server refuses.
 _QUANTITY = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d{1,3})?", re.ASCII)
 _LARGEST = 2**63 - 1
+_EXACT = Context(prec=1000)
 _BINARY_SUFFIXES = (("Ei", 2**60), ("Pi", 2**50), ("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 _BYTES = {MEMORY, EPHEMERAL_STORAGE}
 
@@ -45,9 +50,9 @@ def parse_quantity(resource: str, value: str | int) -> int:
     text = str(value)
     if not _QUANTITY.fullmatch(text):
         raise QuantityError(f"{resource}: {text!r} is not a quantity such as 2, 500m or 4Gi")
-    amount: Decimal = parse_decimal(text)  # type: ignore[no-untyped-call]
-    scaled = amount * (1000 if resource == CPU else 1)
-    units = int(scaled.to_integral_value(rounding=ROUND_CEILING))
+    with localcontext(_EXACT):
+        amount: Decimal = parse_decimal(text)  # type: ignore[no-untyped-call]
+        units = int((amount * (1000 if resource == CPU else 1)).to_integral_value(rounding=ROUND_UP))
     if abs(units) > _LARGEST:
         raise QuantityError(f"{resource}: {text!r} is too large")
     return units

@@ -3,7 +3,8 @@
 Source: k8s.io/component-helpers/resource `PodRequests`, as of Kubernetes 1.36: containers and sidecars run
 together, other init containers run one after the other beside the sidecars started before them, overhead
 comes on top; requests given for the pod as a whole replace the sum for the resources that they name; a
-running container that is being resized counts at the larger of what it has and what it asks for.
+running container that is being resized counts at the larger of what it has and what it asks for, unless the
+kubelet has found that infeasible. Sums are cut off at CEILING.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from tidelock.model.quantities import (
+    CEILING,
     CPU,
     MEMORY,
     NOTHING,
@@ -32,10 +34,17 @@ class ResourceRequirements(msgspec.Struct, frozen=True):
     limits: dict[str, str | int] = {}
 
 
+class ContainerPort(msgspec.Struct, frozen=True, rename="camel"):
+    """A port that a container listens on; a host port is one of the node's."""
+
+    host_port: int = 0
+
+
 class Container(msgspec.Struct, frozen=True, rename="camel"):
     """A container or init container; the restart policy Always makes the latter a sidecar."""
 
     name: str = ""
+    ports: tuple[ContainerPort, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str | None = None
 
@@ -57,17 +66,31 @@ class WorkloadResources(msgspec.Struct, frozen=True, rename="camel"):
     resources: ResourceRequirements | None = None
 
 
-def total_requests(spec: WorkloadResources, statuses: Iterable[ContainerStatus] = ()) -> dict[str, int]:
+def total_requests(
+    spec: WorkloadResources, statuses: Iterable[ContainerStatus] = (), *, infeasible: bool = False
+) -> dict[str, int]:
     """Sum the requests of a pod, and count the pod itself as one of `pods`.
+
+    Args:
+        spec: what the pod asks for.
+        statuses: what its containers have, as far as they run.
+        infeasible: whether what it asks for is a resize that its node can never grant.
 
     Raises:
         QuantityError: a request is no quantity.
 
     """
     running = {status.name: status for status in statuses}
-    total = _sum(spec, lambda container: _container_requests(container, running.get(container.name)))
-    total[PODS] = 1
-    return total
+
+    def requests_of(container: Container) -> Resources:
+        requests = parse_resources(container.resources.requests)
+        status = running.get(container.name)
+        if status is None:
+            return requests
+        actual = _actual(status)
+        return actual if infeasible else at_least(requests, actual)
+
+    return _sum(spec, requests_of) | {PODS: 1}
 
 
 def nonzero_requests(spec: WorkloadResources) -> tuple[int, int]:
@@ -93,12 +116,10 @@ def _sum(spec: WorkloadResources, requests_of: Callable[[Container], Resources])
     total = at_least(total, peak)
     if spec.resources is not None:
         total |= parse_resources(spec.resources.requests)
-    return plus(total, parse_resources(spec.overhead))
+    total = plus(total, parse_resources(spec.overhead))
+    return {resource: min(units, CEILING) for resource, units in total.items()}
 
 
-def _container_requests(container: Container, status: ContainerStatus | None) -> Resources:
-    requests = parse_resources(container.resources.requests)
-    if status is None:
-        return requests
-    actual = parse_resources(status.resources.requests) if status.resources else NOTHING
-    return at_least(requests, at_least(actual, parse_resources(status.allocated_resources)))
+def _actual(status: ContainerStatus) -> Resources:
+    applied = parse_resources(status.resources.requests) if status.resources else NOTHING
+    return at_least(applied, parse_resources(status.allocated_resources))

@@ -1,10 +1,13 @@
 """Label selectors, node selectors, taints and tolerations, with the API's semantics."""
 
+import re
 from collections.abc import Mapping
 
 import msgspec
 
 Labels = Mapping[str, str]
+
+_INTEGER = re.compile("[+-]?[0-9]{1,19}")
 
 NO_SCHEDULE = "NoSchedule"
 PREFER_NO_SCHEDULE = "PreferNoSchedule"
@@ -36,9 +39,10 @@ class Requirement(msgspec.Struct, frozen=True):
                 return False
 
     def _compares(self, value: str | None) -> bool:
-        try:
-            left, right = int(value or ""), int(self.values[0])
-        except (ValueError, IndexError):
+        if value is None or len(self.values) != 1:
+            return False
+        left, right = _integer(value), _integer(self.values[0])
+        if left is None or right is None:
             return False
         return left > right if self.operator == "Gt" else left < right
 
@@ -111,6 +115,11 @@ class Toleration(msgspec.Struct, frozen=True):
                 return True
             case _:
                 return False
+
+
+def _integer(text: str) -> int | None:
+    """Read a whole number as the API does, which unlike int() takes no 1_000."""
+    return int(text) if _INTEGER.fullmatch(text) else None
 
 
 def untolerated(

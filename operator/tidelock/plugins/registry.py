@@ -11,10 +11,12 @@ from tidelock.plugins.priority_sort import PrioritySort
 from tidelock.plugins.reservation import Reservation
 from tidelock.plugins.scheduling_gates import SchedulingGates
 from tidelock.plugins.taint_toleration import TaintToleration
+from tidelock.plugins.unknown_demands import UnknownDemands
 
 _PLUGINS: tuple[type[Plugin], ...] = (
     SchedulingGates,
     PrioritySort,
+    UnknownDemands,
     NodeUnschedulable,
     NodeName,
     TaintToleration,
@@ -31,6 +33,7 @@ REGISTRY: dict[str, PluginFactory] = {plugin.name: plugin for plugin in _PLUGINS
 DEFAULT_PLUGINS: tuple[Enabled, ...] = (
     Enabled(SchedulingGates.name),
     Enabled(PrioritySort.name),
+    Enabled(UnknownDemands.name),
     Enabled(NodeUnschedulable.name),
     Enabled(NodeName.name),
     Enabled(TaintToleration.name, 3),

@@ -41,7 +41,7 @@ class TaintToleration(Filter, Score):
 
         counts = _over_taints(snapshot, disliked)[rows]
         most = max(counts.max(initial=0.0), 1.0)
-        scores: Scores = np.floor(MAX_NODE_SCORE * (1 - counts / most))
+        scores: Scores = MAX_NODE_SCORE - MAX_NODE_SCORE * counts // most
         return scores
 
 

@@ -74,9 +74,6 @@ class Cycle:
 
     def undo(self, assumed: Assumed, now: float) -> None:
         """Take a reservation of room back after its binding failed."""
-        placed = self._cache.get(assumed.pod.uid)
-        if placed is not None and not placed.assumed:
-            return  # it was bound after all, by whomever
         self._cache.forget(assumed.pod.uid)
         self._unreserve(assumed, now)
 
@@ -85,7 +82,7 @@ class Cycle:
         pod = _stand_in(entry)
         state = CycleState()
         state.write(OwnLocks((entry,)))
-        found = self._find(profile, pod, state)
+        found = self._find(profile, pod, state, sound_only=entry.moving)
         if isinstance(found, Refusal):
             self.refuse_lock(entry, found, now)
             return found
@@ -96,7 +93,10 @@ class Cycle:
         """Note why a lock has no room."""
         self._book.refuse(entry, self._reason(_stand_in(entry), refusal), refusal.message, now)
 
-    def _find(self, profile: Profile, pod: Pod, state: CycleState) -> Node | Refusal:
+    def _find(
+        self, profile: Profile, pod: Pod, state: CycleState, *, sound_only: bool = False
+    ) -> Node | Refusal:
+        """Find the best node; `sound_only` leaves out those from which a lock would have to move again."""
         self._cache.columns.vector(pod.requests)  # every resource has its column before the snapshot is taken
         snapshot = Snapshot.of(self._cache.columns)
         filters = list(profile.filter)
@@ -107,7 +107,8 @@ class Cycle:
                 return Refusal(text, frozenset({plugin.name}))
             if status.code is Code.SKIP and isinstance(plugin, Filter):
                 filters.remove(plugin)
-        fits, ruled_out = _run_filters(filters, state, pod, snapshot)
+        eligible = _sound(snapshot) if sound_only else np.ones(len(snapshot), np.bool_)
+        fits, ruled_out = _run_filters(filters, state, pod, snapshot, eligible)
         rows = np.flatnonzero(fits)
         if not len(rows):
             return _explain(ruled_out, state, pod, snapshot)
@@ -143,11 +144,14 @@ def _stand_in(entry: Entry) -> Pod:
     return pinned_to(pod, entry.node) if entry.growing and not entry.moving else pod
 
 
+def _sound(snapshot: Snapshot) -> Mask:
+    return np.fromiter((node.sound for node in snapshot.nodes), np.bool_, len(snapshot))
+
+
 def _run_filters(
-    filters: list[Filter], state: CycleState, pod: Pod, snapshot: Snapshot
+    filters: list[Filter], state: CycleState, pod: Pod, snapshot: Snapshot, fits: Mask
 ) -> tuple[Mask, list[tuple[Filter, Mask]]]:
     """Run filters until no node is left; gives what fits, and what each filter was the first to rule out."""
-    fits: Mask = np.ones(len(snapshot), np.bool_)
     ruled_out = []
     for plugin in filters:
         mask = plugin.filter(state, pod, snapshot)

@@ -3,15 +3,16 @@
 Pure: time comes in as a parameter, and outcomes are returned for somebody else to write to the API server.
 """
 
-from collections import deque
+import heapq
 from dataclasses import dataclass
+from itertools import count
 
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
 from tidelock.framework.api import Handle
 from tidelock.framework.profile import Profile, build_profile
 from tidelock.ledger.book import Book
-from tidelock.ledger.entry import Entry
+from tidelock.ledger.entry import Entry, Order
 from tidelock.model.reservations import Phase
 from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
 from tidelock.scheduler.cycle import Assumed, Cycle, Refusal
@@ -52,7 +53,8 @@ class Decider:
         )
         self.queue = SchedulingQueue({scheduler_name: self.profile}, on_enqueue)
         self._cycle = Cycle(self.cache, self.book)
-        self._line: deque[Entry] = deque()
+        self._line: list[tuple[Order, int, Entry]] = []  # a heap
+        self._sequence = count()
         self._freed = -1
         self._refused: dict[object, Refusal] = {}
 
@@ -61,7 +63,7 @@ class Decider:
         self.book.advance(now)
         self._line_up(now)
         for _ in range(min(LOCKS_A_STEP, len(self._line))):
-            self._place(self._line.popleft(), now)
+            self._place(heapq.heappop(self._line)[-1], now)
         if self._line:
             return None  # locks first: they were promised an answer at once
         waiting = self.queue.pop(now)
@@ -91,10 +93,13 @@ class Decider:
         if self._freed != self.columns.freed:
             self._freed = self.columns.freed
             self._refused.clear()
-            self._line = deque(self.book.in_line(untried_only=False))
+            self._line.clear()
+            entries = self.book.in_line(untried_only=False)
             self.queue.wake(now, "RoomFreed")
-        elif self.book.untried:
-            self._line.extend(self.book.in_line(untried_only=True))
+        else:
+            entries = self.book.in_line(untried_only=True)
+        for entry in entries:
+            heapq.heappush(self._line, (entry.order, next(self._sequence), entry))
 
     def _place(self, entry: Entry, now: float) -> None:
         if self.book.waiting.get(entry.key) is not entry:

@@ -88,11 +88,11 @@ class PodSink:
         feed.cache.upsert(new)
         if new.node_name or new.leaving:
             feed.queue.remove(new.uid)
-        else:
-            feed.queue.upsert(new, now)
+        elif feed.queue.get(new.uid) is not None or feed.cache.get(new.uid) is None:
+            feed.queue.upsert(new, now)  # else it is bound already, and this version is older than that
         if new.node_name and not new.leaving:
             feed.book.owner_bound(new, new.node_name, now)
-            feed.settle(new.node_name)
+        feed.settle(new.node_name)
         feed.wake()
 
     def remove(self, last: Pod) -> None:

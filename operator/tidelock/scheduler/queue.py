@@ -21,6 +21,7 @@ from tidelock.model.pods import Pod
 INITIAL_BACKOFF = 1.0
 MAX_BACKOFF = 10.0
 FLUSH_AFTER = 300.0
+_MOST_DOUBLINGS = 10
 
 
 class Place(StrEnum):
@@ -53,7 +54,8 @@ class Waiting:
         """Tell when the pod may be tried again: 1 s after the first attempt, doubling to at most 10 s."""
         if self.attempts == 0:
             return now
-        return now + min(INITIAL_BACKOFF * 2.0 ** (self.attempts - 1), MAX_BACKOFF)
+        doublings = min(self.attempts - 1, _MOST_DOUBLINGS)  # or a pod that waits for hours overflows a float
+        return now + min(INITIAL_BACKOFF * 2.0**doublings, MAX_BACKOFF)
 
 
 class SchedulingQueue:
@@ -143,6 +145,7 @@ class SchedulingQueue:
         return self._pods.get(uid)
 
     def _enter(self, waiting: Waiting, event: str) -> None:
+        self._parked.pop(waiting.pod.uid, None)
         for plugin in waiting.profile.pre_enqueue:
             status = plugin.pre_enqueue(waiting.pod)
             if not status.ok:
@@ -151,7 +154,6 @@ class SchedulingQueue:
                     self._on_enqueue(Place.GATED, event)
                 waiting.place = Place.GATED
                 return
-        self._parked.pop(waiting.pod.uid, None)
         self._to_active(waiting, event)
 
     def _to_active(self, waiting: Waiting, event: str) -> None:

@@ -1,0 +1,101 @@
+"""While a binding is under way: what is decided holds, and what fails is taken back."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from cluster.binding_gate import BindingGate, binding_gate
+from cluster.operator_process import Launch
+from cluster.world import World, until_past
+from devcluster import wait_for
+from tidelock.model.instants import parse_instant
+
+
+@pytest.fixture
+def gate(private_world: World, tmp_path: Path) -> Iterator[BindingGate]:
+    """A closed gate for bindings of the private world."""
+    with binding_gate(private_world.api, private_world.namespace, tmp_path) as made:
+        yield made
+
+
+def test_expiry_never_interrupts_a_binding(private_world: World, gate: BindingGate, launch: Launch) -> None:
+    launch()
+    node = private_world.node(cpu="2")
+    lock = private_world.active_lock(cpu="2", node=node, ttlSeconds=1, retention="Retain")
+    pod = private_world.pod(cpu="2")
+    gate.until_reached()
+    stranger = private_world.pod("stranger", cpu="2")
+    until_past(lock.status()["expiresAt"])
+    stranger.until_refused("Insufficient cpu")
+
+    gate.open()
+    assert pod.until_bound() == node.name
+    assert lock.until_phase("Consumed")["boundPod"]["uid"] == pod.uid
+    assert "Expired" not in lock.phases()
+
+
+def test_a_refused_binding_gives_the_lock_back(private_world: World, gate: BindingGate, launch: Launch) -> None:
+    operator = launch()
+    node = private_world.node(cpu="2")
+    lock = private_world.active_lock(cpu="2", node=node)
+    pod = private_world.pod(cpu="2")
+    gate.until_reached()
+    gate.open(allow=False)
+    series = 'tidelock_reservation_transitions_total{event="admit",phase="Active"}'
+    wait_for(lambda: operator.metrics()[series] == 2, what="the lock to be back")
+
+    private_world.pod("stranger", cpu="1").until_refused("locked by")
+    assert lock.status()["phase"] == "Active"
+    gate.open()
+    assert pod.until_bound() == node.name
+    lock.until_gone()
+    assert private_world.taken_cpu(node) == Decimal(2)
+
+
+def test_a_lock_whose_time_passed_while_its_binding_failed_is_expired(
+    private_world: World, gate: BindingGate, launch: Launch
+) -> None:
+    launch()
+    node = private_world.node(cpu="2")
+    lock = private_world.active_lock(cpu="2", node=node, ttlSeconds=1, retention="Retain")
+    private_world.pod(cpu="2")
+    gate.until_reached()
+    until_past(lock.status()["expiresAt"])
+    gate.open(allow=False)
+    status = lock.until_phase("Expired")
+    assert parse_instant(status["finishedAt"]) >= parse_instant(status["expiresAt"])
+    assert "boundPod" not in status
+
+
+def test_a_lock_deleted_while_its_owner_is_bound_is_missed_by_nobody(
+    private_world: World, gate: BindingGate, launch: Launch
+) -> None:
+    launch()
+    node = private_world.node(cpu="2")
+    lock = private_world.active_lock(cpu="2", node=node)
+    pod = private_world.pod(cpu="2")
+    gate.until_reached()
+    lock.delete()
+    gate.open()
+    assert pod.until_bound() == node.name
+
+
+def test_a_crash_while_a_binding_is_under_way_books_nothing_twice(
+    private_world: World, gate: BindingGate, launch: Launch
+) -> None:
+    operator = launch()
+    node = private_world.node(cpu="2")
+    lock = private_world.active_lock(cpu="2", node=node)
+    pod = private_world.pod(cpu="2")
+    stranger = private_world.pod("stranger", cpu="2")
+    gate.until_reached()
+    operator.kill()
+    gate.open()
+    operator.start()
+    operator.ready()
+    assert pod.until_bound() == node.name
+    lock.until_gone()
+    stranger.until_refused("Insufficient cpu")
+    assert private_world.taken_cpu(node) == Decimal(2)
