@@ -85,9 +85,14 @@ def private_world(private_cluster: LocalCluster) -> Iterator[World]:
         yield made
 
 
+@pytest.fixture(scope="session")
+def private_kubeconfig(private_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The operator's identity on the private cluster."""
+    return operator_kubeconfig(private_cluster, tmp_path_factory.mktemp("identity"))
+
+
 @pytest.fixture
-def launch(private_cluster: LocalCluster, tmp_path: Path) -> Iterator[Launch]:
+def launch(private_kubeconfig: Path, tmp_path: Path) -> Iterator[Launch]:
     """Start the operator on the private cluster with these options; one at a time."""
-    kubeconfig = operator_kubeconfig(private_cluster, tmp_path)
     with ExitStack() as running:
-        yield lambda *options: running.enter_context(OperatorProcess(kubeconfig, tmp_path, *options))
+        yield lambda *options: running.enter_context(OperatorProcess(private_kubeconfig, tmp_path, *options))

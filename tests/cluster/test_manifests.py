@@ -14,12 +14,14 @@ from cluster.crds import SAMPLES, install_crds
 from cluster.operator_process import OperatorProcess
 from cluster.rbac import SYSTEM_NAMESPACE, rendered
 from cluster.world import Pod, World
-from devcluster import Cluster, DevClusterError
+from devcluster import Cluster, DevClusterError, wait_for
 from devcluster.loopback import Health
 from tidelock import __version__
 from tidelock.kube.client import PODS
 
 KINDS = [
+    "ClusterRole",
+    "ClusterRole",
     "ClusterRole",
     "ClusterRoleBinding",
     "CustomResourceDefinition",
@@ -145,3 +147,41 @@ def test_the_sample_pod_takes_the_sample_lock(world: World) -> None:
     created = world.api.create(PODS.collection(world.namespace), sample(SAMPLES / "pod.yaml", world))
     assert Pod(world.api, PODS, created).until_bound() == node.name
     lock.until_gone()
+
+
+@pytest.mark.parametrize(("verb", "allowed"), [("list", "yes"), ("create", "no")])
+def test_a_namespaces_editor_sees_locks_and_makes_none(
+    installed: Cluster, namespace: str, verb: str, allowed: str
+) -> None:
+    user_roles = [
+        m for m in rendered(installed) if m["kind"] == "ClusterRole" and m["metadata"]["name"] != "tidelock"
+    ]
+    installed.kubectl("apply", "--server-side", "-f", "-", input=yaml.safe_dump_all(user_roles))
+    installed.kubectl(
+        "create", "rolebinding", "editor", "--clusterrole=edit", "--user=ed", f"--namespace={namespace}"
+    )
+
+    def answer() -> str:
+        # kubectl exits with 1 for "no", so the review is asked for as an object.
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "LocalSubjectAccessReview",
+            "metadata": {"namespace": namespace},
+            "spec": {
+                "user": "ed",
+                "resourceAttributes": {
+                    "group": "tidelock.dev",
+                    "resource": "reservations",
+                    "verb": verb,
+                    "namespace": namespace,
+                },
+            },
+        }
+        path = "-o=jsonpath={.status.allowed}"
+        return (
+            "yes"
+            if installed.kubectl("create", "-f", "-", path, input=yaml.safe_dump(review)) == "true"
+            else "no"
+        )
+
+    wait_for(answer, until=lambda given: given == allowed, what=f"{verb} to be {allowed}")

@@ -67,8 +67,12 @@ class Watched(NamedTuple):
 
 
 def granted(cluster: Cluster) -> set[Right]:
-    """Return every right that the role gives."""
-    (role,) = [manifest for manifest in rendered(cluster) if manifest["kind"] == "ClusterRole"]
+    """Return every right that the operator's role gives."""
+    (role,) = [
+        manifest
+        for manifest in rendered(cluster)
+        if (manifest["kind"], manifest["metadata"]["name"]) == ("ClusterRole", "tidelock")
+    ]
     return {
         Right(verb, _qualified(resource, group))
         for rule in role["rules"]

@@ -1,6 +1,7 @@
 """How an object that the ledger has not met becomes an entry: the rebuild after a start, object by object.
 
-What a status says of a lock that is held, or of one that has ended, is believed; everything else starts anew.
+What a status says of a lock that is held, that waits or that has ended is believed; what it does not say of the
+spec as it is now starts anew.
 """
 
 from pydantic import ValidationError
@@ -18,25 +19,14 @@ _HELD = frozenset({Phase.ACTIVE, Phase.BOUND})
 
 def adopt(reservation: Reservation, now: float) -> Entry:
     """Make the entry of an object that is seen for the first time."""
-    entry = Entry(
-        reservation, seen_at=now, pending_since=reservation.meta.created or now, problem=reservation.problem
-    )
+    since = reservation.meta.created or now
+    entry = Entry(reservation, seen_at=now, pending_since=since, problem=reservation.problem)
     status = _readable(reservation)
-    if status is not None:
-        entry.transition_times = {
-            condition.type: (condition.status, from_datetime(condition.last_transition_time))
-            for condition in status.conditions
-        }
-        entry.activated_at = from_datetime(status.activated_at) if status.activated_at else None
-        entry.expires_at = from_datetime(status.expires_at) if status.expires_at else None
-        if status.phase in _HELD and status.node_name and (held := _held(status)):
-            _resume_held(entry, status, held)
-            if not _is_current(reservation, status):
-                _follow_edit(entry)
-        elif status.phase in FINAL or (status.phase is Phase.REJECTED and _is_current(reservation, status)):
-            _resume_ended(entry, status, now)
-        elif active := entry.transition_times.get("Active"):
-            entry.pending_since = active[1]
+    if status is None or status.phase is None:
+        # What was never looked at has been waiting, and not been active, from its beginning.
+        entry.transition_times = {"Active": ("False", since), "Reconciling": ("True", since)}
+    else:
+        _resume(entry, status, now)
     if entry.problem and entry.phase is Phase.PENDING:
         entry.phase, entry.reason, entry.message = Phase.REJECTED, reasons.INVALID_SPEC, entry.problem
         entry.finished_at = now
@@ -50,40 +40,64 @@ def _readable(reservation: Reservation) -> ReservationStatus | None:
         return None  # written by no version of Tidelock: the lock starts anew
 
 
-def _is_current(reservation: Reservation, status: ReservationStatus) -> bool:
-    return status.observed_generation == reservation.meta.generation
+def _resume(entry: Entry, status: ReservationStatus, now: float) -> None:
+    entry.transition_times = {
+        condition.type: (condition.status, from_datetime(condition.last_transition_time))
+        for condition in status.conditions
+    }
+    entry.epoch = status.epoch or 0
+    current = status.observed_generation == entry.reservation.meta.generation
+    if status.activated_at is not None and status.expires_at is not None:
+        entry.activated_at = from_datetime(status.activated_at)
+        entry.expires_at = from_datetime(status.expires_at)
+        if not current and entry.reservation.spec is not None:
+            entry.expires_at = entry.expiry_from(entry.activated_at)
+    if status.phase in _HELD and entry.activated_at is not None and (held := _held(status)):
+        _resume_held(entry, status, held)
+    elif status.phase in FINAL or (status.phase is Phase.REJECTED and current):
+        _resume_ended(entry, status, now)
+    elif status.phase is Phase.REJECTED:
+        entry.pending_since = now
+    else:
+        _resume_waiting(entry, status)
 
 
 def _held(status: ReservationStatus) -> Resources:
+    if not status.node_name or status.resources is None:
+        return NOTHING
     try:
-        held = parse_resources(status.resources or {})
+        return {**parse_resources(status.resources), PODS: 1}
     except QuantityError:
         return NOTHING
-    return {**held, PODS: 1} if held else NOTHING
 
 
 def _resume_held(entry: Entry, status: ReservationStatus, held: Resources) -> None:
+    """Hold what was held; what is asked less of since then is shrunk at once."""
     entry.phase = Phase.ACTIVE
-    entry.held = held
+    entry.held = held if entry.reservation.pod is None else at_most(held, entry.reservation.requests)
     entry.node, entry.node_uid = status.node_name or "", status.node_uid or ""
-    entry.epoch = status.epoch or 0
     _resume_reason(entry, status)
-
-
-def _follow_edit(entry: Entry) -> None:
-    """Apply what was edited while nobody watched: a smaller size and another expiry count at once."""
-    if entry.reservation.pod is not None and entry.activated_at is not None:
-        entry.held = at_most(entry.held, entry.reservation.requests)
-        entry.expires_at = entry.expiry_from(entry.activated_at)
+    for condition in status.conditions:
+        if condition.type == "Reconciling":
+            entry.resize_problem = condition.message
 
 
 def _resume_ended(entry: Entry, status: ReservationStatus, now: float) -> None:
     entry.phase = status.phase or Phase.PENDING
     entry.node, entry.node_uid = status.node_name or "", status.node_uid or ""
-    entry.epoch = status.epoch or 0
     entry.bound_pod = status.bound_pod
     entry.finished_at = from_datetime(status.finished_at) if status.finished_at else now
     _resume_reason(entry, status)
+
+
+def _resume_waiting(entry: Entry, status: ReservationStatus) -> None:
+    """Go on waiting since the lock became inactive or, later than that, began to be reconciled again."""
+    times = [entry.transition_times[name][1] for name in _WAITING if name in entry.transition_times]
+    entry.pending_since = max(times, default=entry.pending_since)
+    _resume_reason(entry, status)
+
+
+_WAITING = ("Active", "Reconciling")
 
 
 def _resume_reason(entry: Entry, status: ReservationStatus) -> None:

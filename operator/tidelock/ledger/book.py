@@ -22,7 +22,7 @@ from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
-from tidelock.model.quantities import NOTHING, Resources, at_most, format_resources
+from tidelock.model.quantities import NOTHING, PODS, Resources, at_most, format_resources
 from tidelock.model.reservations import BoundPod, Phase
 
 # A lock that waits for long has its numbers renewed at most this often (seconds), or each event in a
@@ -75,6 +75,8 @@ class Book:
         if entry is not None and entry.uid != reservation.meta.uid:
             self._drop(entry)
             entry = None
+        if entry is not None and reservation.meta.version < entry.reservation.meta.version:
+            return  # the echo of a write before the last one that was acknowledged
         if reservation.meta.deletion_timestamp is not None:
             if entry is not None:
                 self._drop(entry)
@@ -82,7 +84,8 @@ class Book:
         if entry is None:
             entry = adopt(reservation, now)
             self.entries[entry.key] = entry
-            self._hold(entry, entry.held)
+            held, entry.held = entry.held, NOTHING
+            self._hold(entry, held)
         else:
             self._revise(entry, reservation, now)
         if entry.reservation.spec is not None and entry.phase not in SETTLED:
@@ -98,8 +101,10 @@ class Book:
     def acknowledge(self, written: Reservation) -> None:
         """Take over the version that a write of ours has made, ahead of its watch event."""
         entry = self.entries.get(written.key)
-        if entry is not None and entry.uid == written.meta.uid:
-            known = entry.reservation
+        if entry is None or entry.uid != written.meta.uid:
+            return
+        known = entry.reservation
+        if written.meta.version > known.meta.version:  # or the watch has told of it, and maybe of more, already
             meta = replace_meta(known.meta, resource_version=written.meta.resource_version)
             entry.reservation = replace(known, meta=meta, status=written.status)
 
@@ -110,7 +115,7 @@ class Book:
         requests = entry.reservation.requests
         if entry.phase is Phase.ACTIVE:
             moved = entry.node != node.name
-            self._place(entry, node, requests)
+            self._place(entry, node, requests, now)
             entry.reason = reasons.MOVED if moved else reasons.ADMITTED
             entry.resize_problem = ""
             entry.message = _held_text(entry)
@@ -119,7 +124,7 @@ class Book:
         if entry.activated_at is None:
             entry.activated_at = now
             entry.expires_at = entry.expiry_from(now)
-        self._place(entry, node, requests)
+        self._place(entry, node, requests, now)
         self._step(entry, Event.ADMIT, reasons.ADMITTED, _held_text(entry), now)
 
     def refuse(self, entry: Entry, reason: str, message: str, now: float) -> None:
@@ -156,16 +161,16 @@ class Book:
             if self.entries.get(entry.key) is not entry or entry.phase is not Phase.BOUND:
                 continue
             entry.bound_pod = None
-            if entry.expires_at is not None and entry.expires_at <= now:
+            if _expired(entry, now):
                 self._expire(entry, now)
             else:
                 self._take_back(entry, held, now)
 
     def owner_bound(self, pod: Pod, node_name: str, now: float) -> None:
-        """End the locks of a pod that is bound, whoever bound it."""
-        self._claims.pop(pod.uid, None)
+        """End the locks of a pod that is bound, whoever bound it; what it claimed is another's if it is not."""
         for entry in self.own(pod):
             self.consume(entry, pod, node_name, now)
+        self.unclaim(pod.uid, now)
 
     def consume(self, entry: Entry, pod: Pod, node_name: str, now: float) -> None:
         """End a lock whose owner is bound."""
@@ -187,10 +192,8 @@ class Book:
         for entry in tuple(self._on_node.get(name, {}).values()):
             if node is None or node.meta.uid != entry.node_uid:
                 self._lose(entry, now)
-            elif entry.node_problem != (problem := _node_problem(node)):
-                entry.node_problem = problem
-                entry.move_at = now + self._move_after if problem and not entry.pinned else None
-                entry.moving = False
+            elif entry.node_problem != _node_problem(node):
+                self._note_problem(entry, node, now)
                 self._touch(entry)
         self._displace_overcommitted(name, now)
 
@@ -214,10 +217,10 @@ class Book:
             entry = self.entries[key]
             if entry.phase in SETTLED:
                 self.changed[key] = None
-            elif entry.phase is Phase.PENDING and not _expired(entry, now):
-                self._end(entry, Event.GIVE_UP, reasons.DEADLINE_EXCEEDED, _given_up_text(entry), now)
             elif _expired(entry, now):
                 self._expire(entry, now)
+            elif entry.phase is Phase.PENDING:
+                self._end(entry, Event.GIVE_UP, reasons.DEADLINE_EXCEEDED, _given_up_text(entry), now)
             else:
                 entry.move_at, entry.moving = None, True
                 self._touch(entry)
@@ -233,14 +236,14 @@ class Book:
 
     def _revise(self, entry: Entry, reservation: Reservation, now: float) -> None:
         edited = reservation.meta.generation != entry.reservation.meta.generation
-        if reservation.problem:
-            entry.problem = reservation.problem
-            entry.reservation = replace(reservation, spec=entry.reservation.spec, pod=entry.reservation.pod)
-            if entry.phase is Phase.PENDING:
-                self._end(entry, Event.GIVE_UP, reasons.INVALID_SPEC, reservation.problem, now)
-            return
-        entry.reservation, entry.problem = reservation, ""
+        if reservation.problem and entry.phase not in (Phase.PENDING, Phase.REJECTED):
+            # What is held, or has ended, goes by the last spec that could be read.
+            reservation = replace(reservation, spec=entry.reservation.spec, pod=entry.reservation.pod)
+        entry.reservation, entry.problem = reservation, reservation.problem
         if not edited or entry.final:
+            return
+        if entry.problem:
+            self._reject_if_unreadable(entry, now)
             return
         if entry.phase is Phase.REJECTED:
             entry.pending_since, entry.finished_at, entry.tried = now, None, False
@@ -249,10 +252,17 @@ class Book:
             entry.expires_at = entry.expiry_from(entry.activated_at)
         if entry.key in self.waiting:
             self.untried[entry.key] = entry
-        if entry.phase is Phase.ACTIVE:
-            self._resize(entry, now)
         if entry.phase is not Phase.BOUND and _expired(entry, now):
             self._expire(entry, now)
+        elif entry.phase is Phase.ACTIVE:
+            self._resize(entry, now)
+
+    def _reject_if_unreadable(self, entry: Entry, now: float) -> None:
+        """Reject a lock that waits though its spec cannot be read; what is held stays held."""
+        if entry.problem and entry.phase is Phase.PENDING:
+            self._end(entry, Event.GIVE_UP, reasons.INVALID_SPEC, entry.problem, now)
+        elif entry.problem and entry.phase is Phase.REJECTED:
+            entry.reason, entry.message = reasons.INVALID_SPEC, entry.problem
 
     def _resize(self, entry: Entry, now: float) -> None:
         """Shrink at once what is asked less of; what is asked more of waits for its admission."""
@@ -267,18 +277,20 @@ class Book:
 
     def _take_back(self, entry: Entry, held: Resources, now: float) -> None:
         node = self._node(entry.node)
+        if entry.reservation.pod is not None:
+            held = at_most(held, entry.reservation.requests)  # the spec may have shrunk meanwhile
         if not held:
             self._step(entry, Event.RETURN, reasons.WAITING, "the owner's binding failed", now)
+            self._reject_if_unreadable(entry, now)
         elif node is None or node.meta.uid != entry.node_uid:
             self._lose(entry, now)
         elif self._columns.fits(node.name, held):
-            self._place(entry, node, held)
+            self._place(entry, node, held, now)
             self._step(entry, Event.ADMIT, reasons.ADMITTED, _held_text(entry), now)
+            self._resize(entry, now)
         else:
-            entry.pending_since = now
             text = f"the owner's binding failed and {entry.node} has no room left"
-            self._unplace(entry)
-            self._step(entry, Event.RETURN, reasons.INSUFFICIENT_CAPACITY, text, now)
+            self._displace(entry, reasons.INSUFFICIENT_CAPACITY, text, now)
 
     def _displace_overcommitted(self, name: str, now: float) -> None:
         """Take locks away until the node's pods and locks fit: lowest priority first, then newest."""
@@ -295,36 +307,35 @@ class Book:
             self._displace(loser, reasons.OVERCOMMITTED, text, now)
 
     def _displace(self, entry: Entry, reason: str, message: str, now: float) -> None:
+        """Have a lock wait for room again."""
         self._unplace(entry)
         entry.pending_since, entry.tried = now, False
-        self._step(entry, Event.DISPLACE, reason, message, now)
+        event = Event.RETURN if entry.phase is Phase.BOUND else Event.DISPLACE
+        self._step(entry, event, reason, message, now)
+        self._reject_if_unreadable(entry, now)
 
     def _lose(self, entry: Entry, now: float) -> None:
         text = f"node {entry.node} (uid {entry.node_uid}) is gone"
         if entry.pinned:
             self._hold(entry, NOTHING)
             self._end(entry, Event.LOSE_NODE, reasons.NODE_LOST, text, now)
-        elif entry.phase is Phase.BOUND:
-            self._unplace(entry)
-            self._step(entry, Event.RETURN, reasons.NODE_LOST, text, now)
         else:
             self._displace(entry, reasons.NODE_LOST, text, now)
 
     def _expire(self, entry: Entry, now: float) -> None:
         self._hold(entry, NOTHING)
-        due = entry.expires_at or entry.reservation.expire_at or now
         field_name = "spec.expireAt" if entry.reservation.expire_at is not None else "spec.ttlSeconds"
-        self._end(entry, Event.EXPIRE, reasons.EXPIRED, f"{field_name} has passed", now, due)
+        self._end(entry, Event.EXPIRE, reasons.EXPIRED, f"{field_name} has passed", now, entry.ends_at)
 
     def _end(
-        self, entry: Entry, event: Event, reason: str, message: str, now: float, due: float = 0.0
+        self, entry: Entry, event: Event, reason: str, message: str, now: float, due: float | None = None
     ) -> None:
         entry.finished_at = now
         self._owners.discard(entry.key)
         self._step(entry, event, reason, message, now, due)
 
     def _step(
-        self, entry: Entry, event: Event, reason: str, message: str, now: float, due: float = 0.0
+        self, entry: Entry, event: Event, reason: str, message: str, now: float, due: float | None = None
     ) -> None:
         entry.phase = after(entry.phase, event)
         entry.reason, entry.message = reason, message
@@ -332,14 +343,25 @@ class Book:
             entry.node_problem = entry.move_at = None
             entry.moving = False
         meta = entry.reservation.meta
-        self.changes.append(Change(meta, event, entry.phase, reason, message, now, due or now))
+        self.changes.append(Change(meta, event, entry.phase, reason, message, now, now if due is None else due))
         self._touch(entry)
 
-    def _place(self, entry: Entry, node: Node, requests: Resources) -> None:
+    def _place(self, entry: Entry, node: Node, requests: Resources, now: float) -> None:
         self._unplace(entry)
         entry.node, entry.node_uid, entry.epoch = node.name, node.meta.uid, self._epoch
-        entry.node_problem, entry.move_at, entry.moving = _node_problem(node), None, False
+        entry.node_problem = entry.move_at = None
+        entry.moving = False
+        self._note_problem(entry, node, now)
         self._hold(entry, requests)
+
+    def _note_problem(self, entry: Entry, node: Node, now: float) -> None:
+        """Note what is wrong with a lock's node; a lock for any node leaves it if that lasts for long."""
+        problem = _node_problem(node)
+        if problem is None:
+            entry.move_at, entry.moving = None, False
+        elif entry.node_problem is None and not entry.pinned:
+            entry.move_at = now + self._move_after
+        entry.node_problem = problem
 
     def _unplace(self, entry: Entry) -> None:
         self._hold(entry, NOTHING)
@@ -383,8 +405,7 @@ class Book:
 
 
 def _expired(entry: Entry, now: float) -> bool:
-    instant = entry.expires_at if entry.expires_at is not None else entry.reservation.expire_at
-    return instant is not None and instant <= now
+    return entry.ends_at is not None and entry.ends_at <= now
 
 
 def _node_problem(node: Node) -> tuple[str, str] | None:
@@ -400,8 +421,8 @@ def _amounts_text(resources: Resources) -> str:
 
 
 def _held_text(entry: Entry) -> str:
-    amounts = {name: units for name, units in entry.held.items() if name != "pods"}
-    return f"{_amounts_text(amounts)} held on {entry.node}"
+    amounts = {name: units for name, units in entry.held.items() if name != PODS}
+    return f"{_amounts_text(amounts) or 'a place for a pod'} held on {entry.node}"
 
 
 def _given_up_text(entry: Entry) -> str:

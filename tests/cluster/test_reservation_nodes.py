@@ -1,0 +1,199 @@
+"""What becomes of locks when their nodes change; on a cluster where nothing but the test plays the kubelets."""
+
+import time
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from cluster.api import Manifest
+from cluster.operator_process import OperatorProcess
+from cluster.world import Node, World, condition
+
+EVERYTHING = [{"operator": "Exists"}]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def operator_that_moves_locks_soon(
+    private_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    directory = tmp_path_factory.mktemp("operator")
+    with OperatorProcess(private_kubeconfig, directory, "--move-after-seconds=1"):
+        yield
+
+
+@pytest.fixture
+def world(private_world: World) -> World:
+    return private_world
+
+
+def hold_to_account(world: World, *nodes: Node) -> None:
+    """Check that no node's pods and locks exceed what it has to give."""
+    for node in nodes:
+        allocatable = world.api.get(node.path)["status"]["allocatable"]["cpu"]
+        assert world.taken_cpu(node) <= Decimal(allocatable)
+
+
+def preferring(node: Node) -> Manifest:
+    """Write an affinity that draws a lock to a node."""
+    field = {"key": "metadata.name", "operator": "In", "values": [node.name]}
+    term = {"weight": 100, "preference": {"matchFields": [field]}}
+    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def test_a_lock_is_lost_with_its_node(world: World) -> None:
+    node = world.node()
+    lock = world.active_lock(node=node)
+    node.delete()
+    status = lock.until_phase("Lost")
+    assert condition(status, "Active")["reason"] == "NodeLost"
+    assert condition(status, "Stalled")["status"] == "True"
+    assert node.uid in condition(status, "Active")["message"]
+
+
+def test_a_node_that_is_recreated_under_its_name_is_another_one(world: World) -> None:
+    node = world.node()
+    lock = world.active_lock(cpu="4", node=node)
+    node.delete()
+    again = world.node()
+    lock.until_phase("Lost")
+    assert world.active_lock("next", "4", again).status()["nodeUID"] == again.uid
+    assert lock.status()["nodeUID"] == node.uid
+
+
+def test_a_lock_for_any_node_is_placed_again_when_its_node_goes(world: World) -> None:
+    nodes = {node.name: node for node in (world.node("a"), world.node("b"))}
+    lock = world.lock()
+    first = lock.until_phase("Active")
+    nodes.pop(first["nodeName"]).delete()
+    (left,) = nodes
+    status = lock.until(lambda found: found["status"].get("nodeName") == left, "be placed again")["status"]
+    assert status["phase"] == "Active"
+    assert status["expiresAt"] == first["expiresAt"]
+
+
+def test_a_lock_for_any_node_waits_when_its_node_was_the_only_one(world: World) -> None:
+    node = world.node()
+    lock = world.active_lock()
+    node.delete()
+    status = lock.until_phase("Pending")
+    assert "nodeName" not in status
+    again = world.node()
+    assert lock.until_phase("Active")["nodeUID"] == again.uid
+
+
+def test_a_lock_on_a_cordoned_node_is_held_and_not_ready(world: World) -> None:
+    node = world.node(cpu="2")
+    lock = world.active_lock(cpu="2", node=node)
+    node.cordon()
+    lock.until_condition("Ready", "False", "NodeCordoned")
+    assert condition(lock.status(), "Active")["status"] == "True"
+    world.pod("stranger", cpu="1", tolerations=EVERYTHING).until_refused("locked by")
+
+    node.cordon(on=False)
+    lock.until_condition("Ready", "True", "Held")
+
+
+def test_a_lock_on_a_node_that_is_not_ready_is_held_and_not_ready(world: World) -> None:
+    node = world.node(cpu="2")
+    lock = world.active_lock(cpu="2", node=node)
+    node.set_ready("False")
+    lock.until_condition("Ready", "False", "NodeNotReady")
+    assert condition(lock.status(), "Active")["status"] == "True"
+    world.pod("stranger", cpu="1").until_refused("locked by")
+
+    node.set_ready("True")
+    lock.until_condition("Ready", "True", "Held")
+
+
+@pytest.mark.parametrize("trouble", ["cordoned", "not ready"])
+def test_a_lock_for_any_node_moves_after_the_grace_time(world: World, trouble: str) -> None:
+    nodes = {node.name: node for node in (world.node("a"), world.node("b"))}
+    lock = world.lock()
+    first = lock.until_phase("Active")
+    left = nodes.pop(first["nodeName"])
+    (other,) = nodes.values()
+    if trouble == "cordoned":
+        left.cordon()
+    else:
+        left.set_ready("False")
+        left.merge({"spec": {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]}})
+    lock.until_condition("Ready", "False", "NodeCordoned" if trouble == "cordoned" else "NodeNotReady")
+    lock.until_condition("Active", "True", "Moved")
+    status = lock.status()
+    assert (status["nodeName"], status["expiresAt"]) == (other.name, first["expiresAt"])
+    assert condition(status, "Ready")["status"] == "True"
+    assert lock.phases() == ["Active"]
+    hold_to_account(world, left, other)
+
+
+def test_a_lock_that_names_its_node_does_not_move(world: World) -> None:
+    node = world.node("a")
+    world.node("b")
+    named = world.active_lock("named", node=node)
+    free = world.active_lock("free", affinity=preferring(node))
+    assert free.status()["nodeName"] == node.name
+    node.cordon()
+    free.until_condition("Active", "True", "Moved")
+    assert named.status()["nodeName"] == node.name
+    named.until_condition("Ready", "False", "NodeCordoned")
+
+
+def test_a_lock_that_can_move_nowhere_is_held_where_it_is(world: World) -> None:
+    node = world.node(cpu="2")
+    lock = world.active_lock(cpu="2")
+    node.cordon()
+    lock.until_condition("Ready", "False", "NodeCordoned")
+    time.sleep(1.2)  # past the grace time
+    world.pod("stranger", cpu="1", tolerations=EVERYTHING).until_refused("locked by")
+    assert (lock.status()["phase"], lock.status()["nodeName"]) == ("Active", node.name)
+    late = world.node("late")
+    lock.until_condition("Active", "True", "Moved")
+    assert lock.status()["nodeName"] == late.name
+
+
+def test_when_a_node_shrinks_the_lowest_priority_loses_then_the_newest(world: World) -> None:
+    node = world.node(cpu="4")
+    vital = world.active_lock("vital", "1", node, priority=5)
+    older = world.active_lock("older", "1", node)
+    newer = world.active_lock("newer", "1", node)
+    least = world.active_lock("least", "1", node, priority=-5)
+
+    node.resize(cpu="3")
+    lost = least.until_condition("Active", "False", "Overcommitted")
+    assert f"{node.name} is overcommitted by cpu 1" in lost["message"]
+    node.resize(cpu="2")
+    newer.until_condition("Active", "False", "Overcommitted")
+    assert [lock.status()["phase"] for lock in (vital, older, newer, least)] == [
+        "Active",
+        "Active",
+        "Pending",
+        "Pending",
+    ]
+    hold_to_account(world, node)
+
+    node.resize(cpu="4")
+    for lock in (newer, least):
+        lock.until_phase("Active")
+    hold_to_account(world, node)
+
+
+def test_pods_are_never_made_to_lose_by_a_node_that_shrinks(world: World) -> None:
+    node = world.node(cpu="4")
+    resident = world.bound_pod(node, cpu="2")
+    lock = world.active_lock(cpu="2", node=node)
+    node.resize(cpu="1")
+    lock.until_condition("Active", "False", "Overcommitted")
+    assert resident.read() is not None
+
+
+def test_a_displaced_lock_keeps_its_end(world: World) -> None:
+    node = world.node(cpu="2")
+    lock = world.active_lock(cpu="2", node=node)
+    end = lock.status()["expiresAt"]
+    node.resize(cpu="1")
+    lock.until_phase("Pending")
+    assert lock.status()["expiresAt"] == end
+    node.resize(cpu="2")
+    assert lock.until_phase("Active")["expiresAt"] == end

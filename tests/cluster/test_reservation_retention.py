@@ -1,0 +1,144 @@
+"""What stays of a lock after its end, and what repeated applies, deletions and foreign hands do to it."""
+
+import time
+
+from cluster.operator_process import OperatorProcess
+from cluster.world import World
+from devcluster import wait_for
+from tidelock.model.instants import format_instant, parse_instant
+
+FINALIZER = "test.tidelock.dev/stay"
+
+
+def test_a_retained_lock_that_is_applied_again_locks_nothing(world: World) -> None:
+    node = world.node(cpu="2")
+    manifest = world.reservation(cpu="2", node=node, retention="Retain")
+    lock = world.apply(manifest)
+    lock.until_phase("Active")
+    pod = world.pod(cpu="2")
+    ended = lock.until_phase("Consumed")
+    pod.until_bound()
+    pod.delete()
+
+    assert world.apply(manifest).uid == lock.uid
+    assert world.pod("stranger", cpu="2").until_bound() == node.name
+    assert lock.status() == ended
+
+
+def test_a_deleted_lock_that_is_applied_again_expires_at_once(world: World) -> None:
+    node = world.node(cpu="2")
+    manifest = world.reservation(
+        cpu="2", node=node, ttlSeconds=None, expireAt=format_instant(time.time() + 0.7)
+    )
+    first = world.apply(manifest)
+    first.until_phase("Active")
+    first.until_gone()
+
+    again = world.apply(manifest)
+    again.until_gone()
+    assert again.uid != first.uid
+    assert again.phases() == ["Expired"]
+
+
+def test_a_deleted_lock_that_is_applied_again_is_consumed_at_once_by_its_bound_owner(world: World) -> None:
+    node = world.node(cpu="4")
+    manifest = world.reservation(cpu="2", node=node)
+    world.apply(manifest).until_phase("Active")
+    world.pod(cpu="2").until_bound()
+
+    wait_for(lambda: world.apply(manifest).phases() == [], what="the lock to end without a phase", timeout=5)
+    again = world.apply(manifest)
+    again.until_gone()
+    assert "Active" not in again.phases()
+
+
+def test_a_tombstone_goes_after_its_time(world: World) -> None:
+    lock = world.active_lock(
+        node=world.node(), ttlSeconds=1, retention="Retain", ttlSecondsAfterFinished=1
+    )
+    status = lock.until_phase("Expired")
+    lock.until_gone()
+    assert time.time() >= parse_instant(status["finishedAt"]) + 1
+
+
+def test_a_consumed_tombstone_goes_after_its_time_too(world: World) -> None:
+    lock = world.active_lock(node=world.node(), retention="Retain", ttlSecondsAfterFinished=1)
+    world.pod().until_bound()
+    lock.until_phase("Consumed")
+    lock.until_gone()
+
+
+def test_a_rejected_lock_goes_after_its_time(world: World) -> None:
+    world.node()
+    lock = world.lock(cpu="64", pendingDeadlineSeconds=0, ttlSecondsAfterFinished=1)
+    lock.until_phase("Rejected")
+    lock.until_gone()
+
+
+def test_a_lock_that_is_deleted_by_hand_frees_its_room_at_once(world: World) -> None:
+    node = world.node(cpu="2")
+    lock = world.active_lock(cpu="2", node=node)
+    waiting = world.lock("waiting", "2", node)
+    waiting.until_phase("Pending")
+    lock.delete()
+    waiting.until_phase("Active", timeout=2)
+
+
+def test_somebodys_finalizer_keeps_the_object_but_not_the_room(world: World) -> None:
+    node = world.node(cpu="2")
+    lock = world.active_lock(cpu="2", node=node)
+    lock.merge({"metadata": {"finalizers": [FINALIZER]}})
+    waiting = world.lock("waiting", "2", node)
+    waiting.until_phase("Pending")
+    lock.delete()
+    waiting.until_phase("Active", timeout=2)
+
+    assert lock.read() is not None
+    lock.merge({"metadata": {"finalizers": None}})
+    lock.until_gone()
+
+
+def test_a_lock_with_somebodys_finalizer_expires_and_is_asked_to_go_once(world: World) -> None:
+    node = world.node(cpu="2")
+    lock = world.active_lock(cpu="2", node=node, ttlSeconds=1)
+    lock.merge({"metadata": {"finalizers": [FINALIZER]}})
+    gone = lock.until(lambda found: "deletionTimestamp" in found["metadata"], "be asked to go")
+    assert gone["status"]["phase"] == "Expired"
+    world.active_lock("next", "2", node)
+
+    settled = lock.read()
+    assert settled is not None
+    assert settled["metadata"]["resourceVersion"] == gone["metadata"]["resourceVersion"]
+    lock.merge({"metadata": {"finalizers": None}})
+    lock.until_gone()
+
+
+def test_a_status_edited_by_somebody_else_is_put_right(world: World) -> None:
+    node = world.node(cpu="2")
+    lock = world.active_lock(cpu="2", node=node)
+    right = lock.status()
+    lock.merge({"status": {"phase": "Consumed", "nodeName": "elsewhere", "conditions": [], "epoch": 99}}, "status")
+    lock.until(lambda found: found["status"] == right, "be put right")
+    world.pod("stranger").until_refused("locked by")
+
+
+def test_a_status_written_by_somebody_else_gives_no_room(world: World) -> None:
+    node = world.node(cpu="1")
+    world.bound_pod(node, cpu="1")
+    lock = world.lock(cpu="1", node=node)
+    right = lock.until_phase("Pending")
+    lock.merge({"status": {"phase": "Active", "nodeName": node.name, "resources": {"cpu": "1"}}}, "status")
+    lock.until(lambda found: found["status"] == right, "be put right")
+
+
+def test_nothing_is_left_on_what_the_operator_touched(world: World, operator: OperatorProcess) -> None:
+    node = world.node()
+    lock = world.active_lock(node=node, retention="Retain")
+    pod = world.pod()
+    pod.until_bound()
+    lock.until_phase("Consumed")
+    for path in (lock.path, pod.path, node.path):
+        metadata = world.api.get(path)["metadata"]
+        assert "finalizers" not in metadata
+        marks = (*metadata.get("annotations", {}), *metadata.get("labels", {}))
+        assert not [mark for mark in marks if "kopf" in mark or mark.startswith("tidelock.dev/")]
