@@ -46,7 +46,7 @@ def node_json(
 
 
 def node(name: str = "node-a", **fields: Any) -> Node:
-    return decode_node(_encode(node_json(name, **fields)))
+    return decode_node(encode(node_json(name, **fields)))
 
 
 def pod_json(
@@ -86,7 +86,7 @@ def pod_json(
 
 
 def pod(name: str = "web-0", **fields: Any) -> Pod:
-    return decode_pod(_encode(pod_json(name, **fields)))
+    return decode_pod(encode(pod_json(name, **fields)))
 
 
 def reservation_json(
@@ -121,7 +121,7 @@ def reservation_json(
 
 
 def reservation(name: str = "lock", **fields: Any) -> Reservation:
-    return decode_reservation(_encode(reservation_json(name, **fields)))
+    return decode_reservation(encode(reservation_json(name, **fields)))
 
 
 def _metadata(name: str, namespace: str, uid: str, version: int) -> Json:
@@ -139,5 +139,5 @@ def _taint(text: str) -> Json:
     return {"key": key, "value": value, "effect": effect}
 
 
-def _encode(plain: Json) -> bytes:
+def encode(plain: Json) -> bytes:
     return json.dumps(plain).encode()

@@ -11,8 +11,9 @@ import msgspec
 
 from bench.world import NAMESPACE
 from tidelock.kube.client import RESERVATIONS, KubeClient
-from tidelock.kube.errors import Unreachable
+from tidelock.kube.errors import TransientError
 
+_RETRY = 0.1  # seconds, between a watch that ended and the next
 _COLLECTION = RESERVATIONS.collection(NAMESPACE)
 
 
@@ -94,19 +95,16 @@ async def witness(client: KubeClient) -> AsyncIterator[Witness]:
     """Watch the locks while the context lasts."""
     listed = msgspec.json.decode(await client.get(_COLLECTION, {"limit": "1"}), type=_List)
     seen = Witness()
-    task = asyncio.create_task(_watch(client, seen, listed.metadata.resource_version))
-    try:
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(_watch(client, seen, listed.metadata.resource_version))
         yield seen
-    finally:
         task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 async def _watch(client: KubeClient, seen: Witness, version: str) -> None:
     """Follow the locks for ever; a watch that the server ends goes on where it ended."""
     while True:
-        with suppress(Unreachable):
+        with suppress(TransientError):
             params = {"watch": "true", "resourceVersion": version, "timeoutSeconds": "3600"}
             async with client.stream(_COLLECTION, params, silence_seconds=3600.0) as stream:
                 rest = b""
@@ -117,3 +115,4 @@ async def _watch(client: KubeClient, seen: Witness, version: str) -> None:
                         event = _decode_event(line)
                         version = event.object.metadata.resource_version
                         seen.take(event, now)
+        await asyncio.sleep(_RETRY)

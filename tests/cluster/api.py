@@ -26,7 +26,7 @@ class RefusedError(Exception):
 
 
 class Api:
-    """One identity at one API server. Every request has a connection of its own, so restarts do not matter."""
+    """One identity at one API server. Each request has a connection of its own, so restarts do not matter."""
 
     def __init__(self, kubeconfig: Path) -> None:
         connection = load_connection(kubeconfig)
@@ -40,8 +40,8 @@ class Api:
         return self._request("GET", path)
 
     def create(self, path: str, manifest: Manifest) -> Manifest:
-        """Create an object in a collection."""
-        return self._request("POST", path, manifest)
+        """Create an object in a collection; as with kubectl, a field that nobody knows is an error."""
+        return self._request("POST", f"{path}?fieldValidation=Strict", manifest)
 
     def merge(self, path: str, patch: Manifest) -> Manifest:
         """Merge a patch into an object; None removes a field."""

@@ -74,7 +74,7 @@ def binding_gate(api: Api, namespace: str, directory: Path) -> Iterator[BindingG
 
 def _handler(gate: BindingGate) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:  # noqa: N802 -- the base class's name
+        def do_POST(self) -> None:
             review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             review["response"] = {"uid": review.pop("request")["uid"], "allowed": gate.pass_through()}
             body = json.dumps(review).encode()

@@ -45,8 +45,8 @@ def namespace(controlplane: Cluster) -> Iterator[str]:
 def operator(controlplane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
     """The operator on the shared cluster, with the rights of its manifests and no others.
 
-    It runs for one module's tests at a time, as tests elsewhere play its part by hand. At the end it must stop
-    as asked, and nothing must have gone wrong inside of it.
+    It runs for one module's tests at a time, as tests elsewhere play its part by hand. At the end it must
+    stop as asked, and nothing must have gone wrong inside of it.
     """
     install_crds(controlplane)
     directory = tmp_path_factory.mktemp("operator")

@@ -1,5 +1,6 @@
 """The operator as a process of its own, started as an installation starts it."""
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -86,10 +87,10 @@ class OperatorProcess:
         )
         assert self.running, f"the operator ended at its start:\n{self.log}"
 
-    def stop(self) -> int:
-        """Ask it to end (SIGTERM) and return its exit status."""
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Ask it to end by a signal and return its exit status."""
         process = self._started()
-        process.terminate()
+        process.send_signal(number)
         return process.wait(_STOP_TIMEOUT)
 
     def kill(self) -> None:
@@ -97,10 +98,6 @@ class OperatorProcess:
         process = self._started()
         process.kill()
         process.wait(_STOP_TIMEOUT)
-
-    def wait(self) -> int:
-        """Wait for its end by itself and return its exit status."""
-        return self._started().wait(_STOP_TIMEOUT)
 
     def metrics(self) -> dict[str, float]:
         """Scrape all samples, by name and labels as in `a_total{b="c",d="e"}`."""

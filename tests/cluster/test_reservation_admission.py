@@ -2,7 +2,8 @@
 
 from decimal import Decimal
 
-from cluster.world import World, condition
+from cluster.live import condition
+from cluster.world import World
 from devcluster import wait_for
 from tidelock.model.instants import parse_instant
 
@@ -15,7 +16,10 @@ def test_a_lock_that_fits_is_active_and_says_all_that_a_manager_needs(world: Wor
     assert status["observedGeneration"] == 1
     assert status["resources"] == {"cpu": "1500m"}
     assert status["owner"] == "pod/web-0"
-    assert {each["type"]: each["status"] for each in status["conditions"]} == {"Active": "True", "Ready": "True"}
+    assert {each["type"]: each["status"] for each in status["conditions"]} == {
+        "Active": "True",
+        "Ready": "True",
+    }
     assert "boundPod" not in status
 
 
@@ -114,13 +118,42 @@ def test_a_lock_may_be_written_as_the_pod_it_is_for(world: World) -> None:
     assert f"example.org/gpu 2 needed, 0 free, 2 locked by {world.namespace}/first" in message
 
 
+def test_the_place_of_the_pod_itself_is_locked_too(world: World) -> None:
+    node = world.node(extended={"pods": "1"})
+    world.active_lock(cpu="1", node=node)
+    world.pod("stranger").until_refused(
+        "1 Too many pods beside reservations", "pods 1 needed, 0 free, 1 locked"
+    )
+    assert world.pod().until_bound() == node.name
+
+
+def test_a_lock_goes_where_it_tolerates_the_taints(world: World) -> None:
+    node = world.node()
+    node.merge({"spec": {"taints": [{"key": "tide", "value": "low", "effect": "NoSchedule"}]}})
+    shy = world.lock("shy", node=node)
+    assert (
+        "untolerated taint {tide: low}" in shy.until_condition("Active", "False", "NoMatchingNode")["message"]
+    )
+    world.active_lock("bold", node=node, tolerations=[{"key": "tide", "operator": "Exists"}])
+
+
+def test_a_lock_that_is_replaced_by_its_namesake_leaves_nothing_behind(world: World) -> None:
+    node = world.node(cpu="4")
+    for _ in range(5):
+        lock = world.active_lock(cpu="3", node=node)
+        lock.delete()
+    last = world.active_lock(cpu="2", node=node)
+    assert world.pod("stranger", cpu="2").until_bound() == node.name
+    assert last.status()["phase"] == "Active"
+
+
 def test_of_many_locks_that_race_for_room_as_many_get_it_as_fit(world: World) -> None:
     node = world.node(cpu="3")
     locks = [world.lock(f"racer-{number}", "1", node, pendingDeadlineSeconds=0) for number in range(8)]
     phases = [
-        lock.until(lambda found: found["status"].get("phase") in ("Active", "Rejected"), "be decided")["status"][
-            "phase"
-        ]
+        lock.until(lambda found: found["status"].get("phase") in ("Active", "Rejected"), "be decided")[
+            "status"
+        ]["phase"]
         for lock in locks
     ]
     assert sorted(phases) == 3 * ["Active"] + 5 * ["Rejected"]
@@ -133,10 +166,9 @@ def test_locks_and_pods_that_race_never_get_the_same_room(world: World) -> None:
     for number in range(8):
         world.lock(f"held-{number}", "1", node)
         world.pod(f"racer-{number}")
-    seen = []
-    wait_for(
-        lambda: seen.append(world.taken_cpu(node)) or seen[-1] >= room, what="the room to be taken", interval=0.01
-    )
+    seen = [Decimal(0)]
+    while seen[-1] < room:
+        seen.append(world.taken_cpu(node))
     world.pod("late").until_refused("Insufficient cpu")
     assert world.taken_cpu(node) == max(seen) == room
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from cluster.binding_gate import BindingGate, binding_gate
+from cluster.live import until_past
 from cluster.operator_process import Launch
-from cluster.world import World, until_past
+from cluster.world import World
 from devcluster import wait_for
 from tidelock.model.instants import parse_instant
 
@@ -36,7 +37,9 @@ def test_expiry_never_interrupts_a_binding(private_world: World, gate: BindingGa
     assert "Expired" not in lock.phases()
 
 
-def test_a_refused_binding_gives_the_lock_back(private_world: World, gate: BindingGate, launch: Launch) -> None:
+def test_a_refused_binding_gives_the_lock_back(
+    private_world: World, gate: BindingGate, launch: Launch
+) -> None:
     operator = launch()
     node = private_world.node(cpu="2")
     lock = private_world.active_lock(cpu="2", node=node)

@@ -4,7 +4,8 @@ from decimal import Decimal
 
 import pytest
 
-from cluster.world import World, condition
+from cluster.live import condition
+from cluster.world import World
 from devcluster import wait_for
 
 
@@ -176,6 +177,9 @@ def test_events_tell_a_pod_and_its_lock_what_happened(world: World) -> None:
     pod = world.pod()
     pod.until_bound()
     wait_for(
-        lambda: {"Scheduled"} <= world.event_reasons(pod) and {"Admitted", "Consumed"} <= world.event_reasons(lock),
+        lambda: (
+            {"Scheduled"} <= world.event_reasons(pod)
+            and {"Admitted", "Consumed"} <= world.event_reasons(lock)
+        ),
         what="the events",
     )

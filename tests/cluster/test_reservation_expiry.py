@@ -2,8 +2,9 @@
 
 import time
 
+from cluster.live import Lock, condition
 from cluster.operator_process import OperatorProcess
-from cluster.world import Lock, World, condition
+from cluster.world import World
 from tidelock.model.instants import format_instant, parse_instant
 
 
@@ -27,7 +28,9 @@ def ends(lock: Lock) -> tuple[str, float]:
 def test_room_is_free_within_100_ms_of_the_expiry(world: World, operator: OperatorProcess) -> None:
     node = world.node(cpu="8")
     end = in_seconds(1.5)
-    expiring = [world.active_lock(f"expiring-{n}", "2", node, expireAt=end, retention="Retain") for n in range(4)]
+    expiring = [
+        world.active_lock(f"expiring-{n}", "2", node, expireAt=end, retention="Retain") for n in range(4)
+    ]
     next_ones = [world.lock(f"next-{n}", "2", node) for n in range(4)]
     for lock in next_ones:
         lock.until_condition("Active", "False", "InsufficientCapacity")
@@ -64,7 +67,9 @@ def test_a_retained_lock_stays_as_an_expired_tombstone_that_is_at_rest(world: Wo
     lock = world.active_lock(node=world.node(), ttlSeconds=1, retention="Retain")
     status = lock.until_phase("Expired")
     assert status["finishedAt"] >= status["expiresAt"]
-    assert [condition(status, kind).get("status") for kind in ("Active", "Ready", "Reconciling", "Stalled")] == [
+    assert [
+        condition(status, kind).get("status") for kind in ("Active", "Ready", "Reconciling", "Stalled")
+    ] == [
         "False",
         None,
         None,

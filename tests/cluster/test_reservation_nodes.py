@@ -1,4 +1,4 @@
-"""What becomes of locks when their nodes change; on a cluster where nothing but the test plays the kubelets."""
+"""What becomes of locks when their nodes change; nothing but the tests plays the kubelets here."""
 
 import time
 from collections.abc import Iterator
@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from cluster.api import Manifest
+from cluster.live import Node, condition
 from cluster.operator_process import OperatorProcess
-from cluster.world import Node, World, condition
+from cluster.world import World
 
 EVERYTHING = [{"operator": "Exists"}]
 

@@ -3,7 +3,8 @@
 import pytest
 
 from cluster.api import RefusedError
-from cluster.world import World, condition
+from cluster.live import condition
+from cluster.world import World
 from devcluster import wait_for
 
 
@@ -72,7 +73,9 @@ def test_one_resource_shrinks_at_once_while_another_waits_to_grow(world: World) 
     [({"owners": [{"pod": {"name": "other"}}]}, "owners"), ({"nodeName": "other"}, "nodeName")],
     ids=["owners", "nodeName"],
 )
-def test_owners_and_node_of_an_active_lock_are_immutable(world: World, changes: dict[str, object], field: str) -> None:
+def test_owners_and_node_of_an_active_lock_are_immutable(
+    world: World, changes: dict[str, object], field: str
+) -> None:
     lock = world.active_lock(node=world.node())
     with pytest.raises(RefusedError, match=f"{field} is immutable while the reservation is Active"):
         lock.edit(**changes)

@@ -27,9 +27,7 @@ def test_a_retained_lock_that_is_applied_again_locks_nothing(world: World) -> No
 
 def test_a_deleted_lock_that_is_applied_again_expires_at_once(world: World) -> None:
     node = world.node(cpu="2")
-    manifest = world.reservation(
-        cpu="2", node=node, ttlSeconds=None, expireAt=format_instant(time.time() + 0.7)
-    )
+    manifest = world.reservation(cpu="2", node=node, expireAt=format_instant(time.time() + 0.7))
     first = world.apply(manifest)
     first.until_phase("Active")
     first.until_gone()
@@ -53,9 +51,7 @@ def test_a_deleted_lock_that_is_applied_again_is_consumed_at_once_by_its_bound_o
 
 
 def test_a_tombstone_goes_after_its_time(world: World) -> None:
-    lock = world.active_lock(
-        node=world.node(), ttlSeconds=1, retention="Retain", ttlSecondsAfterFinished=1
-    )
+    lock = world.active_lock(node=world.node(), ttlSeconds=1, retention="Retain", ttlSecondsAfterFinished=1)
     status = lock.until_phase("Expired")
     lock.until_gone()
     assert time.time() >= parse_instant(status["finishedAt"]) + 1
@@ -117,7 +113,9 @@ def test_a_status_edited_by_somebody_else_is_put_right(world: World) -> None:
     node = world.node(cpu="2")
     lock = world.active_lock(cpu="2", node=node)
     right = lock.status()
-    lock.merge({"status": {"phase": "Consumed", "nodeName": "elsewhere", "conditions": [], "epoch": 99}}, "status")
+    lock.merge(
+        {"status": {"phase": "Consumed", "nodeName": "elsewhere", "conditions": [], "epoch": 99}}, "status"
+    )
     lock.until(lambda found: found["status"] == right, "be put right")
     world.pod("stranger").until_refused("locked by")
 

@@ -14,7 +14,8 @@ from cluster.crds import SAMPLES, install_crds
 from cluster.operator_process import OperatorProcess
 from cluster.rbac import operator_kubeconfig, rendered
 from cluster.relay import Record, Right, relay
-from cluster.world import World, condition
+from cluster.live import condition
+from cluster.world import World
 from devcluster import Cluster, wait_for
 from tidelock.kube.client import EVENTS, WATERLEVELS, Resource
 from tidelock.kube.config import load_connection

@@ -4,9 +4,10 @@ Where the shell would wait for an answer, the answer waits here until somebody d
 status write is carried out by one call and learnt of by another, or never.
 """
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
 
-from builders import SCHEDULER, Json
+from builders import SCHEDULER, Json, encode
 from property.model_api import Delivering, ModelApi, Reflection, RefusedError
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render
@@ -52,6 +53,7 @@ class Process:
             "pods": Reflection(api.pods, decode_pod, self.feed.pods),
             "reservations": Reflection(api.reservations, decode_reservation, self.feed.reservations),
         }
+        self.decided_at = 0.0
         self.in_flight: dict[str, Assumed] = {}
         self.bind_answers: dict[str, bool] = {}
         self.unwritten: dict[Key, None] = {}
@@ -63,7 +65,8 @@ class Process:
         """Decide once, as the loop does when the feed is ready, and note what is to be written."""
         if not self.feed.ready:
             return
-        outcome = self.decider.step(self.clock.now())
+        self.decided_at = self.clock.now()
+        outcome = self.decider.step(self.decided_at)
         if isinstance(outcome, Assumed):
             self.in_flight[outcome.pod.uid] = outcome
         self.unwritten.update(self.book.changed)
@@ -75,7 +78,28 @@ class Process:
         due = self.decider.next_due()
         return self.feed.ready and (bool(self.book.changed) or (due is not None and due <= self.clock.now()))
 
+    @property
+    def behind(self) -> list[str]:
+        """Resources of which something is left to deliver."""
+        return [resource for resource, watch in self.watches.items() if watch.behind]
+
+    def moves(self) -> list[Callable[[], None]]:
+        """List what may happen next; the order in which it does is up to the world."""
+        return [
+            *(self.watches[resource].deliver for resource in self.behind),
+            *([self.step] if self.due else []),
+            *(partial(self.send_binding, uid) for uid in self.unsent_bindings),
+            *(partial(self.learn_binding, uid) for uid in self.bind_answers),
+            *(partial(self.send_write, key) for key in self.unsent_writes),
+            *(partial(self.learn_write, key) for key in self.write_answers),
+        ]
+
     # Bindings.
+
+    @property
+    def unsent_bindings(self) -> list[str]:
+        """Uids of the pods whose bindings are on their way."""
+        return [uid for uid in self.in_flight if uid not in self.bind_answers]
 
     def send_binding(self, uid: str, *, arrives: bool = True) -> None:
         """Have the API server carry a binding out, or not get it."""
@@ -97,6 +121,11 @@ class Process:
 
     # Writes.
 
+    @property
+    def unsent_writes(self) -> list[Key]:
+        """Keys of the objects that are to be compared and are not being written."""
+        return [key for key in self.unwritten if key not in self.write_answers]
+
     def send_write(self, key: Key) -> None:
         """Begin to make an object what it ought to be; one that is refused waits for the watch."""
         del self.unwritten[key]
@@ -117,7 +146,7 @@ class Process:
         """Get the answer to a write, or none; then look again."""
         answer = self.write_answers.pop(key)
         if not lost:
-            self.book.acknowledge(decode_reservation(_encode(answer)))
+            self.book.acknowledge(decode_reservation(encode(answer)))
         self.unwritten[key] = None
 
     def wanted(self, entry: Entry) -> Json:
@@ -148,9 +177,9 @@ class Process:
         for _ in range(_ROUNDS):
             self.catch_up()
             self.decide()
-            for uid in tuple(self.in_flight):
-                if uid not in self.bind_answers:
-                    self.send_binding(uid)
+            for uid in self.unsent_bindings:
+                self.send_binding(uid)
+            for uid in tuple(self.bind_answers):
                 self.learn_binding(uid)
             for key in tuple(self.write_answers):
                 self.learn_write(key)
@@ -169,11 +198,5 @@ class Process:
             self.step()
 
     def _busy(self) -> bool:
-        pending: tuple[Any, ...] = (self.in_flight, self.write_answers, self.unwritten)
-        return any(pending) or self.due or any(watch.behind for watch in self.watches.values())
-
-
-def _encode(plain: Json) -> bytes:
-    import json
-
-    return json.dumps(plain).encode()
+        under_way = self.in_flight or self.write_answers or self.unwritten
+        return bool(under_way or self.behind) or self.due

@@ -7,6 +7,7 @@ Resources get their column the first time that anybody names them. All amounts a
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +19,12 @@ from tidelock.model.selectors import Taint
 Amounts = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
 
+A = TypeVar("A", bound=npt.NDArray[np.generic])
+
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What the nodes are, apart from their amounts; arrays of N.
+    """What the nodes are, apart from their amounts; arrays of N that refuse to be written.
 
     `name_rank` is a node's place among the sorted names; `taint_set_of` indexes the distinct `taint_sets`.
     """
@@ -41,10 +44,10 @@ class Traits:
         set_of = [taint_sets.setdefault(node.taints, len(taint_sets)) for node in nodes]
         return cls(
             version=version,
-            cordoned=np.array([node.unschedulable for node in nodes], np.bool_),
-            name_rank=name_rank,
+            cordoned=_frozen(np.array([node.unschedulable for node in nodes], np.bool_)),
+            name_rank=_frozen(name_rank),
             taint_sets=tuple(taint_sets),
-            taint_set_of=np.array(set_of, np.intp),
+            taint_set_of=_frozen(np.array(set_of, np.intp)),
         )
 
 
@@ -183,6 +186,11 @@ class Columns:
         self.requested = _enlarged(self.requested, rows=more)
         self.locked = _enlarged(self.locked, rows=more)
         self.nonzero = _enlarged(self.nonzero, rows=more)
+
+
+def _frozen(array: A) -> A:
+    array.flags.writeable = False
+    return array
 
 
 def _zeros(shape: tuple[int, int]) -> Amounts:

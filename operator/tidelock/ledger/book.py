@@ -128,12 +128,13 @@ class Book:
         self._step(entry, Event.ADMIT, reasons.ADMITTED, _held_text(entry), now)
 
     def refuse(self, entry: Entry, reason: str, message: str, now: float) -> None:
-        """Note why there is no room for a waiting lock."""
+        """Note why there is no room for a waiting lock; why one has lost its room is not overwritten."""
         entry.tried = True
+        news = entry.reason != reason or now >= entry.refused_at + REFUSAL_RENEWAL
         if entry.phase is Phase.ACTIVE:
             entry.resize_problem = message if entry.growing else ""
             self._touch(entry)
-        elif entry.reason != reason or now >= entry.refused_at + REFUSAL_RENEWAL:
+        elif news and entry.reason != reasons.OVERCOMMITTED:
             entry.reason, entry.message, entry.refused_at = reason, message, now
             self._touch(entry)
         else:

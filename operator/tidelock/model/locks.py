@@ -98,14 +98,24 @@ def stand_in_pod(meta: ObjectMeta, spec: ReservationSpec, plain: dict[str, Any])
 
 def _with_default_requests(spec: PodSpec) -> PodSpec:
     """Fill requests that are not given from the limits, as the API server does when it stores a pod."""
-
-    def filled(container: Container) -> Container:
-        resources = container.resources
-        requests = {**resources.limits, **resources.requests}
-        return msgspec.structs.replace(container, resources=ResourceRequirements(requests, resources.limits))
-
+    containers = tuple(map(_filled, spec.containers))
+    init_containers = tuple(map(_filled, spec.init_containers))
+    resources = spec.resources
+    if resources is not None:
+        named = {name for each in (*containers, *init_containers) for name in each.resources.requests}
+        # What the containers request stands before the pod's limit, other than for huge pages.
+        spare = {
+            name: amount
+            for name, amount in resources.limits.items()
+            if name not in named or name.startswith("hugepages-")
+        }
+        resources = ResourceRequirements(spare | resources.requests, resources.limits)
     return msgspec.structs.replace(
-        spec,
-        containers=tuple(map(filled, spec.containers)),
-        init_containers=tuple(map(filled, spec.init_containers)),
+        spec, containers=containers, init_containers=init_containers, resources=resources
     )
+
+
+def _filled(container: Container) -> Container:
+    resources = container.resources
+    requests = resources.limits | resources.requests
+    return msgspec.structs.replace(container, resources=ResourceRequirements(requests, resources.limits))

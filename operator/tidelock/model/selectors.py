@@ -118,8 +118,11 @@ class Toleration(msgspec.Struct, frozen=True):
 
 
 def _integer(text: str) -> int | None:
-    """Read a whole number as the API does, which unlike int() takes no 1_000."""
-    return int(text) if _INTEGER.fullmatch(text) else None
+    """Read a whole number as the API does, which unlike int() takes no 1_000 and nothing beyond 64 bits."""
+    if not _INTEGER.fullmatch(text):
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
 
 
 def untolerated(

@@ -1,7 +1,5 @@
 """NodeAffinity: spec.nodeSelector and spec.affinity.nodeAffinity."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tidelock.cluster.columns import Rows
@@ -22,11 +20,6 @@ from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 
 _REASON = "node(s) didn't match Pod's node affinity/selector"
-
-
-@dataclass(frozen=True, slots=True)
-class _Matches:
-    mask: Mask
 
 
 class NodeAffinity(PreFilter, Filter, Score):

@@ -37,7 +37,8 @@ def _demands(spec: PodSpec) -> Iterator[str]:
     for volume in spec.volumes:
         if volume.persistent_volume_claim or volume.ephemeral:
             yield f"the claim of volume {volume.name}"
-    if any(port.host_port for container in spec.containers for port in container.ports):
+    sidecars = (container for container in spec.init_containers if container.restart_policy == "Always")
+    if any(port.host_port for container in (*spec.containers, *sidecars) for port in container.ports):
         yield "host ports"
     if spec.resource_claims:
         yield "spec.resourceClaims"

@@ -1,0 +1,162 @@
+"""Objects on the API server as tests handle them: read, waited for, changed."""
+
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+from cluster.api import Api, Manifest, RefusedError
+from devcluster import wait_for
+from tidelock.kube.client import Resource
+from tidelock.model.instants import parse_instant
+
+_INTERVAL = 0.03  # seconds between two looks
+
+
+class Live:
+    """An object on the API server."""
+
+    def __init__(self, api: Api, resource: Resource, manifest: Manifest) -> None:
+        metadata = manifest["metadata"]
+        self.api = api
+        self.name: str = metadata["name"]
+        self.namespace: str | None = metadata.get("namespace")
+        self.uid: str = metadata["uid"]
+        self.path = resource.item(self.name, self.namespace)
+        self._collection = resource.collection(self.namespace)
+        self._version: str = metadata["resourceVersion"]
+
+    def read(self) -> Manifest | None:
+        """Read the object; None if it is gone or another has its name."""
+        try:
+            found = self.api.get(self.path)
+        except RefusedError as refusal:
+            if refusal.status == HTTPStatus.NOT_FOUND:
+                return None
+            raise
+        return found if found["metadata"]["uid"] == self.uid else None
+
+    def until(self, accept: Callable[[Manifest], object], what: str, timeout: float = 20.0) -> Manifest:
+        """Wait until the object, which must not go, is as described; returns it."""
+        seen = wait_for(
+            self.read,
+            until=lambda found: found is None or accept(found),
+            what=f"{self.name} to {what}",
+            timeout=timeout,
+            interval=_INTERVAL,
+        )
+        assert seen is not None, f"{self.name} is gone before it could {what}"
+        return seen
+
+    def until_gone(self) -> None:
+        """Wait until the object is deleted."""
+        wait_for(self.read, until=lambda found: found is None, what=f"{self.name} to go", interval=_INTERVAL)
+
+    def history(self) -> list[tuple[str, Manifest]]:
+        """Tell all that became of the object since its creation, as (event type, object)."""
+        past = []
+        for event in self.api.watch(
+            self._collection, 1, fieldSelector=f"metadata.name={self.name}", resourceVersion=self._version
+        ):
+            past.append(event)
+            if event[0] == "DELETED":
+                break
+        return past
+
+    def merge(self, patch: Manifest, subresource: str = "") -> Manifest:
+        """Merge a patch into the object, or into one of its subresources."""
+        return self.api.merge(f"{self.path}/{subresource}" if subresource else self.path, patch)
+
+    def delete(self) -> None:
+        """Delete the object at once."""
+        self.api.delete(self.path)
+
+
+class Node(Live):
+    """A node without a machine."""
+
+    def cordon(self, *, on: bool = True) -> None:
+        """Keep new pods off, or let them in again."""
+        self.merge({"spec": {"unschedulable": on}})
+
+    def set_ready(self, status: str) -> None:
+        """Report what a kubelet would; only where nothing else plays the kubelet."""
+        self.merge(
+            {"status": {"conditions": [{"type": "Ready", "status": status, "reason": "Test"}]}}, "status"
+        )
+
+    def resize(self, **allocatable: str) -> None:
+        """Change how much the node has to give."""
+        self.merge({"status": {"allocatable": allocatable}}, "status")
+
+
+class Pod(Live):
+    """A pod for the operator's scheduler."""
+
+    def until_bound(self, timeout: float = 20.0) -> str:
+        """Wait until the pod is bound; returns the node's name."""
+        bound = self.until(lambda pod: pod["spec"].get("nodeName"), "be bound", timeout)
+        return str(bound["spec"]["nodeName"])
+
+    def until_refused(self, *words: str) -> str:
+        """Wait until the pod is told, in these words among others, that it fits nowhere; returns all."""
+        refused = self.until(
+            lambda pod: all(word in _refusal(pod) for word in ("0/", *words)), f"be refused with {words}"
+        )
+        assert "nodeName" not in refused["spec"]
+        return _refusal(refused)
+
+
+class Lock(Live):
+    """A Reservation."""
+
+    def until_phase(self, phase: str, timeout: float = 20.0) -> Manifest:
+        """Wait for a phase; returns the status."""
+        found = self.until(lambda lock: lock.get("status", {}).get("phase") == phase, f"be {phase}", timeout)
+        status: Manifest = found["status"]
+        return status
+
+    def until_condition(self, kind: str, status: str, reason: str) -> Manifest:
+        """Wait for a condition; returns it."""
+        found = self.until(
+            lambda lock: _matches(condition(lock["status"], kind), status, reason),
+            f"have {kind}={status} with reason {reason}",
+        )
+        return condition(found["status"], kind)
+
+    def status(self) -> Manifest:
+        """Read the status as it is now."""
+        status: Manifest = self.api.get(self.path)["status"]
+        return status
+
+    def edit(self, **spec: Any) -> None:
+        """Merge changes into the spec; None removes a field."""
+        self.merge({"spec": spec})
+
+    def phases(self) -> list[str]:
+        """Phases that the object has had, in order, each change once; without a phase it was not told yet."""
+        seen: list[str] = []
+        for _, lock in self.history():
+            phase = lock["status"].get("phase", "")
+            if phase and phase not in seen[-1:]:
+                seen.append(phase)
+        return seen
+
+
+def condition(status: Manifest, kind: str) -> Manifest:
+    """Give a condition of a status; empty if it is not there."""
+    conditions: list[Manifest] = status.get("conditions", [])
+    return next((each for each in conditions if each["type"] == kind), {})
+
+
+def until_past(instant: str) -> None:
+    """Wait until an instant of a status has passed."""
+    time.sleep(max(parse_instant(instant) - time.time(), 0.0) + 0.1)
+
+
+def _matches(found: Manifest, status: str, reason: str) -> bool:
+    return (found.get("status"), found.get("reason")) == (status, reason)
+
+
+def _refusal(pod: Manifest) -> str:
+    return str(condition(pod["status"], "PodScheduled").get("message", ""))

@@ -1,0 +1,95 @@
+"""The operator as a process: how it starts and ends, and what it says."""
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from cluster.operator_process import COMMAND, Launch, OperatorProcess
+from cluster.world import World
+from devcluster import LocalCluster, wait_for
+from devcluster.loopback import HOST, Health
+
+
+def failure(*options: str) -> str:
+    """Run an operator that must end at once with status 1; returns what it writes."""
+    done = subprocess.run([COMMAND, "run", *options], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 1, done.stderr
+    assert not done.stdout
+    return done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_it_ends_in_good_order_when_asked(
+    launch: Launch, private_world: World, number: signal.Signals
+) -> None:
+    operator = launch()
+    lock = private_world.active_lock(node=private_world.node())
+    asked = time.monotonic()
+    assert operator.stop(number) == 0
+    assert time.monotonic() - asked < 4
+    assert "Traceback" not in operator.log
+    assert operator.log.splitlines()[-1].endswith("stopping")
+    assert lock.status()["phase"] == "Active"
+
+
+def test_it_ends_in_good_order_while_it_waits_for_the_api_server(
+    private_cluster: LocalCluster, private_kubeconfig: Path, tmp_path: Path
+) -> None:
+    operator = OperatorProcess(private_kubeconfig, tmp_path)
+    probes = {path: Health(operator.port, path, None) for path in ("/healthz", "/readyz")}
+    private_cluster.apiserver.stop()
+    try:
+        operator.start()
+        wait_for(probes["/healthz"].ok, what="the probes to answer")
+        assert not probes["/readyz"].ok()
+        assert operator.stop() == 0
+        operator.start()
+        wait_for(probes["/healthz"].ok, what="the probes to answer")
+    finally:
+        private_cluster.apiserver.start()
+    operator.ready()
+    assert operator.stop() == 0
+
+
+def test_a_missing_kubeconfig_is_told_in_one_line(tmp_path: Path) -> None:
+    (line,) = failure(f"--kubeconfig={tmp_path / 'absent'}").splitlines()
+    assert line.startswith("tidelock: ")
+    assert str(tmp_path / "absent") in line
+
+
+def test_a_port_that_is_taken_is_told_in_one_line(launch: Launch, private_kubeconfig: Path) -> None:
+    port = launch().port
+    (line,) = failure(f"--kubeconfig={private_kubeconfig}", f"--listen={HOST}", f"--port={port}").splitlines()
+    assert line.startswith("tidelock: ")
+    assert str(port) in line
+
+
+def test_logs_for_collectors_are_one_json_object_a_line(launch: Launch, private_world: World) -> None:
+    operator = launch("--log-format=json", "--log-level=debug")
+    private_world.active_lock(node=private_world.node())
+    private_world.pod().until_bound()
+    assert operator.stop() == 0
+    lines = [json.loads(line) for line in operator.log.splitlines()]
+    assert all({"time", "level", "logger", "message"} <= line.keys() for line in lines)
+    assert {"started", "stopping"} <= {line["message"] for line in lines}
+
+
+def test_its_metrics_tell_what_it_holds(launch: Launch, private_world: World) -> None:
+    operator = launch()
+    node = private_world.node(cpu="4")
+    lock = private_world.active_lock(cpu="1500m", node=node)
+    private_world.pod("other", cpu="2").until_bound()
+    metrics = operator.metrics()
+    assert metrics['tidelock_reservations{phase="Active"}'] == 1
+    assert metrics['tidelock_locked{resource="cpu"}'] == 1.5
+    assert metrics['tidelock_allocatable{resource="cpu"}'] == 4
+    assert metrics['tidelock_requested{resource="cpu"}'] == 2
+    assert metrics['scheduler_schedule_attempts_total{profile="tidelock-scheduler",result="scheduled"}'] == 1
+    assert metrics["tidelock_ready"] == 1
+
+    lock.delete()
+    wait_for(lambda: operator.metrics()['tidelock_locked{resource="cpu"}'] == 0, what="the room to be free")

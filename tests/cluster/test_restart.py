@@ -1,0 +1,98 @@
+"""Crashes and outages: the ledger is rebuilt from the API, and no room is given twice."""
+
+import time
+from decimal import Decimal
+
+from cluster.live import until_past
+from cluster.operator_process import Launch
+from cluster.world import World
+from devcluster import LocalCluster, wait_for
+from tidelock.model.instants import format_instant
+
+
+def test_after_a_crash_active_locks_hold_on(launch: Launch, private_world: World) -> None:
+    world, operator = private_world, launch()
+    node = world.node(cpu="4")
+    locks = [world.active_lock(name, "2", node) for name in ("web-0", "web-1")]
+    before = [lock.status() for lock in locks]
+    operator.kill()
+    stranger = world.pod("stranger")
+    operator.start()
+    operator.ready()
+    stranger.until_refused("4 locked by")
+    assert [lock.status() for lock in locks] == before
+
+    assert world.pod("web-0", cpu="2").until_bound() == node.name
+    locks[0].until_gone()
+    assert locks[1].status() == before[1]
+
+
+def test_what_happened_while_it_was_down_is_made_up_for(launch: Launch, private_world: World) -> None:
+    world, operator = private_world, launch()
+    node, doomed = world.node(cpu="8"), world.node("doomed")
+    expiring = world.active_lock("expiring", node=node, ttlSeconds=1, retention="Retain")
+    arrived = world.active_lock("arrived", node=node, retention="Retain")
+    deleted = world.active_lock("deleted", node=node)
+    shrunk = world.active_lock("shrunk", "2", node)
+    lost = world.active_lock("lost", node=doomed)
+    operator.kill()
+    until_past(expiring.status()["expiresAt"])
+    owner = world.bound_pod(node, "arrived")
+    deleted.delete()
+    shrunk.edit(resources={"cpu": "1"})
+    doomed.delete()
+    late = world.lock("late", "6", node)
+
+    operator.start()
+    expiring.until_phase("Expired")
+    assert arrived.until_phase("Consumed")["boundPod"]["uid"] == owner.uid
+    lost.until_phase("Lost")
+    late.until_phase("Active")
+    assert shrunk.until(lambda found: found["status"]["resources"] == {"cpu": "1"}, "shrink")
+    assert world.taken_cpu(node) == Decimal(8)
+
+
+def test_crashes_amid_a_rush_never_book_room_twice(launch: Launch, private_world: World) -> None:
+    world, operator = private_world, launch()
+    nodes = [world.node(name, cpu="10") for name in ("a", "b")]
+    for burst in range(3):
+        for number in range(10):
+            world.lock(f"lock-{burst}-{number}", "1", retention="Retain")
+            world.pod(f"pod-{burst}-{number}")
+            world.pod(f"lock-{burst}-{number}")
+        operator.kill()
+        for node in nodes:
+            assert world.taken_cpu(node) <= 10
+        operator.start()
+    operator.ready()
+
+    def taken() -> list[Decimal]:
+        return [world.taken_cpu(node) for node in nodes]
+
+    wait_for(lambda: taken() == [10, 10], what="the nodes to be full", timeout=40)
+    stranger = world.pod("stranger")
+    stranger.until_refused("Insufficient cpu")
+    assert taken() == [10, 10]
+
+
+def test_the_operator_outlives_an_outage_of_the_api_server(
+    launch: Launch, private_world: World, private_cluster: LocalCluster
+) -> None:
+    world, operator = private_world, launch()
+    node = world.node(cpu="4")
+    held = world.active_lock("held", "2", node)
+    expiring = world.active_lock(
+        "expiring", "2", node, expireAt=format_instant(time.time() + 2), retention="Retain"
+    )
+    before = held.status()
+    private_cluster.apiserver.stop()
+    until_past(expiring_at := format_instant(time.time() + 2))
+    private_cluster.apiserver.start()
+
+    ended = expiring.until_phase("Expired", timeout=40)
+    assert ended["expiresAt"] <= expiring_at
+    assert world.pod("stranger", cpu="2").until_bound(timeout=40) == node.name
+    assert held.status() == before
+    assert world.pod("held", cpu="2").until_bound(timeout=40) == node.name
+    assert operator.stop() == 0
+    assert "Traceback" not in operator.log

@@ -1,0 +1,123 @@
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+import builders
+from tidelock.model.meta import Key
+from tidelock.model.pods import Pod, decode_pod, pinned_to, stand_in
+
+
+def test_a_pod_is_known_by_namespace_name_and_uid() -> None:
+    pod = builders.pod("web-0", uid="1", node_name="node-a")
+    assert (pod.key, pod.uid, pod.node_name) == (Key("shop", "web-0"), "1", "node-a")
+    assert str(pod.key) == "shop/web-0"
+    assert str(builders.node("node-a").meta.key) == "node-a"
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_has_ended_is_finished(phase: str) -> None:
+    pod = builders.pod(phase=phase)
+    assert pod.finished
+    assert pod.leaving
+
+
+def test_a_pod_that_is_being_deleted_is_leaving_but_not_finished() -> None:
+    pod = builders.pod(phase="Running", deleted=True)
+    assert pod.leaving
+    assert not pod.finished
+
+
+def test_a_pod_that_runs_is_neither() -> None:
+    pod = builders.pod(phase="Running")
+    assert not pod.leaving
+    assert not pod.finished
+
+
+@pytest.mark.parametrize(("value", "required"), [("true", True), ("True", False), ("", False)])
+def test_a_pod_may_require_its_reservation(value: str, required: bool) -> None:
+    pod = builders.pod(annotations={"tidelock.dev/require-reservation": value})
+    assert pod.requires_reservation is required
+    assert not builders.pod().requires_reservation
+
+
+def test_the_controller_is_the_owner_that_is_marked_so() -> None:
+    pod = builders.pod(controller="apps/v1/StatefulSet/web")
+    assert pod.meta.controller is not None
+    assert pod.meta.controller.name == "web"
+    assert builders.pod().meta.controller is None
+
+
+def test_metadata_tells_version_and_creation() -> None:
+    raw = {
+        "metadata": {"name": "web-0", "resourceVersion": "42", "creationTimestamp": "2035-01-01T00:00:00Z"}
+    }
+    meta = decode_pod(json.dumps(raw).encode()).meta
+    assert (meta.version, meta.created) == (42, datetime(2035, 1, 1, tzinfo=UTC).timestamp())
+    never_stored = decode_pod(b'{"metadata": {"name": "web-0"}}').meta
+    assert (never_stored.version, never_stored.created) == (0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "cpu"),
+    [
+        ([], 64_000),
+        ([{"type": "PodResizePending", "status": "True", "reason": "Deferred"}], 64_000),
+        ([{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}], 3000),
+    ],
+)
+def test_an_infeasible_resize_is_read_from_the_conditions(conditions: list[Any], cpu: int) -> None:
+    """The running containers and sidecars count; what the kubelet can only defer counts as asked for."""
+    raw = builders.pod_json(requests={"cpu": "62"}, node_name="node-a")
+    raw["spec"]["initContainers"] = [
+        {"name": "proxy", "restartPolicy": "Always", "resources": {"requests": {"cpu": "2"}}}
+    ]
+    raw["status"] = {
+        "conditions": conditions,
+        "containerStatuses": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}],
+        "initContainerStatuses": [{"name": "proxy", "resources": {"requests": {"cpu": "2"}}}],
+    }
+    assert decode_pod(json.dumps(raw).encode()).requests["cpu"] == cpu
+
+
+def test_a_bad_quantity_is_found_when_a_pod_is_decoded() -> None:
+    with pytest.raises(ValueError, match="memory: 'lots'"):
+        builders.pod(requests={"memory": "lots"})
+
+
+def test_a_stand_in_takes_what_it_is_told() -> None:
+    pod = builders.pod(requests={"cpu": "1"})
+    assert stand_in(pod.meta, pod.spec, {"cpu": 7}).requests == {"cpu": 7}
+
+
+def test_a_pinned_pod_is_the_same_but_for_its_node() -> None:
+    pod = builders.pod(requests={"cpu": "1"}, uid="1", priority=5)
+    pinned = pinned_to(pod, "node-b")
+    assert pinned.spec.node_name == "node-b"
+    assert (pinned.uid, pinned.spec.priority, pinned.requests) == ("1", 5, pod.requests)
+    assert pod.spec.node_name == ""
+
+
+def placement(**fields: Any) -> tuple[object, ...]:
+    pod: Pod = builders.pod(**fields)
+    return pod.placement_key
+
+
+def test_pods_with_the_same_demands_share_a_placement_key() -> None:
+    demands: Any = {"requests": {"cpu": "1", "memory": "1Gi"}, "nodeSelector": {"a": "1", "b": "2"}}
+    other: Any = {"requests": {"memory": "1Gi", "cpu": "1000m"}, "nodeSelector": {"b": "2", "a": "1"}}
+    assert placement(name="web-0", **demands) == placement(name="web-1", **other)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"requests": {"cpu": "2"}},
+        {"nodeSelector": {"zone": "a"}},
+        {"tolerations": [{"operator": "Exists"}]},
+        {"affinity": {"nodeAffinity": {}}},
+    ],
+)
+def test_a_different_demand_makes_a_different_placement_key(fields: dict[str, Any]) -> None:
+    assert placement(**fields) != placement()
