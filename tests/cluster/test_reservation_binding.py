@@ -24,7 +24,7 @@ def gate(private_world: World, tmp_path: Path) -> Iterator[BindingGate]:
 def test_expiry_never_interrupts_a_binding(private_world: World, gate: BindingGate, launch: Launch) -> None:
     launch()
     node = private_world.node(cpu="2")
-    lock = private_world.active_lock(cpu="2", node=node, ttlSeconds=1, retention="Retain")
+    lock = private_world.active_lock(cpu="2", node=node, ttlSeconds=2, retention="Retain")
     pod = private_world.pod(cpu="2")
     gate.until_reached()
     stranger = private_world.pod("stranger", cpu="2")
@@ -62,7 +62,7 @@ def test_a_lock_whose_time_passed_while_its_binding_failed_is_expired(
 ) -> None:
     launch()
     node = private_world.node(cpu="2")
-    lock = private_world.active_lock(cpu="2", node=node, ttlSeconds=1, retention="Retain")
+    lock = private_world.active_lock(cpu="2", node=node, ttlSeconds=2, retention="Retain")
     private_world.pod(cpu="2")
     gate.until_reached()
     until_past(lock.status()["expiresAt"])

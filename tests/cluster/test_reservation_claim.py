@@ -2,8 +2,6 @@
 
 from decimal import Decimal
 
-import pytest
-
 from cluster.live import condition
 from cluster.world import World
 from devcluster import wait_for
@@ -151,24 +149,6 @@ def test_a_lock_that_waits_is_consumed_when_its_owner_finds_room(world: World) -
     assert world.pod(cpu="1").until_bound() == node.name
     lock.until_phase("Consumed")
     assert "Active" not in lock.phases()
-
-
-@pytest.mark.parametrize("gone", ["Succeeded", "terminating"])
-def test_a_pod_of_the_owners_name_that_has_had_its_day_takes_no_lock(world: World, gone: str) -> None:
-    node = world.node(cpu="4")
-    earlier = world.bound_pod(node, "web-0", cpu="1", metadata={"finalizers": ["test.tidelock.dev/stay"]})
-    if gone == "terminating":
-        earlier.delete()
-    else:
-        earlier.merge({"status": {"phase": gone}}, "status")
-    lock = world.active_lock(node=node)
-    earlier.merge({"metadata": {"finalizers": None}})
-    if gone != "terminating":
-        earlier.delete()
-    earlier.until_gone()
-    assert lock.status()["phase"] == "Active"
-    world.pod().until_bound()
-    lock.until_gone()
 
 
 def test_events_tell_a_pod_and_its_lock_what_happened(world: World) -> None:

@@ -27,7 +27,7 @@ def test_a_retained_lock_that_is_applied_again_locks_nothing(world: World) -> No
 
 def test_a_deleted_lock_that_is_applied_again_expires_at_once(world: World) -> None:
     node = world.node(cpu="2")
-    manifest = world.reservation(cpu="2", node=node, expireAt=format_instant(time.time() + 0.7))
+    manifest = world.reservation(cpu="2", node=node, expireAt=format_instant(time.time() + 1.5))
     first = world.apply(manifest)
     first.until_phase("Active")
     first.until_gone()
@@ -51,7 +51,7 @@ def test_a_deleted_lock_that_is_applied_again_is_consumed_at_once_by_its_bound_o
 
 
 def test_a_tombstone_goes_after_its_time(world: World) -> None:
-    lock = world.active_lock(node=world.node(), ttlSeconds=1, retention="Retain", ttlSecondsAfterFinished=1)
+    lock = world.lock(node=world.node(), ttlSeconds=1, retention="Retain", ttlSecondsAfterFinished=1)
     status = lock.until_phase("Expired")
     lock.until_gone()
     assert time.time() >= parse_instant(status["finishedAt"]) + 1
@@ -96,8 +96,9 @@ def test_somebodys_finalizer_keeps_the_object_but_not_the_room(world: World) -> 
 
 def test_a_lock_with_somebodys_finalizer_expires_and_is_asked_to_go_once(world: World) -> None:
     node = world.node(cpu="2")
-    lock = world.active_lock(cpu="2", node=node, ttlSeconds=1)
-    lock.merge({"metadata": {"finalizers": [FINALIZER]}})
+    manifest = world.reservation(cpu="2", node=node, ttlSeconds=1)
+    manifest["metadata"]["finalizers"] = [FINALIZER]
+    lock = world.store(manifest)
     gone = lock.until(lambda found: "deletionTimestamp" in found["metadata"], "be asked to go")
     assert gone["status"]["phase"] == "Expired"
     world.active_lock("next", "2", node)

@@ -83,16 +83,16 @@ class Process:
         """Resources of which something is left to deliver."""
         return [resource for resource, watch in self.watches.items() if watch.behind]
 
-    def moves(self) -> list[Callable[[], None]]:
-        """List what may happen next; the order in which it does is up to the world."""
-        return [
-            *(self.watches[resource].deliver for resource in self.behind),
-            *([self.step] if self.due else []),
-            *(partial(self.send_binding, uid) for uid in self.unsent_bindings),
-            *(partial(self.learn_binding, uid) for uid in self.bind_answers),
-            *(partial(self.send_write, key) for key in self.unsent_writes),
-            *(partial(self.learn_write, key) for key in self.write_answers),
-        ]
+    def moves(self) -> dict[str, Callable[[], None]]:
+        """Name what may happen next; in which order it does is up to the world."""
+        return {
+            **{f"deliver {resource}": self.watches[resource].deliver for resource in self.behind},
+            **({"decide": self.step} if self.due else {}),
+            **{f"send binding of {uid}": partial(self.send_binding, uid) for uid in self.unsent_bindings},
+            **{f"learn binding of {uid}": partial(self.learn_binding, uid) for uid in self.bind_answers},
+            **{f"send write of {key}": partial(self.send_write, key) for key in self.unsent_writes},
+            **{f"learn write of {key}": partial(self.learn_write, key) for key in self.write_answers},
+        }
 
     # Bindings.
 

@@ -155,7 +155,7 @@ class World(RuleBasedStateMachine):
         for _ in range(count):
             moves = self.process.moves()
             if moves:
-                data.draw(st.sampled_from(moves))()
+                moves[data.draw(st.sampled_from(sorted(moves)))]()
 
     @precondition(lambda self: self.process.moves())
     @rule()

@@ -80,7 +80,7 @@ def test_requests_of_the_pod_replace_the_sum_of_what_they_name() -> None:
 
 
 def test_a_bad_quantity_is_named() -> None:
-    with pytest.raises(QuantityError, match="^cpu: 'much'"):
+    with pytest.raises(QuantityError, match=r"^cpu: 'much'"):
         total_requests(spec(containers=[container("much")]))
 
 

@@ -42,6 +42,10 @@ def verdict(**spec: Any) -> Status:
         ),
         ({"volumes": [{"name": "scratch", "ephemeral": {}}]}, "the claim of volume scratch"),
         ({"containers": [{"name": "main", "ports": [{"containerPort": 80, "hostPort": 80}]}]}, "host ports"),
+        (
+            {"initContainers": [{"name": "proxy", "restartPolicy": "Always", "ports": [{"hostPort": 80}]}]},
+            "host ports",
+        ),
         ({"resourceClaims": [{"name": "gpu"}]}, "spec.resourceClaims"),
     ],
 )
@@ -64,6 +68,7 @@ def test_a_demand_that_no_plugin_checks_is_refused_by_name(spec: dict[str, Any],
         },
         {"volumes": [{"name": "tmp", "emptyDir": {}}, {"name": "token", "projected": {"sources": []}}]},
         {"containers": [{"name": "main", "ports": [{"containerPort": 80}]}]},
+        {"initContainers": [{"name": "init", "ports": [{"hostPort": 80}]}]},
     ],
 )
 def test_wishes_and_what_needs_no_checking_pass(spec: dict[str, Any]) -> None:

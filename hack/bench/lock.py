@@ -1,0 +1,193 @@
+"""How fast a lock holds: python -m bench.lock [--quick] [--json FILE].
+
+On a control plane of its own, with bare nodes and one writer, it measures `tidelock run` as it is installed: locks
+one at a time and in bursts, in turn with a bare Kopf handler; then a cold start beside thousands of live locks.
+The exit status is 0 whatever the figures, and 1 if a lock was lost, given twice or given without room.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from bench.audit import audit
+from bench.figures import Figure, percentile, table
+from bench.locks import LockLostError, Locks
+from bench.programs import bare_kopf, resident_bytes, tidelock
+from bench.witness import witness
+from bench.world import IDENTITY, IN_FLIGHT, add_nodes, admin, install
+from devcluster import Component, LocalCluster, start_cluster
+from devcluster.output import say
+
+_MILLI = 1000
+_MEBI = 2**20
+# Seconds that a program gets after each phase, to do what it has put off until then.
+_REST = 1.0
+
+
+@dataclass
+class Speed:
+    """How fast one program answers."""
+
+    typical: Figure = field(default_factory=lambda: Figure("one at a time, p50", "ms", 15))
+    slow: Figure = field(default_factory=lambda: Figure("one at a time, p99", "ms", 50))
+    slowest: Figure = field(default_factory=lambda: Figure("one at a time, max", "ms"))
+    burst: Figure = field(default_factory=lambda: Figure("at once", "locks/s", 400, more_is_better=True))
+
+    @property
+    def figures(self) -> list[Figure]:
+        """All of them, in order."""
+        return [self.typical, self.slow, self.slowest, self.burst]
+
+
+@dataclass
+class Start:
+    """How a restart goes beside live locks, and what they cost in memory."""
+
+    idle: Figure = field(default_factory=lambda: Figure("resident, idle", "MiB"))
+    filling: Figure = field(
+        default_factory=lambda: Figure("live locks made at", "locks/s", more_is_better=True)
+    )
+    full: Figure = field(default_factory=lambda: Figure("resident, live locks made", "MiB"))
+    ready: Figure = field(default_factory=lambda: Figure("start to ready", "s", 10))
+    first: Figure = field(default_factory=lambda: Figure("start to first new lock", "s"))
+    restarted: Figure = field(default_factory=lambda: Figure("resident, restarted", "MiB"))
+
+    @property
+    def figures(self) -> list[Figure]:
+        """All of them, in order."""
+        return [self.idle, self.filling, self.full, self.ready, self.first, self.restarted]
+
+
+async def measure_speed(locks: Locks, program: Component, speed: Speed, options: argparse.Namespace) -> None:
+    """Measure one round of a program that is started for it, and add it to the figures."""
+    await asyncio.to_thread(program.start)
+    await locks.burst(options.burst)  # nobody pays for connections that are made once
+    await _rest(locks)
+    latencies = await locks.latencies(options.locks)
+    for figure, seconds in (
+        (speed.typical, percentile(latencies, 50)),
+        (speed.slow, percentile(latencies, 99)),
+        (speed.slowest, max(latencies)),
+    ):
+        figure.add(seconds * _MILLI)
+    await _rest(locks)
+    for _ in range(options.bursts):
+        speed.burst.add(options.burst / await locks.burst(options.burst))
+        await _rest(locks)
+    await asyncio.to_thread(program.stop)
+
+
+async def measure_start(locks: Locks, program: Component, start: Start, options: argparse.Namespace) -> None:
+    """Fill the cluster with locks, then kill and start the operator again and again."""
+    await asyncio.to_thread(program.start)
+    await asyncio.sleep(options.settle)
+    start.idle.add(resident_bytes(program) / _MEBI)
+    start.filling.add(options.live / await locks.burst(options.live))
+    await asyncio.sleep(options.settle)
+    start.full.add(resident_bytes(program) / _MEBI)
+    for _ in range(options.rounds):
+        await asyncio.to_thread(program.kill)
+        begin = time.perf_counter()
+        program.launch()
+        first = asyncio.create_task(locks.burst(1))
+        await asyncio.to_thread(program.wait_healthy)
+        start.ready.add(time.perf_counter() - begin)
+        await first
+        start.first.add(time.perf_counter() - begin)
+        await asyncio.sleep(options.settle)
+        start.restarted.add(resident_bytes(program) / _MEBI)
+    await asyncio.to_thread(program.stop)
+
+
+async def _rest(locks: Locks) -> None:
+    await asyncio.sleep(_REST)
+    await locks.clear()
+    await asyncio.sleep(_REST)
+
+
+async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
+    """Measure everything, print it and give the exit status."""
+    kubeconfig = install(cluster)
+    ours, peer, start = Speed(), Speed(), Start()
+    contestants: tuple[tuple[Callable[[LocalCluster, Path], Component], Speed], ...] = (
+        (tidelock, ours),
+        (bare_kopf, peer),
+    )
+    async with admin(cluster) as client, witness(client) as seen:
+        await add_nodes(client, options.nodes)
+        locks = Locks(client, seen)
+        for number in range(options.rounds):
+            for program, speed in contestants:
+                say(f"Round {number + 1} of {options.rounds}: {program.__name__}.")
+                await measure_speed(locks, program(cluster, kubeconfig), speed, options)
+        say(f"Cold start with {options.live} live locks.")
+        await measure_start(locks, tidelock(cluster, kubeconfig), start, options)
+        faults = [*seen.faults, *await audit(client)]
+    print(_conditions(options))
+    print(table([*ours.figures, *start.figures], peer.figures))
+    print("\n".join(faults) if faults else "No lock was lost, given twice or given without room.")
+    if options.json:
+        figures = {"tidelock": [*ours.figures, *start.figures], "bare_kopf": peer.figures}
+        content = {"options": _plain(options), "faults": faults}
+        content |= {name: [asdict(figure) for figure in each] for name, each in figures.items()}
+        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(content)))
+    return 1 if faults else 0
+
+
+def _plain(options: argparse.Namespace) -> dict[str, object]:
+    return {name: str(value) if isinstance(value, Path) else value for name, value in vars(options).items()}
+
+
+def _conditions(options: argparse.Namespace) -> str:
+    return (
+        f"{os.cpu_count()} CPUs for everything; etcd {'with' if options.fsync else 'without'} fsync; "
+        f"{options.nodes} bare nodes; both programs run as {IDENTITY}.\n"
+        f"From the start of the write to Active=True as an independent watch sees it: {options.locks} locks one "
+        f"at a time, {options.burst} at once on {IN_FLIGHT} connections, {options.live} live locks for the start."
+    )
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line; --quick changes the defaults, and what is given counts more."""
+    parser = argparse.ArgumentParser(prog="bench.lock", description="Measure how fast a lock holds.")
+    parser.add_argument("--quick", action="store_true", help="smaller counts, for a first look")
+    quick = parser.parse_known_args(arguments)[0].quick
+    for name, full, small, text in (
+        ("nodes", 1_000, 100, "bare nodes"),
+        ("rounds", 3, 1, "rounds of each program, in turn, and cold starts"),
+        ("locks", 200, 50, "locks one at a time in a round"),
+        ("burst", 300, 100, "locks at once"),
+        ("bursts", 3, 1, "bursts in a round"),
+        ("live", 10_000, 500, "live locks beside a cold start"),
+        ("settle", 15, 2, "seconds before memory is read"),
+    ):
+        parser.add_argument(f"--{name}", type=int, default=small if quick else full, help=text)
+    parser.add_argument("--fsync", action="store_true", help="have etcd write to the disk itself")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the benchmark on a control plane of its own; gives the exit status."""
+    options = parse(arguments)
+    with (
+        tempfile.TemporaryDirectory(prefix="tidelock-bench-") as directory,
+        start_cluster(Path(directory), controller_manager=False, kwok=False, fsync=options.fsync) as cluster,
+    ):
+        try:
+            return asyncio.run(run(cluster, options))
+        except* LockLostError as lost:
+            say("; ".join(str(error) for error in lost.exceptions))
+            return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

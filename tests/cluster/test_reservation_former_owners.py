@@ -1,0 +1,40 @@
+"""Pods that match a lock's owner but have had their day; nothing but the tests plays the kubelets here."""
+
+import pytest
+
+from cluster.live import Pod
+from cluster.operator_process import Launch
+from cluster.world import World
+
+
+@pytest.fixture
+def former(private_world: World) -> Pod:
+    """A bound pod that stays until its finalizer is taken away."""
+    node = private_world.node(cpu="4")
+    return private_world.bound_pod(node, "web-0", metadata={"finalizers": ["test.tidelock.dev/stay"]})
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_finished_pod_takes_no_lock(launch: Launch, private_world: World, former: Pod, phase: str) -> None:
+    former.merge({"status": {"phase": phase}}, "status")
+    launch()
+    lock = private_world.active_lock(cpu="4")  # the room of a finished pod is free
+    former.merge({"metadata": {"finalizers": None}})
+    former.delete()
+    assert lock.status()["phase"] == "Active"
+    private_world.pod(cpu="4").until_bound()
+    lock.until_gone()
+
+
+def test_a_terminating_pod_takes_no_lock_but_keeps_its_room(
+    launch: Launch, private_world: World, former: Pod
+) -> None:
+    former.delete()
+    launch()
+    lock = private_world.active_lock(cpu="3")
+    private_world.pod("stranger").until_refused("locked by")
+    former.merge({"metadata": {"finalizers": None}})
+    former.until_gone()
+    assert lock.status()["phase"] == "Active"
+    private_world.pod(cpu="4").until_bound()
+    lock.until_gone()

@@ -1,0 +1,76 @@
+import pytest
+
+from builders import node
+from tidelock.cluster.columns import Columns
+from tidelock.cluster.snapshot import Snapshot
+
+
+@pytest.fixture
+def columns() -> Columns:
+    """Give node-a with 1 cpu in use and 2 locked, and node-b, empty; each has 4."""
+    columns = Columns(capacity=8)
+    columns.put(node("node-a", cpu="4"))
+    columns.put(node("node-b", cpu="4"))
+    columns.request("node-a", {"cpu": 1000}, (1000, 0), 1)
+    columns.lock("node-a", {"cpu": 2000}, 1)
+    return columns
+
+
+def test_a_snapshot_shows_the_rows_in_use(columns: Columns) -> None:
+    snapshot = Snapshot.of(columns)
+
+    assert len(snapshot) == 2
+    assert [each.name for each in snapshot.nodes] == ["node-a", "node-b"]
+    assert snapshot.allocatable.shape == snapshot.requested.shape == snapshot.locked.shape == (2, 4)
+    assert snapshot.nonzero.shape == (2, 2)
+    assert list(snapshot.resources) == ["cpu", "memory", "ephemeral-storage", "pods"]
+    assert (snapshot.row("node-b"), snapshot.row("node-x")) == (1, None)
+    assert snapshot.column("memory") == 1
+
+
+def test_a_snapshot_refuses_to_be_written(columns: Columns) -> None:
+    snapshot = Snapshot.of(columns)
+
+    for array in (snapshot.allocatable, snapshot.requested, snapshot.locked, snapshot.nonzero):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0, 0] = 1
+    columns.request("node-b", {"cpu": 5}, (5, 0), 1)
+    assert columns.requested[1, 0] == 5, "the columns themselves can still be written"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "beside_locks", "fits"),
+    [
+        ({"cpu": 1000}, True, [True, True]),
+        ({"cpu": 1001}, True, [False, True]),
+        ({"cpu": 3000}, False, [True, True]),
+        ({"cpu": 3001}, False, [False, True]),
+        ({"cpu": 4001}, False, [False, False]),
+        ({"cpu": 0, "ephemeral-storage": 1}, True, [False, False]),
+        ({}, True, [True, True]),
+    ],
+)
+def test_locked_room_is_free_or_not_as_asked(
+    columns: Columns, wanted: dict[str, int], beside_locks: bool, fits: list[bool]
+) -> None:
+    snapshot = Snapshot.of(columns)
+    assert snapshot.free_for(snapshot.vector(wanted), beside_locks=beside_locks).tolist() == fits
+
+
+def test_looking_for_room_changes_nothing(columns: Columns) -> None:
+    snapshot = Snapshot.of(columns)
+    snapshot.free_for(snapshot.vector({"cpu": 1}), beside_locks=True)
+    assert columns.named(columns.requested[0]) == {"cpu": 1000}
+    assert columns.named(columns.locked[0]) == {"cpu": 2000}
+
+
+def test_amounts_are_laid_out_by_resource(columns: Columns) -> None:
+    snapshot = Snapshot.of(columns)
+    row = snapshot.vector({"pods": 1, "cpu": 500})
+    assert row.tolist() == [500, 0, 0, 1]
+    assert snapshot.named(row) == {"cpu": 500, "pods": 1}
+
+
+def test_a_resource_that_nobody_has_named_has_no_column(columns: Columns) -> None:
+    with pytest.raises(KeyError, match="nvidia"):
+        Snapshot.of(columns).vector({"nvidia.com/gpu": 1})

@@ -1,0 +1,40 @@
+from dataclasses import dataclass
+
+import pytest
+
+from tidelock.framework.cyclestate import CycleState
+
+
+@dataclass(frozen=True)
+class Mine:
+    number: int
+
+
+@dataclass(frozen=True)
+class Another:
+    number: int
+
+
+def test_a_value_is_found_by_its_type() -> None:
+    state = CycleState()
+    state.write(Mine(1))
+    state.write(Another(2))
+
+    assert state.expect(Mine) == Mine(1)
+    assert state.read(Another) == Another(2)
+
+
+def test_a_later_value_takes_the_place_of_an_earlier_one() -> None:
+    state = CycleState()
+    state.write(Mine(1))
+    state.write(Mine(2))
+
+    assert state.expect(Mine) == Mine(2)
+
+
+def test_a_value_that_nobody_wrote_is_none_or_an_error() -> None:
+    state = CycleState()
+
+    assert state.read(Mine) is None
+    with pytest.raises(KeyError, match="Mine"):
+        state.expect(Mine)

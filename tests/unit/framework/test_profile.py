@@ -1,0 +1,92 @@
+from typing import Any
+
+import pytest
+
+from builders import pod
+from tidelock.cluster.columns import Columns
+from tidelock.framework.api import Handle
+from tidelock.framework.profile import Enabled, PluginFactory, Profile, build_profile
+from tidelock.ledger.book import Book
+from tidelock.plugins.priority_sort import PrioritySort
+from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
+from tidelock.plugins.scheduling_gates import SchedulingGates
+
+
+class Backwards(PrioritySort):
+    name = "Backwards"
+
+
+class Patient(SchedulingGates):
+    name = "Patient"
+
+    def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
+        super().__init__(handle, {})
+        self.patience = args["patience"]
+
+
+KNOWN: dict[str, PluginFactory] = {**REGISTRY, "Backwards": Backwards, "Patient": Patient}
+
+
+def build(*names: str, args: dict[str, dict[str, Any]] | None = None) -> Profile:
+    columns = Columns()
+    handle = Handle(Book(columns), columns)
+    return build_profile("mine", [Enabled(name) for name in names], KNOWN, handle, args)
+
+
+def test_unknown_plugins_are_named_together() -> None:
+    with pytest.raises(ValueError, match=r"^profile mine: unknown plugins Nothing, Zero$"):
+        build("Zero", "PrioritySort", "Nothing")
+
+
+@pytest.mark.parametrize(
+    ("names", "count"), [((), 0), (("SchedulingGates",), 0), (("PrioritySort", "Backwards"), 2)]
+)
+def test_a_profile_has_exactly_one_order(names: tuple[str, ...], count: int) -> None:
+    with pytest.raises(
+        ValueError, match=rf"^profile mine: exactly one QueueSort plugin is needed, got {count}$"
+    ):
+        build(*names)
+
+
+def test_each_plugin_gets_its_own_args() -> None:
+    (patient,) = build("PrioritySort", "Patient", args={"Patient": {"patience": 9}}).pre_enqueue
+    assert isinstance(patient, Patient)
+    assert patient.patience == 9
+
+
+def test_wrong_args_are_refused_by_the_plugin() -> None:
+    with pytest.raises(ValueError, match="pluginConfig of PrioritySort: unknown args"):
+        build("PrioritySort", args={"PrioritySort": {"patience": 9}})
+
+
+def test_plugins_run_in_the_order_in_which_they_are_enabled() -> None:
+    columns = Columns()
+    profile = build_profile("mine", DEFAULT_PLUGINS, REGISTRY, Handle(Book(columns), columns))
+
+    assert profile.scheduler_name == "mine"
+    assert [plugin.name for plugin in profile.pre_enqueue] == ["SchedulingGates"]
+    assert profile.queue_sort.sort_key(pod(priority=3), 7.0) == (-3, 7.0)
+    assert [plugin.name for plugin in profile.filter] == [
+        "NodeUnschedulable",
+        "NodeName",
+        "TaintToleration",
+        "NodeAffinity",
+        "NodeResourcesFit",
+        "Reservation",
+    ]
+    assert profile.pre_filter[0].name == "UnknownDemands"
+    assert [plugin.name for plugin in profile.reserve] == ["Reservation"]
+
+
+def test_a_lock_outweighs_all_other_scores_together() -> None:
+    columns = Columns()
+    profile = build_profile("mine", DEFAULT_PLUGINS, REGISTRY, Handle(Book(columns), columns))
+    weights = {plugin.name: weight for plugin, weight in profile.score}
+
+    assert weights.pop("Reservation") > sum(weights.values())
+    assert weights == {
+        "TaintToleration": 3,
+        "NodeAffinity": 2,
+        "NodeResourcesFit": 1,
+        "NodeResourcesBalancedAllocation": 1,
+    }

@@ -1,0 +1,177 @@
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+import builders
+from tidelock.model.locks import Reservation
+from tidelock.model.meta import Key
+from tidelock.model.pods import Pod
+
+GIB = 2**30
+
+
+def from_template(**spec: Any) -> Reservation:
+    containers = spec.pop("containers", [{"name": "main"}])
+    return builders.reservation(resources=None, template={"spec": {"containers": containers, **spec}})
+
+
+def container(name: str = "main", **resources: Any) -> dict[str, Any]:
+    return {"name": name, "resources": resources}
+
+
+def pod_of(reservation: Reservation) -> Pod:
+    assert reservation.problem == ""
+    assert reservation.pod is not None
+    return reservation.pod
+
+
+def test_resources_are_held_together_with_a_place_for_a_pod() -> None:
+    lock = builders.reservation(resources={"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": 2})
+    assert lock.requests == {"cpu": 500, "memory": GIB, "nvidia.com/gpu": 2, "pods": 1}
+
+
+def test_a_lock_stands_for_a_pod_with_its_demands_on_nodes() -> None:
+    toleration = {"key": "dedicated", "operator": "Exists"}
+    lock = builders.reservation(
+        nodeName="node-a",
+        nodeSelector={"zone": "a"},
+        tolerations=[toleration],
+        affinity={"nodeAffinity": {}},
+        priority=7,
+    )
+
+    spec = pod_of(lock).spec
+
+    assert (spec.node_name, spec.node_selector, spec.priority) == ("node-a", {"zone": "a"}, 7)
+    assert [each.key for each in spec.tolerations] == ["dedicated"]
+    assert spec.affinity is not None
+    assert spec.affinity.node_affinity is not None
+
+
+def test_a_lock_scores_like_a_pod_that_asks_for_the_same() -> None:
+    assert pod_of(builders.reservation(resources={"cpu": "2"})).nonzero == (2000, 200_000_000)
+
+
+def test_a_lock_for_any_node_names_none() -> None:
+    assert pod_of(builders.reservation()).spec.node_name == ""
+
+
+def test_a_template_is_summed_like_a_pod() -> None:
+    lock = from_template(
+        containers=[
+            container(requests={"cpu": "1"}),
+            container("other", requests={"cpu": "2", "memory": "1Gi"}),
+        ],
+        initContainers=[{"name": "init", "resources": {"requests": {"cpu": "5"}}}],
+        overhead={"memory": "1Gi"},
+    )
+    assert lock.requests == {"cpu": 5000, "memory": 2 * GIB, "pods": 1}
+
+
+def test_limits_stand_for_requests_that_a_template_does_not_give() -> None:
+    lock = from_template(
+        containers=[container(requests={"cpu": "1"}, limits={"cpu": "4", "memory": "1Gi"})],
+        initContainers=[{"name": "init", "resources": {"limits": {"cpu": "2"}}}],
+    )
+    assert lock.requests == {"cpu": 2000, "memory": GIB, "pods": 1}
+
+
+@pytest.mark.parametrize(
+    ("of_container", "of_pod", "held"),
+    [
+        ({}, {"limits": {"cpu": "2"}}, {"cpu": 2000}),
+        ({}, {"limits": {"cpu": "2"}, "requests": {"cpu": "1"}}, {"cpu": 1000}),
+        ({"requests": {"cpu": "1"}}, {"limits": {"cpu": "2"}}, {"cpu": 1000}),
+        ({"limits": {"cpu": "1"}}, {"limits": {"cpu": "2"}}, {"cpu": 1000}),
+        ({"requests": {"cpu": "1"}}, {"limits": {"memory": "1Gi"}}, {"cpu": 1000, "memory": GIB}),
+        (
+            {"requests": {"hugepages-2Mi": "2Mi"}},
+            {"limits": {"hugepages-2Mi": "4Mi"}},
+            {"hugepages-2Mi": 2**22},
+        ),
+    ],
+)
+def test_limits_of_the_pod_as_a_whole_stand_for_what_nobody_requests(
+    of_container: dict[str, Any], of_pod: dict[str, Any], held: dict[str, int]
+) -> None:
+    """A lock for a pod with nothing but limits of its own once held no room at all.
+
+    The API server makes them the pod's requests, so its owner then found the room taken.
+    """
+    lock = from_template(containers=[container(**of_container)], resources=of_pod)
+    assert lock.requests == {**held, "pods": 1}
+
+
+def test_a_template_gives_its_constraints_but_not_its_identity() -> None:
+    template = {
+        "metadata": {"labels": {"app": "web"}, "annotations": {"tidelock.dev/require-reservation": "true"}},
+        "spec": {"containers": [{"name": "main"}], "nodeSelector": {"zone": "b"}, "priority": 99},
+    }
+    lock = builders.reservation(
+        resources=None,
+        template=template,
+        nodeName="node-b",
+        annotations={"tidelock.dev/require-reservation": "true"},
+    )
+
+    pod = pod_of(lock)
+
+    assert pod.spec.node_selector == {"zone": "b"}
+    assert (pod.spec.node_name, pod.spec.priority) == ("node-b", 0)
+    assert pod.key == lock.key == Key("shop", "lock")
+    assert not pod.requires_reservation
+    assert not pod.meta.labels
+
+
+def test_the_end_is_known_from_the_start_where_the_spec_gives_one() -> None:
+    noon = datetime(2030, 1, 1, 12, tzinfo=UTC)
+    lock = builders.reservation(ttlSeconds=None, expireAt="2030-01-01T14:00:00+02:00")
+    assert lock.expire_at == noon.timestamp()
+    assert builders.reservation().expire_at is None
+
+
+def test_the_stored_status_is_kept_as_it_is() -> None:
+    assert builders.reservation(status={"phase": "Active", "later": [1]}).status == {
+        "phase": "Active",
+        "later": [1],
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ({"resources": {"cpu": "two"}}, "spec.resources: cpu: 'two' is not a quantity"),
+        ({"owners": []}, "spec.owners: "),
+        ({"resources": None, "template": {"spec": {"containers": []}}}, "spec.template.spec.containers: "),
+        (
+            {"resources": None, "template": {"spec": {"containers": [container(limits={"cpu": "1K"})]}}},
+            "spec.template.spec.containers[0].resources.limits: cpu: '1K' is not a quantity",
+        ),
+        (
+            {
+                "resources": None,
+                "template": {"spec": {"containers": [container()], "overhead": {"cpu": "x"}}},
+            },
+            "spec.template.spec.overhead: cpu: 'x' is not a quantity",
+        ),
+    ],
+)
+def test_a_spec_that_cannot_be_read_is_a_problem_that_names_the_field(
+    spec: dict[str, Any], problem: str
+) -> None:
+    lock = builders.reservation(status={"phase": "Pending"}, **spec)
+
+    assert lock.problem.startswith(problem), lock.problem
+    assert lock.spec is None
+    assert lock.pod is None
+    assert lock.expire_at is None
+    assert lock.status == {"phase": "Pending"}
+    with pytest.raises(ValueError, match=r"^shop/lock: spec"):
+        _ = lock.requests
+
+
+def test_a_part_of_the_template_that_is_kept_as_it_is_may_be_the_problem() -> None:
+    lock = from_template(containers=[{"name": "main", "ports": [{"hostPort": "http"}]}])
+    assert lock.problem == "spec: Expected `int`, got `str` - at `$.containers[0].ports[0].hostPort`"
+    assert lock.spec is None

@@ -1,0 +1,168 @@
+from typing import Any
+
+import msgspec
+import pytest
+
+from tidelock.model.selectors import (
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    PREFER_NO_SCHEDULE,
+    LabelSelector,
+    NodeSelector,
+    Requirement,
+    Taint,
+    Toleration,
+    untolerated,
+)
+
+LABELS = {"zone": "a", "disk": "", "cores": "16"}
+GPU = Taint("nvidia.com/gpu", NO_SCHEDULE, "a100")
+
+
+@pytest.mark.parametrize(
+    ("key", "operator", "values", "matches"),
+    [
+        ("zone", "In", ("a", "b"), True),
+        ("zone", "In", ("b",), False),
+        ("zone", "In", (), False),
+        ("rack", "In", ("a",), False),
+        ("zone", "NotIn", ("b",), True),
+        ("zone", "NotIn", ("a", "b"), False),
+        ("rack", "NotIn", ("a",), True),
+        ("disk", "Exists", (), True),
+        ("rack", "Exists", (), False),
+        ("disk", "DoesNotExist", (), False),
+        ("rack", "DoesNotExist", (), True),
+        ("zone", "Like", ("a",), False),
+        ("zone", "in", ("a",), False),
+    ],
+)
+def test_a_requirement_reads_one_label(
+    key: str, operator: str, values: tuple[str, ...], matches: bool
+) -> None:
+    assert Requirement(key, operator, values).matches(LABELS) is matches
+
+
+@pytest.mark.parametrize(
+    ("operator", "value", "matches"),
+    [
+        ("Gt", "15", True),
+        ("Gt", "16", False),
+        ("Lt", "17", True),
+        ("Lt", "16", False),
+        ("Gt", "-1", True),
+        ("Gt", "+15", True),
+        ("Gt", "many", False),
+        ("Gt", "1_0", False),
+        ("Gt", "1.5", False),
+        ("Gt", "", False),
+        ("Lt", str(2**63 - 1), True),
+        ("Lt", str(2**63), False),
+        ("Gt", str(-(2**63)), True),
+        ("Gt", str(-(2**63) - 1), False),
+    ],
+)
+def test_numbers_are_compared_as_whole_numbers_of_64_bits(operator: str, value: str, matches: bool) -> None:
+    assert Requirement("cores", operator, (value,)).matches(LABELS) is matches
+
+
+@pytest.mark.parametrize("operator", ["Gt", "Lt"])
+@pytest.mark.parametrize(("key", "values"), [("zone", ("1",)), ("rack", ("1",)), ("cores", ("1", "99"))])
+def test_only_a_number_compares_and_only_with_one(operator: str, key: str, values: tuple[str, ...]) -> None:
+    assert not Requirement(key, operator, values).matches(LABELS)
+
+
+@pytest.mark.parametrize(
+    ("selector", "matches"),
+    [
+        ({}, True),
+        ({"matchLabels": {"zone": "a"}}, True),
+        ({"matchLabels": {"zone": "a", "disk": "ssd"}}, False),
+        ({"matchLabels": {"rack": ""}}, False),
+        ({"matchExpressions": [{"key": "zone", "operator": "Exists"}]}, True),
+        ({"matchLabels": {"zone": "a"}, "matchExpressions": [{"key": "rack", "operator": "Exists"}]}, False),
+    ],
+)
+def test_a_label_selector_wants_everything_it_names(selector: dict[str, Any], matches: bool) -> None:
+    assert msgspec.convert(selector, LabelSelector).matches(LABELS) is matches
+
+
+def expression(key: str, *values: str) -> dict[str, Any]:
+    return {"key": key, "operator": "In", "values": values}
+
+
+@pytest.mark.parametrize(
+    ("terms", "matches"),
+    [
+        ([], False),
+        ([{}], False),
+        ([{"matchExpressions": []}], False),
+        ([{"matchExpressions": [expression("zone", "a")]}], True),
+        ([{"matchExpressions": [expression("zone", "b")]}], False),
+        ([{"matchExpressions": [expression("zone", "a"), expression("cores", "8")]}], False),
+        (
+            [
+                {"matchExpressions": [expression("zone", "b")]},
+                {},
+                {"matchExpressions": [expression("disk", "")]},
+            ],
+            True,
+        ),
+        ([{"matchFields": [expression("metadata.name", "node-a")]}], True),
+        ([{"matchFields": [expression("metadata.name", "node-b")]}], False),
+        ([{"matchFields": [expression("zone", "a")]}], False),
+        (
+            [
+                {
+                    "matchExpressions": [expression("zone", "b")],
+                    "matchFields": [expression("metadata.name", "node-a")],
+                }
+            ],
+            False,
+        ),
+    ],
+)
+def test_terms_are_ored_their_conditions_anded_and_an_empty_term_matches_nothing(
+    terms: list[Any], matches: bool
+) -> None:
+    selector = msgspec.convert({"nodeSelectorTerms": terms}, NodeSelector)
+    assert selector.matches("node-a", LABELS) is matches
+
+
+@pytest.mark.parametrize(
+    ("toleration", "tolerated"),
+    [
+        (Toleration("nvidia.com/gpu", "Equal", "a100", NO_SCHEDULE), True),
+        (Toleration("nvidia.com/gpu", "", "a100"), True),
+        (Toleration("nvidia.com/gpu", value="a100"), True),
+        (Toleration("nvidia.com/gpu", value="h100"), False),
+        (Toleration("nvidia.com/gpu"), False),
+        (Toleration("nvidia.com/gpu", "Exists"), True),
+        (Toleration("nvidia.com/gpu", "Exists", effect=NO_EXECUTE), False),
+        (Toleration("amd.com/gpu", "Exists"), False),
+        (Toleration(operator="Exists"), True),
+        (Toleration(operator="Exists", effect=NO_SCHEDULE), True),
+        (Toleration(operator="Exists", effect=PREFER_NO_SCHEDULE), False),
+        (Toleration(value="a100"), False),
+        (Toleration("nvidia.com/gpu", "Gt", "1"), False),
+    ],
+)
+def test_a_toleration_covers_a_taint_by_key_value_and_effect(toleration: Toleration, tolerated: bool) -> None:
+    assert toleration.tolerates(GPU) is tolerated
+
+
+def test_an_equal_toleration_without_a_key_covers_no_taint_at_all() -> None:
+    assert not Toleration().tolerates(Taint("dedicated", NO_SCHEDULE))
+
+
+def test_the_first_taint_that_nothing_covers_is_told() -> None:
+    soft = Taint("spot", PREFER_NO_SCHEDULE)
+    batch = Taint("dedicated", NO_EXECUTE, "batch")
+    taints = (soft, GPU, batch)
+    gpu_leave = (Toleration("nvidia.com/gpu", "Exists"),)
+
+    assert untolerated(taints, (), (NO_SCHEDULE, NO_EXECUTE)) is GPU
+    assert untolerated(taints, gpu_leave, (NO_SCHEDULE, NO_EXECUTE)) is batch
+    assert untolerated(taints, gpu_leave, (NO_SCHEDULE,)) is None
+    assert untolerated(taints, (), (PREFER_NO_SCHEDULE,)) is soft
+    assert untolerated((), (), (NO_SCHEDULE,)) is None

@@ -1,0 +1,92 @@
+"""A small cluster with its locks, and what one plugin makes of a pod there."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from builders import NAMESPACE, NOW, reservation
+from tidelock.cluster.cache import Cache
+from tidelock.cluster.columns import Columns
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.api import SUCCESS, Filter, Handle, Plugin, PreFilter, Score, Status
+from tidelock.framework.cyclestate import CycleState
+from tidelock.ledger.book import Book
+from tidelock.ledger.entry import Entry
+from tidelock.model.meta import Key
+from tidelock.model.nodes import Node
+from tidelock.model.pods import Pod
+
+
+class Scene:
+    """Nodes, what pods use of them, and what locks hold."""
+
+    def __init__(self, *nodes: Node) -> None:
+        self.columns = Columns()
+        self.cache = Cache(self.columns)
+        self.book = Book(self.columns)
+        for each in nodes:
+            self.cache.put_node(each)
+
+    @property
+    def handle(self) -> Handle:
+        return Handle(self.book, self.columns)
+
+    def lock(self, name: str, node_name: str = "node-a", **spec: Any) -> Entry:
+        """Hold a lock on a node, as if it had just been placed there."""
+        self.book.upsert(reservation(name, **spec), NOW)
+        entry = self.book.entries[Key(NAMESPACE, name)]
+        self.book.admit(entry, self.columns.nodes[self.columns.row_of[node_name]], NOW)
+        return entry
+
+    def judge(self, kind: type[Plugin], pod: Pod, *written: object) -> "Judgement":
+        """Have a plugin look at a pod, with these values in its state."""
+        self.columns.vector(pod.requests)
+        return Judgement(kind(self.handle, {}), pod, Snapshot.of(self.columns), written)
+
+
+class Judgement:
+    """What a plugin says of a pod, by the names of nodes."""
+
+    def __init__(self, plugin: Plugin, pod: Pod, snapshot: Snapshot, written: Iterable[object]) -> None:
+        self.plugin = plugin
+        self.pod = pod
+        self.snapshot = snapshot
+        self.state = CycleState()
+        for value in written:
+            self.state.write(value)
+        self.status: Status = SUCCESS
+        if isinstance(plugin, PreFilter):
+            self.status = plugin.pre_filter(self.state, pod, snapshot)
+
+    @property
+    def fitting(self) -> set[str]:
+        """Names of the nodes that are not ruled out."""
+        assert isinstance(self.plugin, Filter)
+        mask = self.plugin.filter(self.state, self.pod, self.snapshot)
+        return {self.snapshot.nodes[row].name for row in np.flatnonzero(mask)}
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """Scores of all nodes."""
+        return self.scores_among(*(node.name for node in self.snapshot.nodes))
+
+    def scores_among(self, *names: str) -> dict[str, float]:
+        """Scores of these nodes, the others being ruled out."""
+        assert isinstance(self.plugin, Score)
+        rows = np.array([self._row(name) for name in names], np.intp)
+        scores = self.plugin.score(self.state, self.pod, self.snapshot, rows)
+        return dict(zip(names, scores.tolist(), strict=True))
+
+    def reasons(self, name: str = "node-a") -> tuple[str, ...]:
+        assert isinstance(self.plugin, Filter)
+        return self.plugin.reasons(self.state, self.pod, self.snapshot, self._row(name))
+
+    def numbers(self, name: str = "node-a") -> str:
+        assert isinstance(self.plugin, Filter)
+        return self.plugin.numbers(self.state, self.pod, self.snapshot, self._row(name))
+
+    def _row(self, name: str) -> int:
+        row = self.snapshot.row(name)
+        assert row is not None, name
+        return row

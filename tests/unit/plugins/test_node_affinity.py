@@ -1,0 +1,96 @@
+from typing import Any
+
+import pytest
+
+from builders import node, pod
+from tidelock.framework.api import Code
+from tidelock.model.pods import Pod
+from tidelock.plugins.node_affinity import NodeAffinity
+from unit.plugins.scene import Scene
+
+SCENE = Scene(
+    node("node-a", labels={"zone": "a", "disk": "ssd"}),
+    node("node-b", labels={"zone": "b", "disk": "ssd"}),
+    node("node-c"),
+)
+
+
+def term(key: str, *values: str) -> dict[str, Any]:
+    return {"matchExpressions": [{"key": key, "operator": "In", "values": values}]}
+
+
+def requiring(*terms: dict[str, Any], **spec: Any) -> Pod:
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return pod(affinity={"nodeAffinity": required}, **spec)
+
+
+def preferring(**weights: int) -> Pod:
+    preferred = [
+        {"weight": weight, "preference": term("zone", zone) if zone != "ssd" else term("disk", "ssd")}
+        for zone, weight in weights.items()
+    ]
+    return pod(affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}})
+
+
+@pytest.mark.parametrize(
+    "ordinary", [pod(), pod(affinity={}), pod(affinity={"nodeAffinity": {}}), preferring(a=1)]
+)
+def test_a_pod_that_requires_nothing_is_skipped(ordinary: Pod) -> None:
+    judgement = SCENE.judge(NodeAffinity, ordinary)
+    assert judgement.status.code is Code.SKIP
+    assert judgement.fitting == {"node-a", "node-b", "node-c"}
+
+
+@pytest.mark.parametrize(
+    ("demanding", "fitting"),
+    [
+        (pod(nodeSelector={"disk": "ssd"}), {"node-a", "node-b"}),
+        (pod(nodeSelector={"disk": "ssd", "zone": "b"}), {"node-b"}),
+        (requiring(term("zone", "a"), term("zone", "b")), {"node-a", "node-b"}),
+        (requiring(term("zone", "a"), nodeSelector={"zone": "b"}), set()),
+        (requiring({}), set()),
+        (requiring(), set()),
+        (
+            requiring({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-c"]}]}),
+            {"node-c"},
+        ),
+        (
+            requiring({"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": ["a"]}]}),
+            {"node-b", "node-c"},
+        ),
+    ],
+)
+def test_selector_and_required_terms_must_both_match(demanding: Pod, fitting: set[str]) -> None:
+    judgement = SCENE.judge(NodeAffinity, demanding)
+    assert judgement.status.code is Code.SUCCESS
+    assert judgement.fitting == fitting
+
+
+def test_the_reason_is_that_of_kube_scheduler() -> None:
+    judgement = SCENE.judge(NodeAffinity, pod(nodeSelector={"zone": "x"}))
+    assert judgement.reasons() == ("node(s) didn't match Pod's node affinity/selector",)
+
+
+@pytest.mark.parametrize(
+    ("preferences", "scores"),
+    [
+        ({"a": 30, "ssd": 10}, {"node-a": 100, "node-b": 25, "node-c": 0}),
+        ({"a": 2, "ssd": 1}, {"node-a": 100, "node-b": 33, "node-c": 0}),
+        ({"x": 100}, {"node-a": 0, "node-b": 0, "node-c": 0}),
+        ({}, {"node-a": 0, "node-b": 0, "node-c": 0}),
+    ],
+)
+def test_weights_of_matching_preferences_are_scaled_to_100(
+    preferences: dict[str, int], scores: dict[str, float]
+) -> None:
+    assert SCENE.judge(NodeAffinity, preferring(**preferences)).scores == scores
+
+
+def test_an_empty_preference_matches_no_node() -> None:
+    preferred = [{"weight": 50, "preference": {}}]
+    wishful = pod(affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}})
+    assert set(SCENE.judge(NodeAffinity, wishful).scores.values()) == {0}
+
+
+def test_a_pod_with_other_affinity_alone_scores_nothing() -> None:
+    assert set(SCENE.judge(NodeAffinity, pod(affinity={"podAffinity": {}})).scores.values()) == {0}

@@ -1,0 +1,44 @@
+import pytest
+
+from builders import node, pod
+from tidelock.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation as Balanced
+from unit.plugins.scene import Scene
+
+
+def test_a_pod_that_unbalances_a_node_scores_less_than_one_that_does_not() -> None:
+    """Shares 3/4 and 1/2 make 87 of 100: 50 + (50 - 13) / 2 = 68; shares 1/2 and 1/2 change nothing: 75."""
+    scene = Scene(node("node-a", cpu="4", memory="10000"), node("node-b", cpu="6", memory="10000"))
+    wanted = pod(requests={"cpu": "3", "memory": "5000"})
+    assert scene.judge(Balanced, wanted).scores == {"node-a": 68, "node-b": 75}
+
+
+def test_a_pod_that_evens_a_node_out_scores_more() -> None:
+    """Shares 1/2 and 0 make 75, with the pod 1/2 and 1/2 make 100: 50 + (50 + 25) / 2 = 87."""
+    scene = Scene(node("node-a", cpu="4", memory="10000"))
+    scene.cache.assume(pod("other", requests={"cpu": "2"}), "node-a")
+    assert scene.judge(Balanced, pod(requests={"memory": "5000"})).scores == {"node-a": 87}
+
+
+def test_locked_room_counts_as_taken() -> None:
+    scene = Scene(node("node-a", cpu="4", memory="10000"))
+    scene.lock("lock", resources={"cpu": "2"})
+    assert scene.judge(Balanced, pod(requests={"memory": "5000"})).scores == {"node-a": 87}
+
+
+def test_a_share_is_at_most_one() -> None:
+    """Shares 1 and 0 make 50; with the pod 1, not 3/2, and 1/2 make 75: 50 + (50 + 25) / 2 = 87."""
+    scene = Scene(node("node-a", cpu="4", memory="10000"))
+    scene.cache.assume(pod("other", requests={"cpu": "4"}), "node-a")
+    assert scene.judge(Balanced, pod(requests={"cpu": "2", "memory": "5000"})).scores == {"node-a": 87}
+
+
+@pytest.mark.parametrize(("cpu", "memory"), [("4", "0"), ("0", "10000"), ("0", "0")])
+def test_a_node_that_lacks_one_of_the_two_is_even(cpu: str, memory: str) -> None:
+    scene = Scene(node("node-a", cpu=cpu, memory=memory))
+    assert scene.judge(Balanced, pod(requests={"cpu": "2"})).scores == {"node-a": 75}
+
+
+def test_a_pod_that_requests_neither_is_not_scored() -> None:
+    """Else pods without requests would all go to one node."""
+    scene = Scene(node("node-a"), node("node-b"))
+    assert scene.judge(Balanced, pod(requests={"nvidia.com/gpu": "1"})).scores == {"node-a": 0, "node-b": 0}

@@ -1,0 +1,94 @@
+from builders import node, pod
+from tidelock.plugins.node_resources_fit import NodeResourcesFit
+from unit.plugins.scene import Scene
+
+GPU = "nvidia.com/gpu"
+
+
+def test_requests_must_fit_beside_those_of_the_pods_there() -> None:
+    scene = Scene(node("node-a", cpu="4"), node("node-b", cpu="4"))
+    scene.cache.assume(pod("other", requests={"cpu": "2"}), "node-a")
+
+    assert scene.judge(NodeResourcesFit, pod(requests={"cpu": "2"})).fitting == {"node-a", "node-b"}
+    assert scene.judge(NodeResourcesFit, pod(requests={"cpu": "2001m"})).fitting == {"node-b"}
+    assert scene.judge(NodeResourcesFit, pod(requests={"cpu": "4001m"})).fitting == set()
+
+
+def test_a_resource_that_a_node_lacks_is_none_of_it() -> None:
+    scene = Scene(node("node-a"), node("node-b", **{GPU: "2"}))
+
+    assert scene.judge(NodeResourcesFit, pod(requests={GPU: "1"})).fitting == {"node-b"}
+    assert scene.judge(NodeResourcesFit, pod(requests={GPU: "0"})).fitting == {"node-a", "node-b"}
+
+
+def test_locked_room_is_not_this_plugins_concern() -> None:
+    scene = Scene(node("node-a", cpu="4"))
+    scene.lock("lock", resources={"cpu": "4"})
+    assert scene.judge(NodeResourcesFit, pod(requests={"cpu": "4"})).fitting == {"node-a"}
+
+
+def test_every_resource_that_is_short_is_told_with_its_numbers() -> None:
+    scene = Scene(node("node-a", cpu="4", memory="8Gi", pods="1"))
+    scene.cache.assume(pod("other", requests={"cpu": "3500m", "memory": "6Gi"}), "node-a")
+
+    judgement = scene.judge(NodeResourcesFit, pod(requests={"cpu": "1", "memory": "4Gi", GPU: "1"}))
+
+    assert judgement.fitting == set()
+    assert judgement.reasons() == (
+        "Insufficient cpu",
+        "Insufficient memory",
+        "Too many pods",
+        f"Insufficient {GPU}",
+    )
+    assert judgement.numbers() == (
+        f"cpu 1 needed, 500m free, memory 4Gi needed, 2Gi free, pods 1 needed, 0 free, {GPU} 1 needed, 0 free"
+    )
+
+
+def test_a_node_on_which_others_took_too_much_has_less_than_nothing_free() -> None:
+    scene = Scene(node("node-a", cpu="4"))
+    scene.cache.assume(pod("other", requests={"cpu": "5"}), "node-a")
+    assert scene.judge(NodeResourcesFit, pod()).numbers() == "cpu 1 needed, -1 free"
+
+
+def test_a_resource_of_which_nothing_is_wanted_is_not_short() -> None:
+    scene = Scene(node("node-a", cpu="1", memory="1Gi"))
+    scene.cache.assume(pod("other", requests={"cpu": "2"}), "node-a")
+    judgement = scene.judge(NodeResourcesFit, pod(requests={"cpu": "0", "memory": "1Gi"}))
+    assert judgement.fitting == {"node-a"}
+    assert judgement.reasons() == ()
+
+
+def test_emptier_nodes_score_higher() -> None:
+    """Cpu leaves 1/4 and 3/6 free, memory a half of both: (25 + 50) / 2 = 37 and (50 + 50) / 2 = 50."""
+    scene = Scene(node("node-a", cpu="4", memory="10000"), node("node-b", cpu="6", memory="10000"))
+    wanted = pod(requests={"cpu": "3", "memory": "5000"})
+    assert scene.judge(NodeResourcesFit, wanted).scores == {"node-a": 37, "node-b": 50}
+
+
+def test_what_pods_use_and_locks_hold_counts_against_a_node() -> None:
+    """Of node-a's cpu 1 of 4 is used and 1 locked, 1 wanted: 25; of its memory 80 stays free: 52."""
+    scene = Scene(node("node-a", cpu="4", memory="10000"))
+    scene.cache.assume(pod("other", requests={"cpu": "1", "memory": "1000"}), "node-a")
+    scene.lock("lock", resources={"cpu": "1"})
+    assert scene.judge(NodeResourcesFit, pod(requests={"cpu": "1", "memory": "1000"})).scores == {
+        "node-a": 52
+    }
+
+
+def test_a_pod_that_requests_nothing_scores_as_if_it_wanted_a_little() -> None:
+    """0.1 of 4 cores leave 97, 200 MB of 1 GB leave 80: 88."""
+    scene = Scene(node("node-a", cpu="4", memory="1G"))
+    assert scene.judge(NodeResourcesFit, pod(requests={})).scores == {"node-a": 88}
+
+
+def test_a_node_that_would_be_overfull_scores_nothing_for_that() -> None:
+    scene = Scene(node("node-a", cpu="1", memory="10000"))
+    assert scene.judge(NodeResourcesFit, pod(requests={"cpu": "2", "memory": "5000"})).scores == {
+        "node-a": 25
+    }
+
+
+def test_a_resource_that_a_node_lacks_does_not_count_in_its_mean() -> None:
+    scene = Scene(node("node-a", cpu="4", memory="0"), node("node-b", cpu="0", memory="0"))
+    assert scene.judge(NodeResourcesFit, pod(requests={"cpu": "1"})).scores == {"node-a": 75, "node-b": 0}
