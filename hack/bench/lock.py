@@ -1,8 +1,8 @@
 """How fast a lock holds: python -m bench.lock [--quick] [--json FILE].
 
-On a control plane of its own, with bare nodes and one writer, it measures `tidelock run` as it is installed: locks
-one at a time and in bursts, in turn with a bare Kopf handler; then a cold start beside thousands of live locks.
-The exit status is 0 whatever the figures, and 1 if a lock was lost, given twice or given without room.
+On a control plane of its own, with bare nodes and one writer, it measures `tidelock run` as it is installed:
+locks one at a time and in bursts, in turn with a bare Kopf handler; then a cold start beside thousands of
+live locks. The exit status is 0 whatever the figures, and 1 if a lock was lost, given twice or given without room.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -131,28 +131,31 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
         say(f"Cold start with {options.live} live locks.")
         await measure_start(locks, tidelock(cluster, kubeconfig), start, options)
         faults = [*seen.faults, *await audit(client)]
-    print(_conditions(options))
-    print(table([*ours.figures, *start.figures], peer.figures))
-    print("\n".join(faults) if faults else "No lock was lost, given twice or given without room.")
-    if options.json:
-        figures = {"tidelock": [*ours.figures, *start.figures], "bare_kopf": peer.figures}
-        content = {"options": _plain(options), "faults": faults}
-        content |= {name: [asdict(figure) for figure in each] for name, each in figures.items()}
-        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(content)))
+    report(options, [*ours.figures, *start.figures], peer.figures, faults)
     return 1 if faults else 0
 
 
-def _plain(options: argparse.Namespace) -> dict[str, object]:
-    return {name: str(value) if isinstance(value, Path) else value for name, value in vars(options).items()}
-
-
-def _conditions(options: argparse.Namespace) -> str:
-    return (
+def report(
+    options: argparse.Namespace, figures: Sequence[Figure], peers: Sequence[Figure], faults: Sequence[str]
+) -> None:
+    """Print the figures, and write them to a file if one is wanted."""
+    print(
         f"{os.cpu_count()} CPUs for everything; etcd {'with' if options.fsync else 'without'} fsync; "
         f"{options.nodes} bare nodes; both programs run as {IDENTITY}.\n"
-        f"From the start of the write to Active=True as an independent watch sees it: {options.locks} locks one "
-        f"at a time, {options.burst} at once on {IN_FLIGHT} connections, {options.live} live locks for the start."
+        "From the start of the write to Active=True as an independent watch sees it: "
+        f"{options.locks} locks one at a time, {options.burst} at once on {IN_FLIGHT} connections; "
+        f"{options.live} live locks for the start."
     )
+    print(table(figures, peers))
+    print("\n".join(faults) or "No lock was lost, given twice or given without room.")
+    if options.json:
+        content = {
+            "options": {name: value for name, value in vars(options).items() if name != "json"},
+            "faults": faults,
+            "tidelock": figures,
+            "bare_kopf": peers,
+        }
+        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(content)))
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -182,11 +185,12 @@ def main(arguments: Sequence[str]) -> int:
         tempfile.TemporaryDirectory(prefix="tidelock-bench-") as directory,
         start_cluster(Path(directory), controller_manager=False, kwok=False, fsync=options.fsync) as cluster,
     ):
+        status = 1
         try:
-            return asyncio.run(run(cluster, options))
+            status = asyncio.run(run(cluster, options))
         except* LockLostError as lost:
             say("; ".join(str(error) for error in lost.exceptions))
-            return 1
+        return status
 
 
 if __name__ == "__main__":

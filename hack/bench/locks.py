@@ -2,12 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
-
-import msgspec
 
 from bench.witness import Witness
 from bench.world import NAMESPACE, each
@@ -15,7 +13,6 @@ from tidelock.kube.client import RESERVATIONS, KubeClient
 
 _COLLECTION = RESERVATIONS.collection(NAMESPACE)
 _PATIENCE = 300.0  # seconds after which a lock that is not Active counts as lost
-_EMPTY_POLL = 0.05  # seconds
 
 
 class LockLostError(Exception):
@@ -28,10 +25,7 @@ class Locks:
 
     client: KubeClient
     witness: Witness
-
-    def __post_init__(self) -> None:
-        """Number locks from 1."""
-        self._numbers = count(1)
+    _numbers: Iterator[int] = field(default_factory=count)
 
     def names(self, amount: int) -> list[str]:
         """Give names that no lock has had."""
@@ -58,10 +52,8 @@ class Locks:
         await self.client.create(_COLLECTION, _lock(name))
 
     async def clear(self) -> None:
-        """Delete all locks and wait until there are none."""
+        """Delete all locks."""
         await self.client.delete(_COLLECTION)
-        while msgspec.json.decode(await self.client.get(_COLLECTION, {"limit": "1"}))["items"]:
-            await asyncio.sleep(_EMPTY_POLL)
 
     async def _active(self, names: Sequence[str]) -> float:
         """Wait for all of them; gives when the last was seen Active, as of `time.perf_counter`."""

@@ -9,7 +9,7 @@ from typing import Any
 import kopf
 
 
-@kopf.on.event("tidelock.dev", "v1alpha1", "reservations")  # type: ignore[arg-type]
+@kopf.on.event("tidelock.dev", "v1alpha1", "reservations")
 async def activate(status: kopf.Status, patch: kopf.Patch, **_: Any) -> None:
     """Say that the lock is active, unless that is said already."""
     if not status.get("conditions"):

@@ -136,7 +136,9 @@ def _amounts(process: Process) -> dict[str, list[dict[str, int]]]:
 
 
 def _deadlines(process: Process) -> dict[Key, float | None]:
-    """When locks are next due; for how long a node has been unsound is not stored."""
+    """When locks are next due; not stored are the age of a node's problem and a spec that was good."""
     return {
-        key: entry.deadline() for key, entry in process.book.entries.items() if entry.node_problem is None
+        key: entry.deadline()
+        for key, entry in process.book.entries.items()
+        if entry.node_problem is None and not entry.problem
     }

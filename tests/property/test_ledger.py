@@ -14,18 +14,21 @@ from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
 
 NODES = st.sampled_from(["node-a", "node-b", "node-c"])
-PODS = st.sampled_from(["web-0", "web-1", "web-2", "db-0"])
+PODS = st.sampled_from(["web-0", "web-1", "web-2", "web-3", "web-4"])
 LOCKS = st.sampled_from(["lock-0", "lock-1", "lock-2"])
-CPUS = st.integers(1, 4).map(str)
+CPUS = st.sampled_from(["1", "2", "3"])
+NODE_CPUS = st.sampled_from(["4", "6", "2"])
+APPS = st.sampled_from(["", "web", "db"])
 SECONDS = st.sampled_from([1, 9, 31, 100])
 
 OWNERS = st.sampled_from(
     [
         [{"pod": {"name": "web-0"}}],
         [{"pod": {"name": "web-1"}}],
+        [{"pod": {"name": "web-2"}}],
         [{"selector": {"matchLabels": {"app": "web"}}}],
         [{"controller": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"}}],
-        [{"pod": {"name": "web-2"}}, {"selector": {"matchLabels": {"app": "db"}}}],
+        [{"pod": {"name": "web-3"}}, {"selector": {"matchLabels": {"app": "db"}}}],
     ]
 )
 ENDS = st.sampled_from(
@@ -37,17 +40,33 @@ ENDS = st.sampled_from(
     ]
 )
 AMOUNTS = st.fixed_dictionaries({"cpu": CPUS}, optional={"example.com/gpu": st.just("1")})
-RETENTIONS = st.sampled_from(["Delete", "Retain"])
-DEADLINES = st.sampled_from([600, 5, 0])
-PRIORITIES = st.integers(0, 2)
+PLANS = st.fixed_dictionaries(
+    {
+        "priority": st.integers(0, 2),
+        "pendingDeadlineSeconds": st.sampled_from([600, 5, 0]),
+        "retention": st.sampled_from(["Delete", "Retain"]),
+    }
+)
+SPECS = st.builds(
+    lambda amounts, owners, node_name, end, plan: {
+        "resources": amounts,
+        "owners": owners,
+        "nodeName": node_name,
+        **end,
+        **plan,
+    },
+    AMOUNTS,
+    OWNERS,
+    st.none() | NODES,
+    ENDS,
+    PLANS,
+)
 EDITS = st.one_of(
     st.fixed_dictionaries({"resources": AMOUNTS}),
     st.fixed_dictionaries({"owners": OWNERS}),
     st.fixed_dictionaries({"nodeName": st.none() | NODES}),
     ENDS,
-    st.fixed_dictionaries(
-        {"priority": PRIORITIES, "pendingDeadlineSeconds": DEADLINES, "retention": RETENTIONS}
-    ),
+    PLANS,
     st.just({"resources": {"cpu": "two"}}),
 )
 
@@ -66,13 +85,13 @@ class World(RuleBasedStateMachine):
 
     # Nodes.
 
-    @initialize(first=CPUS, second=CPUS)
+    @initialize(first=NODE_CPUS, second=NODE_CPUS)
     def two_nodes(self, first: str, second: str) -> None:
-        self.nodes.put(node_json("node-a", cpu=first, pods="3"))
-        self.nodes.put(node_json("node-b", cpu=second, pods="3"))
+        self.nodes.put(node_json("node-a", cpu=first, pods="4"))
+        self.nodes.put(node_json("node-b", cpu=second, pods="4"))
         self.process.settle()
 
-    @rule(name=NODES, cpu=CPUS, gpu=st.sampled_from(["0", "1"]), sound=st.booleans())
+    @rule(name=NODES, cpu=NODE_CPUS, gpu=st.sampled_from(["0", "1"]), sound=st.booleans())
     def set_node(self, name: str, cpu: str, gpu: str, sound: bool) -> None:
         """Add a node, or change its size and whether it is cordoned (node-a) or not ready (the others)."""
         known = self.nodes.objects.get(Key("", name))
@@ -81,7 +100,7 @@ class World(RuleBasedStateMachine):
         changed = node_json(
             name,
             cpu=cpu,
-            pods="3",
+            pods="4",
             uid=uid,
             cordoned=name == "node-a" and not sound,
             ready=name == "node-a" or sound,
@@ -93,10 +112,11 @@ class World(RuleBasedStateMachine):
 
     # Pods.
 
-    @rule(name=PODS, cpu=CPUS, app=st.sampled_from(["web", "db"]), required=st.sampled_from("nny"))
-    def create_pod(self, name: str, cpu: str, app: str, required: str) -> None:
-        annotations = {"tidelock.dev/require-reservation": "true"} if required == "y" else {}
+    @rule(name=PODS, cpu=CPUS, app=APPS, required=st.booleans(), calm=st.booleans())
+    def create_pod(self, name: str, cpu: str, app: str, required: bool, calm: bool) -> None:
+        annotations = {"tidelock.dev/require-reservation": "true"} if required else {}
         self._create_pod(name, cpu, labels={"app": app}, annotations=annotations)
+        self._go_on(calm)
 
     @precondition(lambda self: self.pods.objects)
     @rule(data=st.data(), how=st.sampled_from(["delete", "delete", "finish", "resize"]), cpu=CPUS)
@@ -118,28 +138,18 @@ class World(RuleBasedStateMachine):
 
     # Reservations.
 
-    @rule(
-        name=LOCKS,
-        amounts=AMOUNTS,
-        owners=OWNERS,
-        end=ENDS,
-        node_name=st.none() | NODES,
-        fields=st.fixed_dictionaries(
-            {"priority": PRIORITIES, "pendingDeadlineSeconds": DEADLINES, "retention": RETENTIONS}
-        ),
-    )
-    def create_lock(
-        self, name: str, amounts: Json, owners: list[Json], end: Json, node_name: str | None, fields: Json
-    ) -> None:
+    @rule(name=LOCKS, spec=SPECS, calm=st.booleans())
+    def create_lock(self, name: str, spec: Json, calm: bool) -> None:
         if Key("shop", name) not in self.locks.objects:
-            spec = {"resources": amounts, "owners": owners, "nodeName": node_name, **end, **fields}
             self.locks.put(reservation_json(name, uid=self._uid(), created=self.clock.now(), **spec))
+        self._go_on(calm)
 
     @precondition(lambda self: self.locks.objects)
-    @rule(data=st.data(), changes=EDITS)
-    def edit_lock(self, data: st.DataObject, changes: Json) -> None:
+    @rule(data=st.data(), changes=EDITS, calm=st.booleans())
+    def edit_lock(self, data: st.DataObject, changes: Json, calm: bool) -> None:
         with suppress(RefusedError):
             self.api.edit_spec(data.draw(st.sampled_from(sorted(self.locks.objects))), **changes)
+        self._go_on(calm)
 
     @precondition(lambda self: self.locks.objects)
     @rule(data=st.data())
@@ -157,12 +167,6 @@ class World(RuleBasedStateMachine):
             if moves:
                 moves[data.draw(st.sampled_from(sorted(moves)))]()
 
-    @precondition(lambda self: self.process.moves())
-    @rule()
-    def go_on_in_order(self) -> None:
-        """Let what is under way happen, as long as there is anything."""
-        self.process.settle()
-
     @rule(seconds=SECONDS)
     def pass_time(self, seconds: int) -> None:
         self.clock.time += seconds
@@ -177,7 +181,7 @@ class World(RuleBasedStateMachine):
         known = self.nodes.objects.get(Key("", node_name))
         if kind == "foreign pod":
             name = data.draw(PODS)
-            self._create_pod(name, data.draw(CPUS), labels={"app": "web"}, node_name=node_name)
+            self._create_pod(name, data.draw(CPUS), labels={"app": data.draw(APPS)}, node_name=node_name)
             with suppress(RefusedError):
                 stored = self.pods.objects[Key("shop", name)]
                 self.api.bind(key_of(stored), stored["metadata"]["uid"], node_name)
@@ -237,6 +241,11 @@ class World(RuleBasedStateMachine):
         invariants.check_server(self.process, self.api, self.disturbed)
 
     # Helpers.
+
+    def _go_on(self, calm: bool) -> None:
+        """In calm weather, let everything that is under way happen before the next thing comes."""
+        if calm:
+            self.process.settle()
 
     def _uid(self) -> str:
         self._uids += 1

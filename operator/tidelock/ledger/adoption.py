@@ -1,7 +1,7 @@
 """How an object that the ledger has not met becomes an entry: the rebuild after a start, object by object.
 
-What a status says of a lock that is held, that waits or that has ended is believed; what it does not say of the
-spec as it is now starts anew.
+What a status says of a lock that is held, that waits or that has ended is believed; what it does not say of
+the spec as it is now starts anew.
 """
 
 from pydantic import ValidationError
@@ -91,13 +91,8 @@ def _resume_ended(entry: Entry, status: ReservationStatus, now: float) -> None:
 
 
 def _resume_waiting(entry: Entry, status: ReservationStatus) -> None:
-    """Go on waiting since the lock became inactive or, later than that, began to be reconciled again."""
-    times = [entry.transition_times[name][1] for name in _WAITING if name in entry.transition_times]
-    entry.pending_since = max(times, default=entry.pending_since)
+    _, entry.pending_since = entry.transition_times.get("Reconciling", ("", entry.pending_since))
     _resume_reason(entry, status)
-
-
-_WAITING = ("Active", "Reconciling")
 
 
 def _resume_reason(entry: Entry, status: ReservationStatus) -> None:

@@ -76,7 +76,7 @@ class Book:
             self._drop(entry)
             entry = None
         if entry is not None and reservation.meta.version < entry.reservation.meta.version:
-            return  # the echo of a write before the last one that was acknowledged
+            return  # the echo of an earlier write than the last that was acknowledged
         if reservation.meta.deletion_timestamp is not None:
             if entry is not None:
                 self._drop(entry)
@@ -104,7 +104,7 @@ class Book:
         if entry is None or entry.uid != written.meta.uid:
             return
         known = entry.reservation
-        if written.meta.version > known.meta.version:  # or the watch has told of it, and maybe of more, already
+        if written.meta.version > known.meta.version:  # or the watch has told of it, or of more, already
             meta = replace_meta(known.meta, resource_version=written.meta.resource_version)
             entry.reservation = replace(known, meta=meta, status=written.status)
 
@@ -139,6 +139,8 @@ class Book:
             self._touch(entry)
         else:
             self._timers.set(entry.key, entry.deadline())
+        if entry.phase is Phase.PENDING and (due := entry.deadline()) is not None and due <= now:
+            self._give_up(entry, now)
 
     def own(self, pod: Pod) -> list[Entry]:
         """All locks of which the pod is an owner and which are not over, by name."""
@@ -168,7 +170,7 @@ class Book:
                 self._take_back(entry, held, now)
 
     def owner_bound(self, pod: Pod, node_name: str, now: float) -> None:
-        """End the locks of a pod that is bound, whoever bound it; what it claimed is another's if it is not."""
+        """End the locks of a pod that is bound, whoever bound it; claimed ones that are not its own go back."""
         for entry in self.own(pod):
             self.consume(entry, pod, node_name, now)
         self.unclaim(pod.uid, now)
@@ -221,7 +223,7 @@ class Book:
             elif _expired(entry, now):
                 self._expire(entry, now)
             elif entry.phase is Phase.PENDING:
-                self._end(entry, Event.GIVE_UP, reasons.DEADLINE_EXCEEDED, _given_up_text(entry), now)
+                self._give_up(entry, now)
             else:
                 entry.move_at, entry.moving = None, True
                 self._touch(entry)
@@ -247,7 +249,8 @@ class Book:
             self._reject_if_unreadable(entry, now)
             return
         if entry.phase is Phase.REJECTED:
-            entry.pending_since, entry.finished_at, entry.tried = now, None, False
+            entry.finished_at = None
+            entry.wait(now)
             self._step(entry, Event.REVISE, reasons.WAITING, "the spec was edited", now)
         if entry.activated_at is not None:
             entry.expires_at = entry.expiry_from(entry.activated_at)
@@ -257,6 +260,9 @@ class Book:
             self._expire(entry, now)
         elif entry.phase is Phase.ACTIVE:
             self._resize(entry, now)
+
+    def _give_up(self, entry: Entry, now: float) -> None:
+        self._end(entry, Event.GIVE_UP, reasons.DEADLINE_EXCEEDED, _given_up_text(entry), now)
 
     def _reject_if_unreadable(self, entry: Entry, now: float) -> None:
         """Reject a lock that waits though its spec cannot be read; what is held stays held."""
@@ -310,7 +316,7 @@ class Book:
     def _displace(self, entry: Entry, reason: str, message: str, now: float) -> None:
         """Have a lock wait for room again."""
         self._unplace(entry)
-        entry.pending_since, entry.tried = now, False
+        entry.wait(now)
         event = Event.RETURN if entry.phase is Phase.BOUND else Event.DISPLACE
         self._step(entry, event, reason, message, now)
         self._reject_if_unreadable(entry, now)
@@ -343,8 +349,9 @@ class Book:
         if entry.phase is not Phase.ACTIVE:
             entry.node_problem = entry.move_at = None
             entry.moving = False
-        meta = entry.reservation.meta
-        self.changes.append(Change(meta, event, entry.phase, reason, message, now, now if due is None else due))
+        instant = now if due is None else due
+        change = Change(entry.reservation.meta, event, entry.phase, reason, message, now, instant)
+        self.changes.append(change)
         self._touch(entry)
 
     def _place(self, entry: Entry, node: Node, requests: Resources, now: float) -> None:

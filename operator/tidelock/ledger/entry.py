@@ -94,6 +94,11 @@ class Entry:
         """The instant at which the lock ends at the latest, if that is known before it is active."""
         return self.expires_at if self.expires_at is not None else self.reservation.expire_at
 
+    def wait(self, now: float) -> None:
+        """Begin to wait for room again; the status keeps the instant for a later process."""
+        self.pending_since, self.tried = now, False
+        self.transition_times["Reconciling"] = ("True", now)
+
     def removable_at(self) -> float | None:
         """Tell when the object may be deleted: at once after its end, after its time to live, or never."""
         spec = self.reservation.spec

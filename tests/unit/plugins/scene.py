@@ -64,7 +64,7 @@ class Judgement:
         """Names of the nodes that are not ruled out."""
         assert isinstance(self.plugin, Filter)
         mask = self.plugin.filter(self.state, self.pod, self.snapshot)
-        return {self.snapshot.nodes[row].name for row in np.flatnonzero(mask)}
+        return {self.snapshot.nodes[int(row)].name for row in np.flatnonzero(mask)}
 
     @property
     def scores(self) -> dict[str, float]:

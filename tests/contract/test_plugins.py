@@ -1,0 +1,215 @@
+"""What holds of every plugin, whatever it decides."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from builders import NOW, encode, node, pod
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.api import (
+    MAX_NODE_SCORE,
+    Filter,
+    Mask,
+    Plugin,
+    PreEnqueue,
+    PreFilter,
+    QueueSort,
+    Reserve,
+    Score,
+    Scores,
+)
+from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.profile import PluginFactory
+from tidelock.model.nodes import decode_node
+from tidelock.model.pods import Pod
+from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
+from unit.plugins.scene import Scene
+
+GPU = "nvidia.com/gpu"
+
+RESERVING = [kind for kind in REGISTRY.values() if isinstance(kind, type) and issubclass(kind, Reserve)]
+
+every_plugin = pytest.mark.parametrize("factory", REGISTRY.values(), ids=REGISTRY.keys())
+
+
+def busy() -> Scene:
+    """Give nodes of all kinds, with pods and locks."""
+    scene = Scene(
+        node("node-d", cpu="4", memory="8Gi", labels={"zone": "a"}),
+        node("node-a", cpu="2", memory="4Gi", taints=["spot:PreferNoSchedule"], **{GPU: "2"}),
+        node("node-c", cordoned=True, taints=["dedicated=batch:NoSchedule"]),
+        node("node-b", cpu="1", memory="32Gi", labels={"zone": "b"}, ready=False),
+    )
+    scene.cache.assume(pod("other", requests={"cpu": "1", "memory": "1Gi"}), "node-d")
+    scene.lock("mine", "node-d", resources={"cpu": "1"}, owner="web-0")
+    scene.lock("foreign", "node-d", resources={"cpu": "1"}, owner="db-0")
+    scene.lock("larger", "node-a", resources={"cpu": "2"}, owner="db-0")
+    return scene
+
+
+def bare() -> Scene:
+    """Give nodes that say less than they could: no allocatable, or none of a resource."""
+    silent = decode_node(encode({"metadata": {"name": "node-a", "uid": "1"}}))
+    return Scene(silent, node("node-b", cpu="0", memory="0", pods="0"))
+
+
+PREFERRED = [{"weight": 5, "preference": {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}}]
+WORLDS: dict[str, Callable[[], Scene]] = {"busy": busy, "bare": bare, "empty": Scene}
+PODS = {
+    "ordinary": pod("web-0", requests={"cpu": "500m", "memory": "1Gi"}),
+    "greedy": pod("web-0", requests={"cpu": "64", "memory": "1Ti"}),
+    "without requests": pod("best-effort", requests={}),
+    "wanting what nobody has": pod("odd", requests={"example.com/unicorn": "1"}),
+    "choosy": pod(
+        "web-1",
+        node_name="node-x",
+        nodeSelector={"zone": "a"},
+        affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": PREFERRED}},
+        annotations={"tidelock.dev/require-reservation": "true"},
+    ),
+}
+
+everywhere = pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS.keys())
+for_every_pod = pytest.mark.parametrize("wanting", PODS.values(), ids=PODS.keys())
+
+
+class Run:
+    """All that a plugin says of a pod before a node is chosen."""
+
+    def __init__(self, plugin: Plugin, pod: Pod, scene: Scene) -> None:
+        scene.columns.vector(pod.requests)
+        self.snapshot = snapshot = Snapshot.of(scene.columns)
+        state = CycleState()
+        self.mask: Mask = np.ones(len(snapshot), np.bool_)
+        self.scores: Scores = np.zeros(len(snapshot))
+        self.texts: list[tuple[tuple[str, ...], str]] = []
+        if isinstance(plugin, PreFilter):
+            plugin.pre_filter(state, pod, snapshot)
+        if isinstance(plugin, Filter):
+            self.mask = plugin.filter(state, pod, snapshot)
+            self.texts = [
+                (
+                    plugin.reasons(state, pod, snapshot, int(row)),
+                    plugin.numbers(state, pod, snapshot, int(row)),
+                )
+                for row in np.flatnonzero(~self.mask)
+            ]
+        if isinstance(plugin, Score):
+            self.scores = plugin.score(state, pod, snapshot, np.arange(len(snapshot)))
+
+
+@every_plugin
+@everywhere
+@for_every_pod
+def test_a_plugin_answers_for_every_node_whatever_is_missing(
+    factory: PluginFactory, world: Callable[[], Scene], wanting: Pod
+) -> None:
+    scene = world()
+    run = Run(factory(scene.handle, {}), wanting, scene)
+
+    assert run.mask.shape == run.scores.shape == (len(scene.columns),)
+    assert run.mask.dtype == np.bool_
+    assert run.scores.dtype == np.float64
+    assert ((run.scores >= 0) & (run.scores <= MAX_NODE_SCORE)).all()
+    assert all(reasons and all(reasons) for reasons, _ in run.texts), "a node is ruled out for a reason"
+
+
+@every_plugin
+@for_every_pod
+def test_a_plugin_answers_alike_when_asked_again(factory: PluginFactory, wanting: Pod) -> None:
+    scene = busy()
+    plugin = factory(scene.handle, {})
+    first, again, other = (
+        Run(plugin, wanting, scene),
+        Run(plugin, wanting, scene),
+        Run(factory(scene.handle, {}), wanting, scene),
+    )
+
+    for run in (again, other):
+        assert np.array_equal(run.mask, first.mask)
+        assert np.array_equal(run.scores, first.scores)
+        assert run.texts == first.texts
+
+
+@every_plugin
+@for_every_pod
+def test_a_plugin_changes_nothing_by_looking(factory: PluginFactory, wanting: Pod) -> None:
+    scene = busy()
+    scene.columns.vector(wanting.requests)
+    before = Snapshot.of(scene.columns)
+    copies = [array.copy() for array in arrays(before)]
+    phases = {key: (entry.phase, dict(entry.held)) for key, entry in scene.book.entries.items()}
+    changes = len(scene.book.changes)
+
+    run = Run(factory(scene.handle, {}), wanting, scene)
+
+    assert all(map(np.array_equal, arrays(run.snapshot), copies))
+    assert not any(array.flags.writeable for array in arrays(run.snapshot))
+    assert {key: (entry.phase, dict(entry.held)) for key, entry in scene.book.entries.items()} == phases
+    assert len(scene.book.changes) == changes
+
+
+@every_plugin
+def test_what_a_plugin_returns_is_its_callers_to_change(factory: PluginFactory) -> None:
+    scene = busy()
+    plugin = factory(scene.handle, {})
+    first = Run(plugin, PODS["ordinary"], scene)
+    mask, scores = first.mask.copy(), first.scores.copy()
+    first.mask[:] = ~mask
+    first.scores[:] = -1
+
+    again = Run(plugin, PODS["ordinary"], scene)
+
+    assert np.array_equal(again.mask, mask)
+    assert np.array_equal(again.scores, scores)
+
+
+@pytest.mark.parametrize("kind", RESERVING, ids=lambda kind: kind.name)
+def test_a_plugin_undoes_what_it_reserved_and_nothing_else(kind: type[Reserve]) -> None:
+    scene = busy()
+    plugin = kind(scene.handle, {})
+    owner, state = PODS["ordinary"], CycleState()
+    locked = scene.columns.locked.copy()
+
+    plugin.unreserve(state, owner, "node-d", NOW)
+    assert np.array_equal(scene.columns.locked, locked)
+
+    plugin.reserve(state, owner, "node-d", NOW)
+    for _ in range(2):
+        plugin.unreserve(state, owner, "node-d", NOW)
+    assert np.array_equal(scene.columns.locked, locked)
+
+
+@every_plugin
+def test_a_plugin_refuses_args_that_it_has_not_by_name(factory: PluginFactory) -> None:
+    scene = Scene()
+    name = factory(scene.handle, {}).name
+    with pytest.raises(ValueError, match=rf"^pluginConfig of {name}: unknown args \['unheardOf'\]$"):
+        factory(scene.handle, {"unheardOf": 1})
+
+
+def test_the_registry_calls_each_plugin_by_its_own_name() -> None:
+    points = (PreEnqueue, QueueSort, PreFilter, Filter, Score, Reserve)
+    for name, factory in REGISTRY.items():
+        plugin = factory(Scene().handle, {})
+        assert plugin.name == name
+        assert isinstance(plugin, points), f"{name} implements no extension point"
+
+
+def test_the_default_profile_enables_registered_plugins_once_each() -> None:
+    names = [enabled.name for enabled in DEFAULT_PLUGINS]
+    assert sorted(names) == sorted(REGISTRY)
+
+
+def arrays(snapshot: Snapshot) -> tuple[np.ndarray[tuple[int, ...], np.dtype[np.generic]], ...]:
+    traits = snapshot.traits
+    return (
+        snapshot.allocatable,
+        snapshot.requested,
+        snapshot.locked,
+        snapshot.nonzero,
+        traits.cordoned,
+        traits.name_rank,
+        traits.taint_set_of,
+    )

@@ -1,0 +1,316 @@
+"""The vectorised plugins against the same rules written for one node at a time."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders import NAMESPACE, NOW, node, pod
+from tidelock.framework.api import Filter, Plugin, Score
+from tidelock.framework.profile import build_profile
+from tidelock.model.nodes import Node
+from tidelock.model.pods import REQUIRE_RESERVATION, Pod
+from tidelock.model.quantities import Resources, parse_resources, plus
+from tidelock.model.selectors import Taint
+from tidelock.plugins.node_affinity import NodeAffinity
+from tidelock.plugins.node_name import NodeName
+from tidelock.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from tidelock.plugins.node_resources_fit import NodeResourcesFit
+from tidelock.plugins.node_unschedulable import NodeUnschedulable
+from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
+from tidelock.plugins.reservation import OwnLocks, Reservation
+from tidelock.plugins.taint_toleration import TaintToleration
+from tidelock.scheduler.cycle import Assumed, Cycle, Refusal
+from unit.plugins.scene import Scene
+
+GPU = "nvidia.com/gpu"
+NAMES = ["node-a", "node-b", "node-c", "node-d", "node-e"]
+TAINTS = ["dedicated=batch:NoSchedule", "old:NoExecute", "spot:PreferNoSchedule", "far=1:PreferNoSchedule"]
+
+
+@dataclass(frozen=True)
+class Lock:
+    name: str
+    node_name: str
+    amounts: dict[str, str]
+    owner: str
+
+
+@dataclass(frozen=True)
+class World:
+    nodes: list[Node]
+    placed: list[tuple[Pod, str]]
+    locks: list[Lock]
+
+    def scene(self) -> Scene:
+        """Build what plugins look at."""
+        scene = Scene(*self.nodes)
+        for each, node_name in self.placed:
+            scene.cache.assume(each, node_name)
+        for lock in self.locks:
+            scene.lock(lock.name, lock.node_name, resources=lock.amounts, owner=lock.owner)
+        return scene
+
+    def used(self, on: Node) -> Resources:
+        return total(each.requests for each, node_name in self.placed if node_name == on.name)
+
+    def locked(self, on: Node, *, but_for: str = "") -> Resources:
+        """Sum what is locked on a node, leaving out the locks of one owner."""
+        return total(
+            {**parse_resources(lock.amounts), "pods": 1}
+            for lock in self.locks
+            if lock.node_name == on.name and lock.owner != but_for
+        )
+
+    def owns_lock_on(self, wanting: Pod, on: Node) -> bool:
+        return any(lock.owner == wanting.meta.name and lock.node_name == on.name for lock in self.locks)
+
+
+def total(amounts: Any) -> Resources:
+    added: Resources = {}
+    for each in amounts:
+        added = plus(added, each)
+    return added
+
+
+# The rules, one node at a time.
+
+
+def fits_beside(wanting: Pod, on: Node, taken: Resources) -> bool:
+    return all(
+        units <= on.allocatable.get(name, 0) - taken.get(name, 0)
+        for name, units in wanting.requests.items()
+        if units > 0
+    )
+
+
+def tolerated(wanting: Pod, taint: Taint) -> bool:
+    return any(
+        toleration.key in ("", taint.key) and toleration.effect in ("", taint.effect)
+        for toleration in wanting.spec.tolerations
+    )
+
+
+def may_run(world: World, wanting: Pod, on: Node) -> bool:
+    own = world.owns_lock_on(wanting, on)
+    taken = plus(world.used(on), world.locked(on, but_for=wanting.meta.name))
+    return fits_beside(wanting, on, taken) and (own or not wanting.requires_reservation)
+
+
+FILTERS: dict[type[Plugin], Callable[[World, Pod, Node], bool]] = {
+    NodeName: lambda _, wanting, on: wanting.node_name == on.name,
+    NodeUnschedulable: lambda _, wanting, on: (
+        not on.unschedulable or tolerated(wanting, Taint("node.kubernetes.io/unschedulable", "NoSchedule"))
+    ),
+    TaintToleration: lambda _, wanting, on: all(
+        taint.effect == "PreferNoSchedule" or tolerated(wanting, taint) for taint in on.taints
+    ),
+    NodeAffinity: lambda _, wanting, on: wanting.spec.node_selector.items() <= on.meta.labels.items(),
+    NodeResourcesFit: lambda world, wanting, on: fits_beside(wanting, on, world.used(on)),
+    Reservation: may_run,
+}
+
+
+def least_allocated(world: World, wanting: Pod, on: Node) -> int:
+    points = []
+    for index, resource in enumerate(("cpu", "memory")):
+        weighed = sum(each.nonzero[index] for each, name in world.placed if name == on.name)
+        taken = weighed + world.locked(on).get(resource, 0) + wanting.nonzero[index]
+        if (room := on.allocatable[resource]) > 0:
+            points.append(max(room - taken, 0) * 100 // room)
+    return sum(points) // len(points) if points else 0
+
+
+def balanced(world: World, wanting: Pod, on: Node) -> int:
+    if not wanting.requests.get("cpu") and not wanting.requests.get("memory"):
+        return 0
+    before = plus(world.used(on), world.locked(on))
+    return 50 + (50 + evenness(on, plus(before, wanting.requests)) - evenness(on, before)) // 2
+
+
+def evenness(on: Node, taken: Resources) -> int:
+    shares = [
+        min(taken.get(resource, 0) / on.allocatable[resource], 1.0)
+        for resource in ("cpu", "memory")
+        if on.allocatable[resource]
+    ]
+    return int((1 - abs(shares[0] - shares[1]) / 2) * 100) if len(shares) == 2 else 100
+
+
+def few_soft_taints(world: World, wanting: Pod, on: Node) -> int:
+    def count(each: Node) -> int:
+        return sum(
+            taint.effect == "PreferNoSchedule" and not tolerated(wanting, taint) for taint in each.taints
+        )
+
+    most = max(map(count, world.nodes))
+    return 100 - 100 * count(on) // most if most else 100
+
+
+def liked(world: World, wanting: Pod, on: Node) -> int:
+    def weight(each: Node) -> int:
+        affinity = wanting.spec.affinity
+        assert affinity is not None
+        assert affinity.node_affinity is not None
+        terms = affinity.node_affinity.preferred_during_scheduling_ignored_during_execution
+        return sum(
+            term.weight
+            for term in terms
+            if each.meta.labels.get("zone") in term.preference.match_expressions[0].values
+        )
+
+    most = max(map(weight, world.nodes))
+    return 100 * weight(on) // most if most else 0
+
+
+SCORES: dict[type[Plugin], Callable[[World, Pod, Node], int]] = {
+    NodeResourcesFit: least_allocated,
+    NodeResourcesBalancedAllocation: balanced,
+    TaintToleration: few_soft_taints,
+    NodeAffinity: liked,
+    Reservation: lambda world, wanting, on: 100 if world.owns_lock_on(wanting, on) else 0,
+}
+
+
+# Worlds.
+
+ZONES = st.sampled_from([{}, {"zone": "a"}, {"zone": "b"}])
+AMOUNTS = st.fixed_dictionaries(
+    {"cpu": st.sampled_from(["500m", "1", "1500m", "3"])},
+    optional={"memory": st.sampled_from(["1Gi", "3G", "7Gi"]), GPU: st.sampled_from(["1", "2"])},
+)
+REQUESTS = AMOUNTS | st.sampled_from([{}, {"cpu": "0"}, {GPU: "1"}, {"memory": "5Gi"}])
+OWNERS = st.sampled_from(["web-0", "db-0"])
+
+
+@st.composite
+def nodes(draw: st.DrawFn) -> list[Node]:
+    sizes = st.fixed_dictionaries(
+        {
+            "cpu": st.sampled_from(["0", "2", "4", "7"]),
+            "memory": st.sampled_from(["0", "4Gi", "10G"]),
+            "pods": st.sampled_from(["2", "110"]),
+            "labels": ZONES,
+            "taints": st.lists(st.sampled_from(TAINTS), unique=True),
+            "cordoned": st.booleans(),
+        },
+        optional={GPU: st.sampled_from(["1", "4"])},
+    )
+    names = draw(st.lists(st.sampled_from(NAMES), min_size=1, unique=True))
+    return [node(name, **draw(sizes)) for name in names]
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    there = draw(nodes())
+    places = st.sampled_from([each.name for each in there])
+    placed = [
+        (pod(f"other-{index}", requests=amounts), node_name)
+        for index, (amounts, node_name) in enumerate(draw(st.lists(st.tuples(REQUESTS, places), max_size=4)))
+    ]
+    locks = [
+        Lock(f"lock-{index}", *drawn)
+        for index, drawn in enumerate(draw(st.lists(st.tuples(places, AMOUNTS, OWNERS), max_size=4)))
+    ]
+    return World(there, placed, locks)
+
+
+@st.composite
+def wanting_pods(draw: st.DrawFn) -> Pod:
+    keys = st.sampled_from(["", "dedicated", "old", "spot", "far", "node.kubernetes.io/unschedulable"])
+    effects = st.sampled_from(["", "NoSchedule", "NoExecute", "PreferNoSchedule"])
+    tolerations = draw(st.lists(st.tuples(keys, effects), max_size=3))
+    preferences = draw(st.lists(st.tuples(st.integers(1, 100), st.sampled_from(["a", "b", "x"])), max_size=3))
+    preferred = [
+        {
+            "weight": weight,
+            "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]},
+        }
+        for weight, zone in preferences
+    ]
+    return pod(
+        "web-0",
+        requests=draw(REQUESTS),
+        node_name=draw(st.sampled_from(["", "", *NAMES])),
+        nodeSelector=draw(ZONES),
+        tolerations=[{"key": key, "operator": "Exists", "effect": effect} for key, effect in tolerations],
+        affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}},
+        annotations=draw(st.sampled_from([{}, {}, {REQUIRE_RESERVATION: "true"}])),
+    )
+
+
+# What is to hold.
+
+
+def test_every_filter_and_score_has_its_reference() -> None:
+    plugins = [factory(Scene().handle, {}) for factory in REGISTRY.values()]
+    assert {type(plugin) for plugin in plugins if isinstance(plugin, Filter)} == FILTERS.keys()
+    assert {type(plugin) for plugin in plugins if isinstance(plugin, Score)} == SCORES.keys()
+
+
+@given(worlds(), wanting_pods())
+@settings(deadline=None)
+def test_filters_rule_out_what_their_rules_do(world: World, wanting: Pod) -> None:
+    scene = world.scene()
+    for kind, rule in FILTERS.items():
+        expected = {each.name for each in world.nodes if rule(world, wanting, each)}
+        assert scene.judge(kind, wanting).fitting == expected, kind.name
+
+
+@given(worlds(), wanting_pods())
+@settings(deadline=None)
+def test_scores_are_those_of_their_formulas(world: World, wanting: Pod) -> None:
+    scene = world.scene()
+    for kind, formula in SCORES.items():
+        expected = {each.name: formula(world, wanting, each) for each in world.nodes}
+        assert scene.judge(kind, wanting).scores == expected, kind.name
+
+
+@given(worlds(), wanting_pods(), st.data())
+@settings(deadline=None)
+def test_the_order_of_nodes_decides_nothing(world: World, wanting: Pod, data: st.DataObject) -> None:
+    shuffled = World(data.draw(st.permutations(world.nodes)), world.placed, world.locks)
+
+    for kind in FILTERS:
+        assert shuffled.scene().judge(kind, wanting).fitting == world.scene().judge(kind, wanting).fitting
+    for kind in SCORES:
+        assert shuffled.scene().judge(kind, wanting).scores == world.scene().judge(kind, wanting).scores
+    assert outcome(shuffled, wanting) == outcome(world, wanting)
+
+
+@given(st.permutations(NAMES))
+@settings(deadline=None)
+def test_among_equal_nodes_the_first_name_is_chosen(names: list[str]) -> None:
+    assert outcome(World([node(name) for name in names], [], []), pod()) == min(NAMES)
+
+
+@given(worlds(), wanting_pods(), st.data())
+@settings(deadline=None)
+def test_the_order_of_a_pods_own_locks_decides_nothing(
+    world: World, wanting: Pod, data: st.DataObject
+) -> None:
+    """Whichever is met first, none of them counts against the pod."""
+    scene = world.scene()
+    own = scene.book.own(wanting)
+    permuted = OwnLocks(tuple(data.draw(st.permutations(own))))
+    admitted_otherwise = World(world.nodes, world.placed, data.draw(st.permutations(world.locks))).scene()
+
+    expected = verdict(scene, wanting, world.nodes)
+
+    assert verdict(scene, wanting, world.nodes, permuted) == expected
+    assert verdict(admitted_otherwise, wanting, world.nodes) == expected
+
+
+def outcome(world: World, wanting: Pod) -> str:
+    """Tell where a pod is placed, or why it is not."""
+    scene = world.scene()
+    profile = build_profile(NAMESPACE, DEFAULT_PLUGINS, REGISTRY, scene.handle)
+    found: Assumed | Refusal = Cycle(scene.cache, scene.book).schedule(profile, wanting, NOW)
+    return found.node_name if isinstance(found, Assumed) else found.message
+
+
+def verdict(scene: Scene, wanting: Pod, there: Sequence[Node], *written: object) -> object:
+    judgement = scene.judge(Reservation, wanting, *written)
+    return judgement.fitting, [(judgement.reasons(each.name), judgement.numbers(each.name)) for each in there]

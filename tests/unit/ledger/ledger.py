@@ -1,0 +1,82 @@
+"""A ledger over a few nodes, driven by direct calls; amounts are cpu in millicores."""
+
+from typing import Any
+
+from builders import NAMESPACE, NOW, Json, node, reservation
+from tidelock.cluster.columns import Columns
+from tidelock.ledger.book import Book
+from tidelock.ledger.entry import Entry
+from tidelock.ledger.status import render
+from tidelock.model.locks import Reservation
+from tidelock.model.meta import Key
+from tidelock.model.nodes import Node
+from tidelock.model.quantities import CPU
+
+EPOCH = 7
+MOVE_AFTER = 300.0
+
+
+class Ledger:
+    """Nodes of 4 cpu, a book, and the Reservations as the API server would have them."""
+
+    def __init__(self, *names: str) -> None:
+        self.columns = Columns()
+        self.book = Book(self.columns, epoch=EPOCH, move_after=MOVE_AFTER)
+        self._fields: dict[str, Json] = {}
+        for name in names or ("node-a", "node-b"):
+            self.put_node(name)
+
+    def put_node(self, name: str = "node-a", *, at: float = NOW, **fields: Any) -> Node:
+        """Add or change a node, and tell the book of it."""
+        put = node(name, **fields)
+        self.columns.put(put)
+        self.book.settle_node(name, at)
+        return put
+
+    def drop_node(self, name: str = "node-a", *, at: float = NOW) -> None:
+        self.columns.drop(name)
+        self.book.settle_node(name, at)
+
+    def node(self, name: str = "node-a") -> Node:
+        return self.columns.nodes[self.columns.row_of[name]]
+
+    def reservation(self, name: str = "lock", **fields: Any) -> Reservation:
+        """Give the next version of a Reservation: what is not named stays as it was."""
+        before = self._fields.get(name, {"version": 0})
+        self._fields[name] = before | {"version": before["version"] + 1} | fields
+        return reservation(name, **self._fields[name])
+
+    def lock(self, name: str = "lock", *, at: float = NOW, **fields: Any) -> Entry:
+        """Have a lock wait for room."""
+        self.book.upsert(self.reservation(name, **fields), at)
+        return self.entry(name)
+
+    def active(self, name: str = "lock", on: str = "node-a", *, at: float = NOW, **fields: Any) -> Entry:
+        """Have a lock hold room on a node."""
+        entry = self.lock(name, at=at, **fields)
+        self.admit(entry, on, at=at)
+        return entry
+
+    def admit(self, entry: Entry, on: str = "node-a", *, at: float = NOW) -> None:
+        self.book.admit(entry, self.node(on), at)
+
+    def edit(self, name: str = "lock", *, at: float = NOW, **spec: Any) -> None:
+        """Change the spec of a lock: its generation grows."""
+        generation = self._fields[name].get("generation", 1) + 1
+        self.book.upsert(self.reservation(name, generation=generation, **spec), at)
+
+    def entry(self, name: str = "lock") -> Entry:
+        return self.book.entries[Key(NAMESPACE, name)]
+
+    def locked(self, name: str = "node-a") -> int:
+        """Cpu that locks hold on a node."""
+        return int(self.columns.locked[self.columns.row_of[name], self.columns.column_of[CPU]])
+
+    def use(self, name: str = "node-a", cpu: int = 0) -> None:
+        """Have pods take cpu of a node."""
+        self.columns.request(name, {CPU: cpu}, (cpu, 0), 1)
+
+    def readopted(self, name: str = "lock", *, at: float = NOW, **changed: Any) -> Entry:
+        """Have another operator start with what this one has written of a lock, and what changed since."""
+        successor = Ledger(*self.columns.row_of)
+        return successor.lock(name, at=at, **self._fields[name] | {"status": render(self.entry(name), at)} | changed)

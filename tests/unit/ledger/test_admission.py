@@ -1,0 +1,166 @@
+"""From waiting to held: admission, refusal, the place in line, the deadline."""
+
+import pytest
+
+from builders import NOW, pod
+from tidelock.ledger import reasons
+from tidelock.ledger.book import REFUSAL_RENEWAL
+from tidelock.ledger.transitions import Event
+from tidelock.model.instants import format_instant
+from tidelock.model.reservations import Phase
+from unit.ledger.ledger import EPOCH, Ledger
+
+FULL = (reasons.INSUFFICIENT_CAPACITY, "0/2 nodes fit")
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger()
+
+
+def test_a_lock_that_arrives_waits_and_holds_nothing(ledger: Ledger) -> None:
+    entry = ledger.lock()
+    assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.WAITING)
+    assert ledger.book.in_line(untried_only=True) == [entry]
+    assert ledger.locked() == 0
+    assert ledger.book.changes == []
+
+
+def test_an_admitted_lock_holds_its_room_for_its_time(ledger: Ledger) -> None:
+    entry = ledger.active(resources={"cpu": "1500m", "memory": "1Gi"}, ttlSeconds=60, at=NOW)
+    assert (entry.phase, entry.reason) == (Phase.ACTIVE, reasons.ADMITTED)
+    assert entry.message == "cpu 1500m, memory 1Gi held on node-a"
+    assert (entry.node, entry.node_uid, entry.epoch) == ("node-a", "uid-node-a", EPOCH)
+    assert (entry.activated_at, entry.expires_at) == (NOW, NOW + 60)
+    assert ledger.columns.named(ledger.columns.locked[0]) == {"cpu": 1500, "memory": 2**30, "pods": 1}
+    assert not ledger.book.waiting
+    assert list(ledger.book.held_on("node-a")) == [entry]
+    assert ledger.book.nodes_with_locks() == ["node-a"]
+
+
+def test_the_change_is_recorded_for_events_and_metrics(ledger: Ledger) -> None:
+    ledger.active(at=NOW + 1)
+    (change,) = ledger.book.changes
+    assert (change.event, change.phase, change.reason) == (Event.ADMIT, Phase.ACTIVE, reasons.ADMITTED)
+    assert (change.meta.name, change.at, change.due) == ("lock", NOW + 1, NOW + 1)
+
+
+def test_expire_at_is_the_end_whenever_the_lock_begins(ledger: Ledger) -> None:
+    entry = ledger.active(ttlSeconds=None, expireAt=format_instant(NOW + 90), at=NOW + 30)
+    assert (entry.activated_at, entry.expires_at) == (NOW + 30, NOW + 90)
+
+
+def test_a_lock_for_no_amounts_holds_the_place_of_a_pod(ledger: Ledger) -> None:
+    entry = ledger.active(resources=None, template={"spec": {"containers": [{"name": "main"}]}})
+    assert entry.message == "a place for a pod held on node-a"
+    assert ledger.columns.named(ledger.columns.locked[0]) == {"pods": 1}
+
+
+def test_the_line_is_by_priority_then_age_then_name(ledger: Ledger) -> None:
+    ledger.lock("young", created=NOW + 1)
+    ledger.lock("b")
+    ledger.lock("a")
+    ledger.lock("important", created=NOW + 2, priority=1)
+    line = ledger.book.in_line(untried_only=False)
+    assert [entry.key.name for entry in line] == ["important", "a", "b", "young"]
+
+
+def test_only_locks_that_are_new_or_edited_are_untried(ledger: Ledger) -> None:
+    first = ledger.lock("first")
+    ledger.book.in_line(untried_only=True)
+    second = ledger.lock("second")
+    assert ledger.book.in_line(untried_only=True) == [second]
+    ledger.edit("first", resources={"cpu": "500m"})
+    assert ledger.book.in_line(untried_only=True) == [first]
+    assert ledger.book.in_line(untried_only=True) == []
+    assert ledger.book.in_line(untried_only=False) == [first, second]
+
+
+def test_a_refused_lock_says_why_and_waits_on(ledger: Ledger) -> None:
+    entry = ledger.lock()
+    ledger.book.changed.clear()
+    ledger.book.refuse(entry, *FULL, NOW)
+    assert (entry.phase, entry.reason, entry.message) == (Phase.PENDING, *FULL)
+    assert entry.key in ledger.book.waiting
+    assert entry.key in ledger.book.changed
+
+
+def test_the_numbers_of_a_refusal_are_renewed_from_time_to_time(ledger: Ledger) -> None:
+    entry = ledger.lock()
+    ledger.book.refuse(entry, *FULL, NOW)
+    ledger.book.changed.clear()
+    ledger.book.refuse(entry, FULL[0], "newer", NOW + REFUSAL_RENEWAL - 0.001)
+    assert entry.message == FULL[1]
+    assert not ledger.book.changed
+    ledger.book.refuse(entry, FULL[0], "newer", NOW + REFUSAL_RENEWAL)
+    assert entry.message == "newer"
+    assert entry.key in ledger.book.changed
+
+
+def test_another_reason_is_told_at_once(ledger: Ledger) -> None:
+    entry = ledger.lock()
+    ledger.book.refuse(entry, *FULL, NOW)
+    ledger.book.refuse(entry, reasons.NODE_NOT_FOUND, "no such node", NOW + 0.1)
+    assert (entry.reason, entry.message) == (reasons.NODE_NOT_FOUND, "no such node")
+
+
+def test_an_overcommitted_lock_keeps_saying_so_and_yet_has_a_deadline(ledger: Ledger) -> None:
+    entry = ledger.active(resources={"cpu": "2"}, pendingDeadlineSeconds=60)
+    ledger.put_node(cpu="1", at=NOW + 10)
+    message = entry.message
+    ledger.book.refuse(entry, *FULL, NOW + 30)
+    assert (entry.reason, entry.message) == (reasons.OVERCOMMITTED, message)
+    assert ledger.book.next_deadline() == NOW + 70
+
+
+def test_a_lock_that_was_not_tried_is_not_given_up(ledger: Ledger) -> None:
+    entry = ledger.lock(pendingDeadlineSeconds=0)
+    ledger.book.advance(NOW + 1000)
+    assert entry.phase is Phase.PENDING
+
+
+def test_a_deadline_of_zero_rejects_with_the_first_refusal(ledger: Ledger) -> None:
+    entry = ledger.lock(pendingDeadlineSeconds=0)
+    ledger.book.refuse(entry, *FULL, NOW)
+    assert (entry.phase, entry.reason) == (Phase.REJECTED, reasons.DEADLINE_EXCEEDED)
+    assert entry.message == "no room within spec.pendingDeadlineSeconds (0): 0/2 nodes fit"
+
+
+def test_a_lock_is_rejected_at_its_deadline(ledger: Ledger) -> None:
+    entry = ledger.lock(pendingDeadlineSeconds=60)
+    ledger.book.refuse(entry, *FULL, NOW + 1)
+    assert ledger.book.next_deadline() == NOW + 60
+    ledger.book.advance(NOW + 59.999)
+    assert entry.phase is Phase.PENDING
+    ledger.book.advance(NOW + 60)
+    assert (entry.phase, entry.finished_at) == (Phase.REJECTED, NOW + 60)
+    assert entry.message == "no room within spec.pendingDeadlineSeconds (60): 0/2 nodes fit"
+    assert not ledger.book.waiting
+    assert ledger.book.own(pod()) == []
+
+
+def test_a_waiting_lock_expires_with_its_expire_at(ledger: Ledger) -> None:
+    entry = ledger.lock(ttlSeconds=None, expireAt=format_instant(NOW + 30))
+    ledger.book.refuse(entry, *FULL, NOW)
+    ledger.book.advance(NOW + 30)
+    assert (entry.phase, entry.reason) == (Phase.EXPIRED, reasons.EXPIRED)
+    assert entry.message == "spec.expireAt has passed"
+
+
+def test_an_edit_of_the_deadline_counts_from_the_same_beginning(ledger: Ledger) -> None:
+    entry = ledger.lock(pendingDeadlineSeconds=60)
+    ledger.book.refuse(entry, *FULL, NOW)
+    ledger.edit(pendingDeadlineSeconds=600, at=NOW + 30)
+    assert ledger.book.next_deadline() == NOW + 600
+
+
+def test_an_edit_lets_a_rejected_lock_wait_anew(ledger: Ledger) -> None:
+    entry = ledger.lock(pendingDeadlineSeconds=0)
+    ledger.book.refuse(entry, *FULL, NOW)
+    ledger.edit(pendingDeadlineSeconds=10, at=NOW + 100)
+    assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.WAITING)
+    assert (entry.pending_since, entry.finished_at, entry.tried) == (NOW + 100, None, False)
+    assert ledger.book.in_line(untried_only=True) == [entry]
+    assert ledger.book.own(pod()) == [entry]
+    ledger.book.refuse(entry, *FULL, NOW + 100)
+    assert ledger.book.next_deadline() == NOW + 110

@@ -1,0 +1,151 @@
+"""Which locks are a pod's own."""
+
+from typing import Any
+
+import pytest
+
+from builders import NAMESPACE, Json, pod, reservation
+from tidelock.ledger.matching import OwnerIndex, owns
+from tidelock.model.meta import Key
+from tidelock.model.reservations import ReservationSpec
+
+DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+STATEFUL_SET = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"}
+WEB_APP = {"selector": {"matchLabels": {"app": "web"}}}
+
+
+def spec(*owners: Json) -> ReservationSpec:
+    read = reservation(owners=list(owners)).spec
+    assert read is not None
+    return read
+
+
+def expression(operator: str, *values: str) -> Json:
+    wanted = {"key": "tier", "operator": operator} | ({"values": list(values)} if values else {})
+    return {"selector": {"matchExpressions": [wanted]}}
+
+
+def test_a_pod_is_known_by_its_name() -> None:
+    by_name = spec({"pod": {"name": "web-0"}})
+    assert owns(by_name, pod("web-0"))
+    assert not owns(by_name, pod("web-00"))
+
+
+def test_any_term_is_enough() -> None:
+    either = spec({"pod": {"name": "web-0"}}, WEB_APP)
+    assert owns(either, pod("web-0"))
+    assert owns(either, pod("other", labels={"app": "web"}))
+    assert not owns(either, pod("other", labels={"app": "db"}))
+
+
+def test_all_fields_of_a_term_must_match() -> None:
+    every = spec({"pod": {"name": "web-0"}, "controller": STATEFUL_SET} | WEB_APP)
+    fitting: dict[str, Any] = {"name": "web-0", "controller": "apps/v1/StatefulSet/web", "labels": {"app": "web"}}
+    assert owns(every, pod(**fitting))
+    assert not owns(every, pod(**fitting | {"name": "web-1"}))
+    assert not owns(every, pod(**fitting | {"controller": "apps/v1/StatefulSet/db"}))
+    assert not owns(every, pod(**fitting | {"labels": {}}))
+
+
+@pytest.mark.parametrize(
+    ("controller", "expected"),
+    [
+        ("apps/v1/StatefulSet/web", True),
+        ("apps/v1/StatefulSet/db", False),
+        ("apps/v1/DaemonSet/web", False),
+        ("apps.kruise.io/v1/StatefulSet/web", False),
+        ("", False),
+    ],
+)
+def test_a_controller_is_known_by_its_version_kind_and_name(controller: str, expected: bool) -> None:
+    assert owns(spec({"controller": STATEFUL_SET}), pod(controller=controller)) is expected
+
+
+@pytest.mark.parametrize(
+    ("controller", "template_hash", "expected"),
+    [
+        ("apps/v1/ReplicaSet/web-5d4f", "5d4f", True),
+        ("apps/v1/ReplicaSet/web-api-5d4f", "5d4f", False),
+        ("apps/v1/ReplicaSet/web-5d4f", "other", False),
+        ("apps/v1/ReplicaSet/web-5d4f", None, False),
+        ("apps/v2/ReplicaSet/web-5d4f", "5d4f", False),
+        ("apps/v1/Job/web-5d4f", "5d4f", False),
+    ],
+)
+def test_a_deployment_owns_the_pods_of_its_replica_sets(
+    controller: str, template_hash: str | None, expected: bool
+) -> None:
+    labels = {"pod-template-hash": template_hash} if template_hash else {}
+    assert owns(spec({"controller": DEPLOYMENT}), pod(controller=controller, labels=labels)) is expected
+
+
+def test_nothing_but_a_deployment_owns_pods_through_a_replica_set() -> None:
+    of_a_replica_set = pod(controller="apps/v1/ReplicaSet/web-5d4f", labels={"pod-template-hash": "5d4f"})
+    assert not owns(spec({"controller": STATEFUL_SET}), of_a_replica_set)
+
+
+@pytest.mark.parametrize(
+    ("term", "matching", "other"),
+    [
+        (expression("In", "front", "back"), {"tier": "back"}, {}),
+        (expression("NotIn", "front"), {}, {"tier": "front"}),
+        (expression("Exists"), {"tier": ""}, {}),
+        (expression("DoesNotExist"), {}, {"tier": "front"}),
+    ],
+)
+def test_selectors_may_have_expressions(term: Json, matching: dict[str, str], other: dict[str, str]) -> None:
+    assert owns(spec(term), pod(labels=matching))
+    assert not owns(spec(term), pod(labels=other))
+
+
+def index(**locks: ReservationSpec) -> OwnerIndex:
+    made = OwnerIndex()
+    for name, each in locks.items():
+        made.put(Key(NAMESPACE, name), each)
+    return made
+
+
+def names(owners: OwnerIndex, name: str = "web-0", **fields: Any) -> list[str]:
+    return [key.name for key in owners.of(pod(name, **fields))]
+
+
+def test_all_locks_of_a_pod_are_found_by_name_each_once() -> None:
+    by_name = {"pod": {"name": "web-0"}}
+    owners = index(c=spec(by_name), a=spec(WEB_APP, by_name, by_name), b=spec(WEB_APP), d=spec({"pod": {"name": "x"}}))
+    assert names(owners, labels={"app": "web"}) == ["a", "b", "c"]
+    assert names(owners) == ["a", "c"]
+
+
+def test_pods_of_other_namespaces_own_nothing() -> None:
+    owners = index(a=spec({"pod": {"name": "web-0"}}), b=spec(WEB_APP))
+    assert names(owners, labels={"app": "web"}, namespace="elsewhere") == []
+
+
+def test_other_owners_replace_the_first() -> None:
+    owners = index(a=spec({"pod": {"name": "web-0"}}))
+    owners.put(Key(NAMESPACE, "a"), spec(WEB_APP))
+    assert names(owners) == []
+    assert names(owners, "other", labels={"app": "web"}) == ["a"]
+
+
+def test_the_same_owners_change_nothing() -> None:
+    owners = index(a=spec(WEB_APP))
+    owners.put(Key(NAMESPACE, "a"), spec(WEB_APP))
+    assert names(owners, labels={"app": "web"}) == ["a"]
+
+
+def test_a_discarded_lock_is_not_found_and_its_like_still_are() -> None:
+    by_name = {"pod": {"name": "web-0"}}
+    owners = index(a=spec(by_name, WEB_APP), b=spec(by_name))
+    owners.discard(Key(NAMESPACE, "a"))
+    assert names(owners, labels={"app": "web"}) == ["b"]
+    owners.discard(Key(NAMESPACE, "b"))
+    owners.discard(Key(NAMESPACE, "never there"))
+    assert names(owners, labels={"app": "web"}) == []
+
+
+def test_nothing_is_kept_for_names_of_pods_that_no_lock_has() -> None:
+    owners = index(a=spec({"pod": {"name": "web-0"}}, {"pod": {"name": "web-1"}}))
+    owners.discard(Key(NAMESPACE, "a"))
+    names(owners)
+    assert not owners._by_pod_name

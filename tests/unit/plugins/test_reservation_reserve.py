@@ -1,0 +1,79 @@
+"""Reservation: an owner prefers its lock's node, and takes its locks when it is reserved."""
+
+import pytest
+
+from builders import NOW, node, pod
+from tidelock.model.reservations import Phase
+from tidelock.plugins.reservation import Reservation
+from unit.plugins.scene import Scene
+
+OWNER = pod("web-0")
+
+
+@pytest.fixture
+def scene() -> Scene:
+    """Give three nodes of 4 cpu, with a lock for web-0 on the first two."""
+    three = Scene(node("node-a", cpu="4"), node("node-b", cpu="4"), node("node-c", cpu="4"))
+    three.lock("first", "node-a", resources={"cpu": "2"}, owner="web-0")
+    three.lock("second", "node-b", resources={"cpu": "3"}, owner="web-0")
+    return three
+
+
+def locked(scene: Scene) -> list[int]:
+    """Millicores that are locked of each node."""
+    return [int(row[scene.columns.column_of["cpu"]]) for row in scene.columns.locked[:3]]
+
+
+def test_an_owner_prefers_the_nodes_of_its_locks(scene: Scene) -> None:
+    judgement = scene.judge(Reservation, OWNER)
+    assert judgement.scores == {"node-a": 100, "node-b": 100, "node-c": 0}
+    assert judgement.scores_among("node-c", "node-b") == {"node-c": 0, "node-b": 100}
+
+
+def test_other_pods_prefer_nothing(scene: Scene) -> None:
+    assert set(scene.judge(Reservation, pod("db-0")).scores.values()) == {0}
+
+
+@pytest.mark.parametrize("node_name", ["node-a", "node-b", "node-c"])
+def test_all_locks_of_an_owner_are_released_wherever_it_is_reserved(scene: Scene, node_name: str) -> None:
+    judgement = scene.judge(Reservation, OWNER)
+    assert isinstance(judgement.plugin, Reservation)
+
+    assert judgement.plugin.reserve(judgement.state, OWNER, node_name, NOW).ok
+
+    assert locked(scene) == [0, 0, 0]
+    assert {entry.phase for entry in scene.book.entries.values()} == {Phase.BOUND}
+
+
+def test_a_lock_that_is_claimed_attracts_its_owner_no_more(scene: Scene) -> None:
+    judgement = scene.judge(Reservation, OWNER)
+    assert isinstance(judgement.plugin, Reservation)
+    judgement.plugin.reserve(judgement.state, OWNER, "node-a", NOW)
+
+    assert set(scene.judge(Reservation, OWNER).scores.values()) == {0}
+
+
+def test_unreserve_takes_the_locks_back(scene: Scene) -> None:
+    judgement = scene.judge(Reservation, OWNER)
+    assert isinstance(judgement.plugin, Reservation)
+    judgement.plugin.reserve(judgement.state, OWNER, "node-c", NOW)
+    judgement.plugin.unreserve(judgement.state, OWNER, "node-c", NOW + 1)
+
+    assert locked(scene) == [2000, 3000, 0]
+    assert {entry.phase for entry in scene.book.entries.values()} == {Phase.ACTIVE}
+
+
+def test_unreserve_without_reserve_changes_nothing(scene: Scene) -> None:
+    judgement = scene.judge(Reservation, OWNER)
+    assert isinstance(judgement.plugin, Reservation)
+    judgement.plugin.unreserve(judgement.state, OWNER, "node-c", NOW)
+
+    assert locked(scene) == [2000, 3000, 0]
+
+
+def test_a_pod_without_locks_releases_none(scene: Scene) -> None:
+    judgement = scene.judge(Reservation, pod("db-0"))
+    assert isinstance(judgement.plugin, Reservation)
+
+    assert judgement.plugin.reserve(judgement.state, pod("db-0"), "node-c", NOW).ok
+    assert locked(scene) == [2000, 3000, 0]

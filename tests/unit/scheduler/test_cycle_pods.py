@@ -1,0 +1,185 @@
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from builders import NOW, node, pod
+from tidelock.framework.api import SUCCESS, Code, Handle, Reserve, Status
+from tidelock.framework.cyclestate import CycleState
+from tidelock.model.nodes import Node
+from tidelock.model.pods import Pod
+from tidelock.model.reservations import Phase
+from tidelock.scheduler.cycle import Cycle, Refusal
+from unit.scheduler.machinery import Core
+
+
+@pytest.mark.parametrize(
+    ("nodes", "wanted", "text"),
+    [
+        ([], {}, "0/0 nodes are available."),
+        (
+            [node("node-a", cpu="4"), node("node-b", cpu="2", memory="1Gi")],
+            {"requests": {"cpu": "5", "memory": "2Gi"}},
+            "0/2 nodes are available: 1 Insufficient memory, 2 Insufficient cpu. "
+            "node-a: cpu 5 needed, 4 free; node-b: cpu 5 needed, 2 free, memory 2Gi needed, 1Gi free.",
+        ),
+        (
+            [node("node-a", cordoned=True), node("node-b", taints=["dedicated=db:NoSchedule"]), node("node-c")],
+            {"requests": {"cpu": "5"}},
+            "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint {dedicated: db}, "
+            "1 node(s) were unschedulable. node-c: cpu 5 needed, 4 free.",
+        ),
+        (
+            [node("node-a")],
+            {"nodeSelector": {"disk": "ssd"}},
+            "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.",
+        ),
+        (
+            [node("node-a", pods="0")],
+            {},
+            "0/1 nodes are available: 1 Too many pods. node-a: pods 1 needed, 0 free.",
+        ),
+    ],
+    ids=["no nodes", "numbers", "several reasons", "no numbers", "pods"],
+)
+def test_a_refusal_counts_the_reasons_and_tells_the_numbers(
+    nodes: Iterable[Node], wanted: dict[str, object], text: str
+) -> None:
+    core = Core(*nodes)
+    core.add(pod(**wanted))
+
+    assert core.refuse().refusal.message == text
+
+
+def test_a_refusal_names_who_has_locked_the_room() -> None:
+    core = Core(node("node-a", cpu="4"))
+    core.lock(resources={"cpu": "3"}, owner="db-0")
+    core.add(pod(requests={"cpu": "2"}))
+
+    assert core.refuse().refusal.message == (
+        "0/1 nodes are available: 1 Insufficient cpu beside reservations. "
+        "node-a: cpu 2 needed, 1 free, 3 locked by shop/lock."
+    )
+
+
+def test_the_numbers_of_three_nodes_are_enough() -> None:
+    core = Core(*(node(f"node-{index}", cpu="1") for index in range(9, 0, -1)))
+    core.add(pod(requests={"cpu": "2"}))
+
+    message = core.refuse().refusal.message
+
+    assert message.startswith("0/9 nodes are available: 9 Insufficient cpu. node-1: ")
+    assert message.count("needed") == 3
+
+
+def test_what_no_plugin_knows_is_refused_before_any_node_is_looked_at() -> None:
+    core = Core(node("node-a"))
+    core.add(pod(resourceClaims=[{"name": "gpu"}]))
+
+    assert core.refuse().refusal == Refusal(
+        "0/1 nodes are available: this scheduler does not know spec.resourceClaims: leave the pod to another.",
+        frozenset({"UnknownDemands"}),
+    )
+
+
+def test_a_pod_that_is_placed_takes_its_room_at_once() -> None:
+    core = Core(node("node-a", cpu="4"))
+    core.add(pod("web-0", requests={"cpu": "3"}), pod("web-1", requests={"cpu": "3"}))
+
+    assert core.place().node_name == "node-a"
+    assert core.used() == 3000
+    assert "cpu 3 needed, 1 free" in core.refuse().refusal.message
+
+
+def test_among_equal_nodes_the_first_name_wins() -> None:
+    core = Core(node("node-c"), node("node-a"), node("node-b"))
+    core.add(pod())
+
+    assert core.place().node_name == "node-a"
+
+
+def test_an_emptier_node_wins_over_a_first_name() -> None:
+    core = Core(node("node-a", cpu="4"), node("node-b", cpu="64"))
+    core.add(pod(requests={"cpu": "2"}))
+
+    assert core.place().node_name == "node-b"
+
+
+def test_an_owner_prefers_the_node_of_its_lock() -> None:
+    core = Core(node("node-a", cpu="64", memory="256Gi"), node("node-b", cpu="2"))
+    entry = core.lock(nodeName="node-b", resources={"cpu": "2"})
+    core.add(pod(requests={"cpu": "2"}))
+
+    assert core.place().node_name == "node-b"
+    assert (entry.phase, core.locked("node-b")) == (Phase.BOUND, 0)
+
+
+def test_an_owner_that_is_reserved_elsewhere_releases_its_lock_too() -> None:
+    core = Core(node("node-a", cpu="8"), node("node-b", cpu="2"))
+    entry = core.lock(nodeName="node-b", resources={"cpu": "2"})
+    core.add(pod(requests={"cpu": "6"}))
+
+    assert core.place().node_name == "node-a"
+    assert (entry.phase, core.locked("node-b")) == (Phase.BOUND, 0)
+
+
+def test_undoing_gives_the_room_back_and_the_lock_too() -> None:
+    core = Core(node("node-a", cpu="4"))
+    entry = core.lock(resources={"cpu": "2"})
+    core.add(pod(requests={"cpu": "2"}))
+    assumed = core.place()
+
+    core.decider.binding_failed(assumed, NOW)
+
+    assert (core.used(), core.locked(), entry.phase) == (0, 2000, Phase.ACTIVE)
+
+
+def test_a_pod_that_was_bound_after_all_is_not_undone() -> None:
+    """The answer to a binding was an error, but the watch has shown the pod on its node meanwhile."""
+    core = Core(node("node-a", cpu="4"))
+    entry = core.lock(resources={"cpu": "2"})
+    core.add(pod(requests={"cpu": "2"}))
+    assumed = core.place()
+    core.add(pod(requests={"cpu": "2"}, node_name="node-a", version=2))
+
+    core.decider.binding_failed(assumed, NOW)
+
+    assert (core.used(), core.locked(), entry.phase) == (2000, 0, Phase.CONSUMED)
+    assert core.step() is None
+
+
+class Noting(Reserve):
+    """Notes its calls; refuses if it is told to."""
+
+    def __init__(self, handle: Handle, name: str, notes: list[str], answer: Status = SUCCESS) -> None:
+        super().__init__(handle, {})
+        self.label = name
+        self.notes = notes
+        self.answer = answer
+
+    name = "Noting"
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> Status:
+        self.notes.append(f"reserve {self.label}")
+        return self.answer
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> None:
+        self.notes.append(f"unreserve {self.label}")
+
+
+def test_when_one_plugin_refuses_to_reserve_all_are_undone_in_reverse_order() -> None:
+    core, notes = Core(node("node-a")), list[str]()
+    handle = Handle(core.book, core.decider.columns)
+    refusal = Status(Code.UNSCHEDULABLE, ("no volume", "no port"))
+    plugins = (
+        Noting(handle, "first", notes),
+        Noting(handle, "second", notes, refusal),
+        Noting(handle, "third", notes),
+    )
+    profile = replace(core.decider.profile, reserve=plugins)
+
+    outcome = Cycle(core.cache, core.book).schedule(profile, pod(), NOW)
+
+    assert outcome == Refusal("no volume; no port", frozenset({"Noting"}))
+    assert notes == ["reserve first", "reserve second", "unreserve third", "unreserve second", "unreserve first"]
+    assert core.used() == 0

@@ -1,0 +1,195 @@
+import pytest
+
+from builders import NOW, node, pod
+from tidelock.ledger import reasons
+from tidelock.ledger.entry import Entry
+from tidelock.model.reservations import Phase
+from tidelock.scheduler.cycle import Cycle
+from tidelock.scheduler.decider import LOCKS_A_STEP
+from tidelock.scheduler.queue import Place
+from unit.scheduler.machinery import Core
+
+
+@pytest.fixture
+def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the locks for which nodes were searched."""
+    names: list[str] = []
+    place = Cycle.place_lock
+
+    def noting(cycle: Cycle, profile: object, entry: Entry, now: float) -> object:
+        names.append(entry.key.name)
+        return place(cycle, profile, entry, now)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Cycle, "place_lock", noting)
+    return names
+
+
+def settle(core: Core) -> None:
+    """Decide until nothing is due."""
+    while (due := core.decider.next_due()) is not None and due <= core.clock.now():
+        core.step()
+
+
+def test_what_is_due_comes_before_locks_and_locks_before_pods() -> None:
+    core = Core(node("node-a", cpu="2"))
+    ending = core.lock("ending", resources={"cpu": "2"}, ttlSeconds=60, owner="nobody")
+    core.step()
+    late = core.lock("late", resources={"cpu": "2"}, owner="nobody")
+    core.add(pod("web-0", requests={"cpu": "2"}))
+    core.clock.advance(60)
+
+    outcome = core.refuse()
+
+    assert (ending.phase, late.phase) == (Phase.EXPIRED, Phase.ACTIVE)
+    assert "locked by shop/late" in outcome.refusal.message
+
+
+def test_locks_go_by_priority_then_age_then_name() -> None:
+    core = Core(node("node-a", cpu="3"))
+    entries = [
+        core.lock("b", created=NOW - 1),
+        core.lock("young", created=NOW),
+        core.lock("a", created=NOW - 1),
+        core.lock("urgent", created=NOW, priority=1),
+    ]
+    core.step()
+
+    assert [entry.key.name for entry in entries if entry.phase is Phase.PENDING] == ["young"]
+
+
+def test_a_long_line_is_placed_a_few_locks_a_step_and_pods_wait_for_its_end() -> None:
+    core = Core(node("node-a", cpu="64"))
+    entries = [core.lock(f"lock-{index:02}", owner="nobody") for index in range(LOCKS_A_STEP + 1)]
+    core.add(pod())
+
+    assert core.step() is None
+    assert sum(entry.phase is Phase.ACTIVE for entry in entries) == LOCKS_A_STEP
+    assert core.decider.next_due() == 0.0
+    assert core.place().pod.meta.name == "web-0"
+    assert entries[-1].phase is Phase.ACTIVE
+
+
+def test_a_lock_that_is_gone_when_its_turn_comes_is_passed_over(evaluated: list[str]) -> None:
+    core = Core(node("node-a", cpu="64"))
+    for index in range(LOCKS_A_STEP):
+        core.lock(f"a-{index:02}")
+    last = core.lock("b")
+    core.step()
+    core.feed.reservations.remove(last.reservation)
+    core.step()
+
+    assert len(evaluated) == LOCKS_A_STEP
+
+
+def test_a_shape_that_was_refused_is_not_evaluated_again_until_room_is_freed(evaluated: list[str]) -> None:
+    core = Core(node("node-a", cpu="4"))
+    core.add(pod("other", requests={"cpu": "4"}, node_name="node-a"))
+    first, second = core.lock("first"), core.lock("second")
+    core.lock("bigger", resources={"cpu": "2"})
+    settle(core)
+    third = core.lock("third")
+    settle(core)
+
+    assert evaluated == ["bigger", "first"]
+    assert {entry.reason for entry in (first, second, third)} == {reasons.INSUFFICIENT_CAPACITY}
+    assert first.message == second.message == third.message
+
+    core.feed.pods.remove(pod("other"))
+    settle(core)
+
+    assert evaluated == ["bigger", "first", "bigger", "first", "second", "third"]
+    assert [entry.phase for entry in (first, second, third)] == [Phase.ACTIVE, Phase.ACTIVE, Phase.PENDING]
+
+
+def test_growing_locks_are_each_looked_at_by_themselves(evaluated: list[str]) -> None:
+    core = Core(node("node-a", cpu="2"))
+    for name in ("a", "b"):
+        core.lock(name)
+    settle(core)
+    del evaluated[:]
+    for name in ("a", "b"):
+        core.lock(name, resources={"cpu": "2"}, generation=2, version=2)
+    settle(core)
+
+    assert evaluated == ["a", "b"]
+
+
+def test_room_that_comes_free_wakes_pods() -> None:
+    core = Core(node("node-a", cpu="1"))
+    core.add(pod("other", node_name="node-a"), pod("web-0"))
+    core.refuse()
+    assert core.queue.counts()[Place.UNSCHEDULABLE] == 1
+
+    core.feed.pods.remove(pod("other"))
+    assert core.decider.next_due() == 0.0
+    assert core.step() is None
+    core.clock.advance(1)
+
+    assert core.place().pod.meta.name == "web-0"
+    assert ("backoff", "RoomFreed") in core.enqueued
+
+
+def test_a_lock_that_becomes_active_wakes_its_owner() -> None:
+    core = Core(node("node-a"))
+    core.add(pod(annotations={"tidelock.dev/require-reservation": "true"}))
+    core.refuse()
+    core.clock.advance(2)
+    core.lock()
+
+    assert core.place().node_name == "node-a"
+    assert ("backoff", "ReservationActive") in core.enqueued
+
+
+def test_nothing_is_due_where_nothing_waits() -> None:
+    core = Core()
+    core.step()
+
+    assert core.decider.next_due() is None
+
+
+def test_something_is_due_at_once_while_locks_are_untried_or_pods_ready() -> None:
+    core = Core(node("node-a"))
+    settle(core)
+    core.lock(owner="nobody")
+    assert core.decider.next_due() == 0.0
+    core.step()
+    assert core.decider.next_due() == NOW + 600
+    core.add(pod())
+    assert core.decider.next_due() == 0.0
+
+
+def test_the_earlier_of_a_locks_end_and_a_pods_backoff_is_due() -> None:
+    core = Core(node("node-a", cpu="1"))
+    core.lock(owner="nobody", ttlSeconds=30)
+    settle(core)
+    core.add(pod())
+    core.refuse()
+    assert core.decider.next_due() == NOW + 30
+
+    core.queue.wake(NOW, "Test")
+    assert core.decider.next_due() == NOW + 1
+
+
+def test_a_bound_pod_leaves_the_queue_and_ends_its_lock() -> None:
+    core = Core(node("node-a"))
+    entry = core.lock()
+    core.add(pod())
+    assumed = core.place()
+
+    core.decider.bound(assumed, NOW)
+
+    assert core.queue.get(assumed.pod.uid) is None
+    assert (entry.phase, core.used()) == (Phase.CONSUMED, 1000)
+
+
+def test_a_pod_whose_binding_failed_is_tried_again_after_its_backoff() -> None:
+    core = Core(node("node-a", cpu="1"))
+    core.add(pod())
+    assumed = core.place()
+
+    core.decider.binding_failed(assumed, NOW)
+
+    settle(core)
+    assert core.decider.next_due() == NOW + 1
+    core.clock.advance(1)
+    assert core.place().pod.uid == assumed.pod.uid

@@ -1,0 +1,208 @@
+import pytest
+
+from builders import NOW, node, pod, reservation
+from tidelock.model.pods import Pod
+from tidelock.model.reservations import Phase
+from unit.scheduler.machinery import Core
+
+SELECTED = [{"selector": {"matchLabels": {"app": "web"}}}]
+
+
+@pytest.mark.parametrize("owners", [[{"pod": {"name": "web-0"}}], SELECTED], ids=["by name", "by labels"])
+@pytest.mark.parametrize("first", ["pod", "lock"])
+def test_an_owner_that_is_bound_ends_its_lock_whichever_is_seen_first(
+    owners: list[dict[str, object]], first: str
+) -> None:
+    core = Core(node("node-a"))
+    owner = pod(node_name="node-a", labels={"app": "web"})
+    if first == "pod":
+        core.add(owner)
+    entry = core.lock(owners=owners)
+    if first == "lock":
+        core.step()
+        core.add(owner)
+
+    assert (entry.phase, core.locked(), core.used()) == (Phase.CONSUMED, 0, 1000)
+    assert entry.message == "pod shop/web-0 is bound to node-a"
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        pod("web-1", node_name="node-a"),
+        pod(namespace="other", node_name="node-a"),
+        pod(node_name="node-a", deleted=True),
+        pod(node_name="node-a", phase="Succeeded"),
+        pod(scheduler="default-scheduler"),
+    ],
+    ids=["another name", "another namespace", "terminating", "finished", "not bound"],
+)
+@pytest.mark.parametrize("owners", [[{"pod": {"name": "web-0"}}], SELECTED], ids=["by name", "by labels"])
+def test_any_other_pod_leaves_the_lock_alone(others: Pod, owners: list[dict[str, object]]) -> None:
+    core = Core(node("node-a"))
+    core.add(others)
+    entry = core.lock(owners=owners)
+    core.step()
+    core.add(others)
+
+    assert (entry.phase, core.locked()) == (Phase.ACTIVE, 1000)
+
+
+def test_an_owner_that_is_only_assumed_does_not_end_a_lock_that_comes_after_it() -> None:
+    core = Core(node("node-a"))
+    core.add(pod())
+    assumed = core.place()
+    entry = core.lock()
+    assert entry.phase is Phase.PENDING
+
+    core.decider.bound(assumed, NOW)
+    assert entry.phase is Phase.CONSUMED
+
+
+def test_a_terminating_pod_takes_room_until_it_is_gone() -> None:
+    core = Core(node("node-a", cpu="1"))
+    core.add(pod("old", node_name="node-a", deleted=True))
+    core.add(pod("new"))
+    core.refuse()
+    assert core.used() == 1000
+
+    core.feed.pods.remove(pod("old"))
+    assert core.used() == 0
+
+
+def test_a_finished_pod_takes_none() -> None:
+    core = Core(node("node-a"))
+    core.add(pod(node_name="node-a"), pod(node_name="node-a", phase="Failed", version=2))
+
+    assert core.used() == 0
+
+
+@pytest.mark.parametrize("end", [{"deleted": True}, {"phase": "Failed"}, {"node_name": "node-a"}])
+def test_a_pod_that_needs_no_node_any_more_leaves_the_queue(end: dict[str, str]) -> None:
+    core = Core(node("node-a"))
+    core.add(pod(), pod(version=2, **end))
+
+    assert core.queue.get("uid-web-0") is None
+    assert core.step() is None
+
+
+def test_a_pod_that_is_deleted_leaves_the_queue() -> None:
+    core = Core(node("node-a"))
+    core.add(pod())
+    core.feed.pods.remove(pod())
+
+    assert core.step() is None
+
+
+def test_events_that_come_twice_count_once() -> None:
+    core = Core(node("node-a"))
+    core.feed.nodes.upsert(None, node("node-a"))
+    core.add(*[pod("other", node_name="node-a")] * 2)
+    entry = core.lock(owner="nobody")
+    core.step()
+    assert core.lock(owner="nobody") is entry
+
+    assert (core.used(), core.locked(), entry.phase) == (1000, 1000, Phase.ACTIVE)
+    for _ in range(2):
+        core.feed.pods.remove(pod("other"))
+        core.feed.reservations.remove(entry.reservation)
+    assert (core.used(), core.locked()) == (0, 0)
+    for _ in range(2):
+        core.feed.nodes.remove(node("node-a"))
+    assert len(core.decider.columns) == 0
+
+
+def test_an_update_of_a_pod_in_flight_keeps_it_there() -> None:
+    core = Core(node("node-a"))
+    core.add(pod())
+    assumed = core.place()
+    core.add(pod(version=2))
+
+    assert core.step() is None
+    assert core.used() == 1000
+    core.decider.binding_failed(assumed, NOW)
+    core.clock.advance(1)
+    assert core.place().pod.meta.version == 2
+
+
+def test_a_late_event_of_a_pod_that_was_bound_does_not_queue_it_again() -> None:
+    core = Core(node("node-a"))
+    core.add(pod())
+    core.decider.bound(core.place(), NOW)
+    core.add(pod(version=2))
+
+    assert core.step() is None
+    assert core.used() == 1000
+
+
+def test_a_late_version_of_a_lock_does_not_bring_an_old_spec_back() -> None:
+    core = Core(node("node-a"))
+    core.lock(resources={"cpu": "1"}, version=5, generation=2)
+    core.step()
+    core.lock(resources={"cpu": "3"}, version=4, generation=1)
+    core.step()
+
+    assert core.locked() == 1000
+
+
+def test_a_lock_that_is_being_deleted_is_gone_already() -> None:
+    core = Core(node("node-a"))
+    entry = core.lock()
+    core.step()
+    core.feed.reservations.upsert(entry.reservation, reservation(version=2, deleted=True))
+
+    assert (core.locked(), len(core.book.entries)) == (0, 0)
+
+
+def test_a_node_that_was_created_anew_takes_its_locks_away() -> None:
+    core = Core(node("node-a"))
+    named, anywhere = core.lock("named", nodeName="node-a"), core.lock("anywhere")
+    core.step()
+    core.feed.nodes.remove(node("node-a"))
+    core.feed.nodes.upsert(None, node("node-a", uid="another"))
+    assert (named.phase, anywhere.phase) == (Phase.LOST, Phase.PENDING)
+    core.step()
+
+    assert (anywhere.phase, anywhere.node_uid, core.locked()) == (Phase.ACTIVE, "another", 1000)
+
+
+def test_a_node_that_is_replaced_unseen_takes_its_locks_away() -> None:
+    """After a relist the old node is never told to be gone: the new one stands in its place."""
+    core = Core(node("node-a"))
+    named = core.lock(nodeName="node-a")
+    core.step()
+    core.feed.nodes.upsert(node("node-a"), node("node-a", uid="another"))
+
+    assert (named.phase, core.locked()) == (Phase.LOST, 0)
+
+
+def test_pods_are_counted_on_a_node_that_comes_after_them() -> None:
+    core = Core()
+    core.add(pod(node_name="node-a"))
+    core.feed.nodes.upsert(None, node("node-a"))
+
+    assert core.used() == 1000
+
+
+def test_a_pod_that_takes_locked_room_displaces_the_lock() -> None:
+    core = Core(node("node-a", cpu="1"))
+    entry = core.lock(owner="nobody")
+    core.step()
+    core.add(pod("intruder", node_name="node-a"))
+
+    assert (entry.phase, entry.reason, core.locked()) == (Phase.PENDING, "Overcommitted", 0)
+
+
+def test_every_event_wakes_the_loop() -> None:
+    core = Core()
+    events = [
+        lambda: core.feed.nodes.upsert(None, node("node-a")),
+        lambda: core.feed.nodes.remove(node("node-a")),
+        lambda: core.add(pod()),
+        lambda: core.feed.pods.remove(pod()),
+        lambda: core.feed.reservations.upsert(None, reservation()),
+        lambda: core.feed.reservations.remove(reservation()),
+    ]
+    for count, event in enumerate(events, start=2):
+        event()
+        assert core.wakes == count

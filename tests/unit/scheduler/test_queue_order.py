@@ -1,0 +1,133 @@
+import pytest
+
+from builders import NOW, SCHEDULER, pod
+from tidelock.scheduler.decider import Decider
+from tidelock.scheduler.queue import Place, SchedulingQueue
+
+GATE = [{"name": "example.com/quota"}]
+
+
+@pytest.fixture
+def queue() -> SchedulingQueue:
+    return Decider(SCHEDULER).queue
+
+
+def popped(queue: SchedulingQueue, now: float = NOW) -> list[str]:
+    """Take all pods that are ready; gives their names."""
+    names = []
+    while (waiting := queue.pop(now)) is not None:
+        names.append(waiting.pod.meta.name)
+    return names
+
+
+def test_higher_priority_goes_first_then_who_came_first(queue: SchedulingQueue) -> None:
+    queue.upsert(pod("late"), NOW + 2)
+    queue.upsert(pod("early"), NOW + 1)
+    queue.upsert(pod("urgent", priority=5), NOW + 3)
+
+    assert popped(queue, NOW + 3) == ["urgent", "early", "late"]
+
+
+def test_pods_that_came_at_once_go_in_the_order_of_their_events(queue: SchedulingQueue) -> None:
+    for name in ("b", "c", "a"):
+        queue.upsert(pod(name), NOW)
+
+    assert popped(queue) == ["b", "c", "a"]
+
+
+def test_a_pod_of_another_scheduler_is_left_to_it(queue: SchedulingQueue) -> None:
+    queue.upsert(pod("web-0", scheduler="default-scheduler"), NOW)
+
+    assert queue.get("uid-web-0") is None
+    assert queue.next_due() is None
+
+
+def test_a_removed_pod_never_pops(queue: SchedulingQueue) -> None:
+    queue.upsert(pod("web-0"), NOW)
+    queue.remove("uid-web-0")
+
+    assert queue.pop(NOW) is None
+    assert queue.next_due() is None
+
+
+def test_a_pod_that_came_back_under_its_uid_pops_once(queue: SchedulingQueue) -> None:
+    queue.upsert(pod("web-0"), NOW)
+    queue.remove("uid-web-0")
+    queue.upsert(pod("web-0"), NOW)
+
+    assert popped(queue) == ["web-0"]
+
+
+def test_the_newest_version_of_a_pod_pops(queue: SchedulingQueue) -> None:
+    queue.upsert(pod("web-0"), NOW)
+    queue.upsert(pod("web-0", version=2), NOW + 1)
+    waiting = queue.pop(NOW + 1)
+
+    assert waiting is not None
+    assert (waiting.pod.meta.version, waiting.added_at, waiting.attempts) == (2, NOW, 1)
+    assert queue.pop(NOW + 1) is None
+
+
+def test_a_gated_pod_waits_until_an_update_opens_its_gate(queue: SchedulingQueue) -> None:
+    queue.upsert(pod("web-0", schedulingGates=GATE), NOW)
+    waiting = queue.get("uid-web-0")
+
+    assert waiting is not None
+    assert waiting.message == "waiting for scheduling gates: [example.com/quota]"
+    assert popped(queue) == []
+    assert queue.next_due() is None
+    queue.upsert(pod("web-0", version=2), NOW + 1)
+    assert popped(queue) == ["web-0"]
+
+
+def test_a_pod_that_is_gated_after_it_was_refused_waits_for_its_gate(queue: SchedulingQueue) -> None:
+    queue.upsert(pod("web-0"), NOW)
+    queue.pop(NOW)
+    queue.park("uid-web-0", NOW)
+    queue.upsert(pod("web-0", schedulingGates=GATE, version=2), NOW)
+    queue.wake(NOW, "RoomFreed")
+
+    assert popped(queue, NOW + 3600) == []
+    assert queue.counts()[Place.GATED] == 1
+
+
+def test_each_place_is_counted(queue: SchedulingQueue) -> None:
+    for name in ("flying", "parked", "backing-off"):
+        queue.upsert(pod(name), NOW)
+        queue.pop(NOW)
+    queue.park("uid-parked", NOW)
+    queue.back_off("uid-backing-off", NOW)
+    queue.upsert(pod("gated", schedulingGates=GATE), NOW)
+    queue.upsert(pod("first"), NOW)
+    queue.upsert(pod("second"), NOW)
+
+    assert queue.counts() == {
+        Place.ACTIVE: 2,
+        Place.BACKOFF: 1,
+        Place.UNSCHEDULABLE: 1,
+        Place.GATED: 1,
+        Place.IN_FLIGHT: 1,
+    }
+
+
+def test_the_hook_hears_of_every_place_that_a_pod_enters() -> None:
+    heard: list[tuple[str, str]] = []
+    queue = Decider(SCHEDULER, on_enqueue=lambda place, event: heard.append((place, event))).queue
+
+    queue.upsert(pod("web-0", schedulingGates=GATE), NOW)
+    queue.upsert(pod("web-0", schedulingGates=GATE, version=2), NOW)  # still gated: no news
+    queue.upsert(pod("web-0", version=3), NOW)
+    queue.pop(NOW)
+    queue.park("uid-web-0", NOW)
+    queue.wake(NOW + 5, "RoomFreed")
+    queue.pop(NOW + 5)
+    queue.back_off("uid-web-0", NOW + 5)
+
+    assert heard == [
+        ("gated", "PodAdd"),
+        ("active", "PodUpdate"),
+        ("unschedulable", "ScheduleAttemptFailure"),
+        ("backoff", "RoomFreed"),
+        ("active", "BackoffComplete"),
+        ("backoff", "ScheduleAttemptFailure"),
+    ]
