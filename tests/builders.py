@@ -73,11 +73,20 @@ def pod_json(
     if controller:
         api_version, kind, owner = controller.rsplit("/", 2)
         metadata["ownerReferences"] = [
-            {"apiVersion": api_version, "kind": kind, "name": owner, "uid": f"uid-{owner}", "controller": True}
+            {
+                "apiVersion": api_version,
+                "kind": kind,
+                "name": owner,
+                "uid": f"uid-{owner}",
+                "controller": True,
+            }
         ]
     if deleted:
         metadata["deletionTimestamp"] = format_instant(NOW)
-    container = {"name": "main", "resources": {"requests": dict({"cpu": "1"} if requests is None else requests)}}
+    container = {
+        "name": "main",
+        "resources": {"requests": dict({"cpu": "1"} if requests is None else requests)},
+    }
     return {
         "metadata": metadata,
         "spec": {"nodeName": node_name, "schedulerName": scheduler, "containers": [container], **spec},

@@ -2,7 +2,8 @@
 
 On a control plane of its own, with bare nodes and one writer, it measures `tidelock run` as it is installed:
 locks one at a time and in bursts, in turn with a bare Kopf handler; then a cold start beside thousands of
-live locks. The exit status is 0 whatever the figures, and 1 if a lock was lost, given twice or given without room.
+live locks. The exit status is 0 whatever the figures, and 1 if a lock was lost, given twice or given without
+room.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """An API server in memory: objects with versions and generations, watches, refusals and real outcomes.
 
-It knows what the ledger relies on: writes that carry an old version or another uid are refused, a pod is bound
-once, owners and nodeName of a lock are fixed while its stored status says that it is held, a final lock's spec
-is fixed altogether.
+It knows what the ledger relies on: writes that carry an old version or another uid are refused, a pod is
+bound once, owners and nodeName of a lock are fixed while its stored status says that it is held, and the
+whole spec once the lock has ended.
 """
 
 import copy

@@ -1,6 +1,7 @@
 """The operator in a world in which everything comes late, out of order, or gets lost."""
 
 from contextlib import suppress
+from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -96,7 +97,7 @@ class World(RuleBasedStateMachine):
         """Add a node, or change its size and whether it is cordoned (node-a) or not ready (the others)."""
         known = self.nodes.objects.get(Key("", name))
         uid = known["metadata"]["uid"] if known else self._uid()
-        extended = {"example.com/gpu": gpu} if gpu != "0" else {}
+        extended: Json = {"example.com/gpu": gpu} if gpu != "0" else {}
         changed = node_json(
             name,
             cpu=cpu,
@@ -119,9 +120,9 @@ class World(RuleBasedStateMachine):
         self._go_on(calm)
 
     @precondition(lambda self: self.pods.objects)
-    @rule(data=st.data(), how=st.sampled_from(["delete", "delete", "finish", "resize"]), cpu=CPUS)
+    @rule(data=st.data(), how=st.sampled_from(["delete", "delete", "finish", "change"]), cpu=CPUS)
     def change_pod(self, data: st.DataObject, how: str, cpu: str) -> None:
-        """Delete a pod (one that runs is asked to end first), or let one that runs finish or be resized."""
+        """Delete a pod (one that runs is asked to end first), finish or resize it if it runs, or label it."""
         known = self.pods.objects[data.draw(st.sampled_from(sorted(self.pods.objects)))]
         running = bool(known["spec"]["nodeName"])
         if how == "delete" and running and "deletionTimestamp" not in known["metadata"]:
@@ -131,6 +132,9 @@ class World(RuleBasedStateMachine):
             self.pods.delete(key_of(known))
         elif running and how == "finish":
             self.pods.put(known | {"status": {"phase": "Succeeded"}})
+        elif how == "change" and not running:
+            labels = {"changed": cpu}
+            self.pods.put(known | {"metadata": known["metadata"] | {"labels": labels}})
         elif running:
             self.disturbed.add(known["spec"]["nodeName"])
             resized = pod_json("", requests={"cpu": cpu})["spec"]["containers"]
@@ -251,13 +255,11 @@ class World(RuleBasedStateMachine):
         self._uids += 1
         return f"uid-{self._uids}"
 
-    def _create_pod(self, name: str, cpu: str, **fields: object) -> None:
+    def _create_pod(self, name: str, cpu: str, **fields: Any) -> None:
         if Key("shop", name) in self.pods.objects:
             return
         controller = "apps/v1/StatefulSet/web" if name == "web-0" else ""
-        self.pods.put(
-            pod_json(name, requests={"cpu": cpu}, uid=self._uid(), controller=controller, **fields)
-        )
+        self.pods.put(pod_json(name, requests={"cpu": cpu}, uid=self._uid(), controller=controller, **fields))
 
 
 TestWorld = World.TestCase

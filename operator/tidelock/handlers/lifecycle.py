@@ -35,8 +35,10 @@ def register(registry: kopf.OperatorRegistry, connection: Connection, stop: asyn
         settings.posting.enabled = False
         # The CRDs are there before the operator is, so Kopf need not watch what resources there are.
         settings.scanning.disabled = True
-        # Kopf's task for an object ends so many seconds after the object's last event.
-        settings.queueing.idle_timeout = 1.0
+        # One object after the other and some milliseconds of rest after each, so a hundred objects a second:
+        # Kopf's second look at them must not hold up the first.
+        settings.queueing.worker_limit = 1
+        settings.queueing.idle_timeout = 0.01
         settings.watching.reconnect_backoff = 0.1
         settings.persistence.diffbase_storage = _NoDiffs()
         settings.persistence.progress_storage = kopf.StatusProgressStorage()

@@ -52,7 +52,8 @@ class Event(msgspec.Struct, frozen=True, rename="camel"):
 class EventRecorder:
     """Sends events in the background; use it as an async context manager, or call `aclose`.
 
-    When `capacity` events wait, the oldest is given up. What can't be sent is logged and forgotten.
+    When `capacity` events wait, the oldest is given up. What can't be sent is logged and forgotten. With one
+    worker, a server that is busy with real work, and so slow to answer, is sent few events.
 
     Attributes:
         dropped: events given up because too many waited.
@@ -66,8 +67,8 @@ class EventRecorder:
         reporting_controller: str,
         reporting_instance: str,
         *,
-        capacity: int = 1000,
-        workers: int = 4,
+        capacity: int = 10_000,
+        workers: int = 1,
         monotonic: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:

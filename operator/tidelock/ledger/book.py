@@ -86,6 +86,8 @@ class Book:
             self.entries[entry.key] = entry
             held, entry.held = entry.held, NOTHING
             self._hold(entry, held)
+            if held:  # maybe less than its status says, if it was edited while nobody looked
+                entry.message = _held_text(entry)
         else:
             self._revise(entry, reservation, now)
         if entry.reservation.spec is not None and entry.phase not in SETTLED:
@@ -170,7 +172,7 @@ class Book:
                 self._take_back(entry, held, now)
 
     def owner_bound(self, pod: Pod, node_name: str, now: float) -> None:
-        """End the locks of a pod that is bound, whoever bound it; claimed ones that are not its own go back."""
+        """End the locks of a pod that is bound, whoever bound it; claimed ones that it lost go back."""
         for entry in self.own(pod):
             self.consume(entry, pod, node_name, now)
         self.unclaim(pod.uid, now)
@@ -279,13 +281,11 @@ class Book:
             return
         self._hold(entry, at_most(entry.held, entry.reservation.requests))
         entry.resize_problem = ""
-        if not entry.growing:
-            entry.message = _held_text(entry)
+        entry.message = _held_text(entry)
 
     def _take_back(self, entry: Entry, held: Resources, now: float) -> None:
         node = self._node(entry.node)
-        if entry.reservation.pod is not None:
-            held = at_most(held, entry.reservation.requests)  # the spec may have shrunk meanwhile
+        held = at_most(held, entry.reservation.requests)  # the spec may have shrunk meanwhile
         if not held:
             self._step(entry, Event.RETURN, reasons.WAITING, "the owner's binding failed", now)
             self._reject_if_unreadable(entry, now)

@@ -13,6 +13,7 @@ from tidelock.model.instants import format_instant
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.decider import Decider, Unschedulable
+from tidelock.scheduler.queue import Waiting
 from tidelock.scheduler.tasks import Tasks
 from tidelock.telemetry import Telemetry
 
@@ -55,7 +56,7 @@ class Binder:
         )
         if waiting.message != message:
             waiting.message = message
-            self._tasks.spawn(self._write_condition(waiting.pod, message))
+            self._tasks.spawn(self._write_condition(waiting, message))
 
     async def _bind(self, assumed: Assumed, started: float) -> None:
         waiting = self._decider.queue.get(assumed.pod.uid)
@@ -90,7 +91,8 @@ class Binder:
             "target": {"apiVersion": "v1", "kind": "Node", "name": assumed.node_name},
         }
         try:
-            await self._client.create(PODS.item(pod.meta.name, pod.meta.namespace, "binding"), body)
+            async with self._tasks.turn:
+                await self._client.create(PODS.item(pod.meta.name, pod.meta.namespace, "binding"), body)
         except ApiError as error:
             if error.outcome_unknown and await self._bound_after_all(assumed):
                 return None
@@ -111,7 +113,8 @@ class Binder:
             else:
                 return stored.uid == pod.uid and stored.node_name == assumed.node_name
 
-    async def _write_condition(self, pod: Pod, message: str) -> None:
+    async def _write_condition(self, waiting: Waiting, message: str) -> None:
+        pod = waiting.pod
         condition = {
             "type": "PodScheduled",
             "status": "False",
@@ -122,11 +125,12 @@ class Binder:
         }
         body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
         try:
-            await self._client.patch(
-                PODS.item(pod.meta.name, pod.meta.namespace, "status"), body, kind="strategic"
-            )
+            async with self._tasks.turn:
+                await self._client.patch(
+                    PODS.item(pod.meta.name, pod.meta.namespace, "status"), body, kind="strategic"
+                )
         except ApiError as error:
-            # The next attempt writes it again; a pod that is gone needs none.
+            waiting.message = ""  # the next attempt writes it again; a pod that is gone has none
             logger.info("no condition written", extra={"pod": str(pod.key), "error": str(error)})
 
 

@@ -43,9 +43,9 @@ class Loop:
         self.started.set()
         while True:
             self._work()
-            self._publisher.flush()
+            unwritten = self._publisher.flush()
             due = self._decider.next_due()
-            if due is not None and due <= self._clock.now():
+            if unwritten or (due is not None and due <= self._clock.now()):
                 await asyncio.sleep(0)
             else:
                 await self._sleep(due)

@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 _SHORTEST_RETRY = 0.1
 _LONGEST_RETRY = 5.0
+# Objects compared between two turns of the event loop, which takes some 10 ms.
+_OBJECTS_A_FLUSH = 256
 
 _WARNINGS = frozenset({Event.GIVE_UP, Event.LOSE_NODE, Event.DISPLACE, Event.RETURN})
 # A claim lasts for the milliseconds of a binding, whose end is told.
@@ -56,15 +58,17 @@ class Publisher:
         self._rng = rng
         self._writing: set[Key] = set()
 
-    def flush(self) -> None:
-        """Start to write all that has changed since the last call, and tell of it in events and metrics."""
+    def flush(self) -> bool:
+        """Tell of all changes in events and metrics, start to write some; whether more is left to write."""
         changes, self._book.changes = self._book.changes, []
         for change in changes:
             self._telemetry.changed(change)
             self._tell(change)
-        changed, self._book.changed = self._book.changed, {}
-        for key in changed:
+        changed = self._book.changed
+        for _ in range(min(_OBJECTS_A_FLUSH, len(changed))):
+            key, _none = changed.popitem()  # the last: a new lock does not wait for a start's thousands
             self.reconcile(key)
+        return bool(changed)
 
     def reconcile(self, key: Key) -> None:
         """Make one object what it ought to be, in the background."""
@@ -98,7 +102,8 @@ class Publisher:
             while (entry := self._book.entries.get(key)) is not None and self._differs(entry):
                 version = entry.reservation.meta.resource_version
                 try:
-                    await self._write_once(entry)
+                    async with self._tasks.turn:
+                        await self._write_once(entry)
                 except NotFound:
                     return  # the watch will tell
                 except Conflict:
@@ -119,9 +124,13 @@ class Publisher:
         # is spared the extra write: the pod is bound, which says it all.
         if not (removable and entry.phase is Phase.CONSUMED):
             await self._write_status(entry)
-        if removable:
+        if removable and self._removable(entry):  # or its spec was edited meanwhile, and it is wanted again
             meta = entry.reservation.meta
-            await self._client.delete(RESERVATIONS.item(meta.name, meta.namespace), uid=meta.uid)
+            await self._client.delete(
+                RESERVATIONS.item(meta.name, meta.namespace),
+                uid=meta.uid,
+                resource_version=meta.resource_version,
+            )
             entry.deleted = True
 
     async def _write_status(self, entry: Entry) -> None:

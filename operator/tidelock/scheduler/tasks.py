@@ -4,11 +4,21 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, NoReturn
 
+# Requests under way at once: enough to keep an API server busy, few enough to be answered in time.
+_TURNS = 32
+
 
 class Tasks:
-    """Background tasks whose end is waited for and whose crash is noticed."""
+    """Background tasks whose end is waited for and whose crash is noticed.
+
+    Attributes:
+        turn: held during a request, so that thousands of tasks line up here and not in the HTTP client, where
+            waiting counts as part of a request's time-out, nor on hundreds of connections.
+
+    """
 
     def __init__(self) -> None:
+        self.turn = asyncio.Semaphore(_TURNS)
         self._running: set[asyncio.Task[None]] = set()
         self._crash: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
 
@@ -24,7 +34,6 @@ class Tasks:
     async def crash(self) -> NoReturn:
         """Wait for ever, or raise what a task raised: a fault of the program, as API errors are handled."""
         await asyncio.shield(self._crash)
-        raise AssertionError("a crash is an exception, never a result")
 
     async def drain(self, seconds: float) -> None:
         """Wait for the tasks under way, at most so long, then cancel the rest."""

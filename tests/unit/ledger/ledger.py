@@ -76,7 +76,13 @@ class Ledger:
         """Have pods take cpu of a node."""
         self.columns.request(name, {CPU: cpu}, (cpu, 0), 1)
 
-    def readopted(self, name: str = "lock", *, at: float = NOW, **changed: Any) -> Entry:
-        """Have another operator start with what this one has written of a lock, and what changed since."""
+    def succeeded(self, name: str = "lock", *, at: float = NOW, **changed: Any) -> tuple["Ledger", Entry]:
+        """Have another operator start with what this one has made of a lock, and with what changed since."""
         successor = Ledger(*self.columns.row_of)
-        return successor.lock(name, at=at, **self._fields[name] | {"status": render(self.entry(name), at)} | changed)
+        stored = self._fields[name] | {"status": render(self.entry(name), at)}
+        return successor, successor.lock(name, at=at, **stored | changed)
+
+    def readopted(self, name: str = "lock", *, at: float = NOW, **changed: Any) -> Entry:
+        """Give a lock as another operator takes it over."""
+        _, entry = self.succeeded(name, at=at, **changed)
+        return entry

@@ -40,7 +40,11 @@ def test_any_term_is_enough() -> None:
 
 def test_all_fields_of_a_term_must_match() -> None:
     every = spec({"pod": {"name": "web-0"}, "controller": STATEFUL_SET} | WEB_APP)
-    fitting: dict[str, Any] = {"name": "web-0", "controller": "apps/v1/StatefulSet/web", "labels": {"app": "web"}}
+    fitting: dict[str, Any] = {
+        "name": "web-0",
+        "controller": "apps/v1/StatefulSet/web",
+        "labels": {"app": "web"},
+    }
     assert owns(every, pod(**fitting))
     assert not owns(every, pod(**fitting | {"name": "web-1"}))
     assert not owns(every, pod(**fitting | {"controller": "apps/v1/StatefulSet/db"}))
@@ -111,7 +115,9 @@ def names(owners: OwnerIndex, name: str = "web-0", **fields: Any) -> list[str]:
 
 def test_all_locks_of_a_pod_are_found_by_name_each_once() -> None:
     by_name = {"pod": {"name": "web-0"}}
-    owners = index(c=spec(by_name), a=spec(WEB_APP, by_name, by_name), b=spec(WEB_APP), d=spec({"pod": {"name": "x"}}))
+    owners = index(
+        c=spec(by_name), a=spec(WEB_APP, by_name, by_name), b=spec(WEB_APP), d=spec({"pod": {"name": "x"}})
+    )
     assert names(owners, labels={"app": "web"}) == ["a", "b", "c"]
     assert names(owners) == ["a", "c"]
 

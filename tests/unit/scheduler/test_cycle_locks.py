@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from builders import NOW, node, pod
@@ -34,7 +36,7 @@ def test_a_lock_takes_room_as_its_pod_would() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_lock_that_waits_names_the_cause(a_node: Node, spec: dict[str, object], reason: str) -> None:
+def test_a_lock_that_waits_names_the_cause(a_node: Node, spec: dict[str, Any], reason: str) -> None:
     core = Core(a_node)
     entry = core.lock(**spec)
     core.step()

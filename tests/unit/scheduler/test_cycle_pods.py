@@ -1,13 +1,12 @@
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from builders import NOW, node, pod
 from tidelock.framework.api import SUCCESS, Code, Handle, Reserve, Status
-from tidelock.framework.cyclestate import CycleState
 from tidelock.model.nodes import Node
-from tidelock.model.pods import Pod
 from tidelock.model.reservations import Phase
 from tidelock.scheduler.cycle import Cycle, Refusal
 from unit.scheduler.machinery import Core
@@ -20,14 +19,22 @@ from unit.scheduler.machinery import Core
         (
             [node("node-a", cpu="4"), node("node-b", cpu="2", memory="1Gi")],
             {"requests": {"cpu": "5", "memory": "2Gi"}},
-            "0/2 nodes are available: 1 Insufficient memory, 2 Insufficient cpu. "
-            "node-a: cpu 5 needed, 4 free; node-b: cpu 5 needed, 2 free, memory 2Gi needed, 1Gi free.",
+            (
+                "0/2 nodes are available: 1 Insufficient memory, 2 Insufficient cpu. "
+                "node-a: cpu 5 needed, 4 free; node-b: cpu 5 needed, 2 free, memory 2Gi needed, 1Gi free."
+            ),
         ),
         (
-            [node("node-a", cordoned=True), node("node-b", taints=["dedicated=db:NoSchedule"]), node("node-c")],
+            [
+                node("node-a", cordoned=True),
+                node("node-b", taints=["dedicated=db:NoSchedule"]),
+                node("node-c"),
+            ],
             {"requests": {"cpu": "5"}},
-            "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint {dedicated: db}, "
-            "1 node(s) were unschedulable. node-c: cpu 5 needed, 4 free.",
+            (
+                "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint "
+                "{dedicated: db}, 1 node(s) were unschedulable. node-c: cpu 5 needed, 4 free."
+            ),
         ),
         (
             [node("node-a")],
@@ -43,7 +50,7 @@ from unit.scheduler.machinery import Core
     ids=["no nodes", "numbers", "several reasons", "no numbers", "pods"],
 )
 def test_a_refusal_counts_the_reasons_and_tells_the_numbers(
-    nodes: Iterable[Node], wanted: dict[str, object], text: str
+    nodes: Iterable[Node], wanted: dict[str, Any], text: str
 ) -> None:
     core = Core(*nodes)
     core.add(pod(**wanted))
@@ -77,7 +84,8 @@ def test_what_no_plugin_knows_is_refused_before_any_node_is_looked_at() -> None:
     core.add(pod(resourceClaims=[{"name": "gpu"}]))
 
     assert core.refuse().refusal == Refusal(
-        "0/1 nodes are available: this scheduler does not know spec.resourceClaims: leave the pod to another.",
+        "0/1 nodes are available: "
+        "this scheduler does not know spec.resourceClaims: leave the pod to another.",
         frozenset({"UnknownDemands"}),
     )
 
@@ -159,11 +167,11 @@ class Noting(Reserve):
 
     name = "Noting"
 
-    def reserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> Status:
+    def reserve(self, *_: object, **__: object) -> Status:
         self.notes.append(f"reserve {self.label}")
         return self.answer
 
-    def unreserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> None:
+    def unreserve(self, *_: object, **__: object) -> None:
         self.notes.append(f"unreserve {self.label}")
 
 
@@ -181,5 +189,11 @@ def test_when_one_plugin_refuses_to_reserve_all_are_undone_in_reverse_order() ->
     outcome = Cycle(core.cache, core.book).schedule(profile, pod(), NOW)
 
     assert outcome == Refusal("no volume; no port", frozenset({"Noting"}))
-    assert notes == ["reserve first", "reserve second", "unreserve third", "unreserve second", "unreserve first"]
+    assert notes == [
+        "reserve first",
+        "reserve second",
+        "unreserve third",
+        "unreserve second",
+        "unreserve first",
+    ]
     assert core.used() == 0

@@ -15,7 +15,7 @@ HELD = {
     "nodeUID": "uid-node-a",
     "activatedAt": "2027-01-15T07:59:00Z",
     "expiresAt": "2027-01-15T08:09:00Z",
-    "resources": {"cpu": "2"},
+    "resources": {"cpu": "1"},
     "conditions": [],
 }
 SINKS = ("nodes", "pods", "reservations")
@@ -24,10 +24,14 @@ SINKS = ("nodes", "pods", "reservations")
 @pytest.mark.parametrize("order", tuple(permutations(SINKS)), ids=" ".join)
 def test_the_feed_is_ready_after_the_last_of_three_lists(order: tuple[str, ...]) -> None:
     core = Core(listed=False)
-    sinks = {"nodes": core.feed.nodes, "pods": core.feed.pods, "reservations": core.feed.reservations}
+    synced = {
+        "nodes": core.feed.nodes.synced,
+        "pods": core.feed.pods.synced,
+        "reservations": core.feed.reservations.synced,
+    }
     for name in order:
         assert not core.feed.ready
-        sinks[name].synced()
+        synced[name]()
 
     assert core.feed.ready
     assert core.wakes == 1
@@ -50,13 +54,13 @@ def test_a_lock_does_not_lose_a_node_that_is_not_listed_yet() -> None:
     core.feed.nodes.upsert(None, node("node-a"))
     core.feed.nodes.synced()
 
-    assert (entry.phase, core.locked()) == (Phase.ACTIVE, 2000)
+    assert (entry.phase, core.locked()) == (Phase.ACTIVE, 1000)
 
 
 def test_a_lock_whose_node_is_in_no_list_is_lost() -> None:
     core = Core(node("node-b"), listed=False)
     entry = core.lock(status=HELD, nodeName="node-a")
-    assert entry.phase is Phase.ACTIVE
+    assert core.book.nodes_with_locks() == ["node-a"]
     core.list_all()
 
     assert entry.phase is Phase.LOST
@@ -73,7 +77,7 @@ def test_a_lock_whose_owner_was_bound_in_the_meantime_ends() -> None:
 
 
 def test_locks_that_no_longer_fit_are_found_when_all_is_known() -> None:
-    core = Core(node("node-a", cpu="2"), listed=False)
+    core = Core(node("node-a", cpu="1"), listed=False)
     entry = core.lock(status=HELD)
     core.add(pod("intruder", node_name="node-a"))
     assert entry.phase is Phase.ACTIVE

@@ -1,0 +1,95 @@
+import asyncio
+from typing import Any
+
+import kopf
+import pytest
+
+from tidelock.handlers import lifecycle
+from tidelock.kube.config import Connection, Credentials
+from unit.handlers.registered import function, handlers
+
+
+class Fixed(Credentials):
+    """Credentials that are known."""
+
+    def __init__(self, header: str | None) -> None:
+        self._known = header
+
+    def header(self) -> str | None:
+        return self._known
+
+
+def registry(
+    header: str | None = None, stop: asyncio.Event | None = None, **fields: Any
+) -> kopf.OperatorRegistry:
+    made = kopf.OperatorRegistry()
+    connection = Connection(server="https://api.example:6443", credentials=Fixed(header), **fields)
+    lifecycle.register(made, connection, stop or asyncio.Event())
+    return made
+
+
+def configured() -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    function(registry(), "configure")(settings=settings)
+    return settings
+
+
+def test_there_is_one_handler_for_each_end_of_the_process_and_one_for_login() -> None:
+    assert set(handlers(registry())) == {"configure", "login", "release"}
+
+
+def test_kopf_tells_no_events_and_scans_for_no_resources() -> None:
+    settings = configured()
+
+    assert not settings.posting.enabled
+    assert settings.scanning.disabled
+
+
+def test_kopf_keeps_nothing_in_the_annotations_of_an_object() -> None:
+    settings = configured()
+    storage, body, patch = settings.persistence.diffbase_storage, kopf.Body({"spec": {"a": 1}}), kopf.Patch()
+    essence = storage.build(body=body)
+    storage.store(body=body, patch=patch, essence=essence)
+
+    assert essence == {}
+    assert storage.fetch(body=body) is None
+    assert patch == {}
+    assert isinstance(settings.persistence.progress_storage, kopf.StatusProgressStorage)
+
+
+@pytest.mark.parametrize(
+    ("header", "scheme", "token"),
+    [("Bearer abc.def", "Bearer", "abc.def"), ("Basic dTpw", "Basic", "dTpw"), (None, None, None)],
+)
+def test_kopf_logs_in_with_the_same_credentials(
+    header: str | None, scheme: str | None, token: str | None
+) -> None:
+    login = function(
+        registry(
+            header,
+            namespace="shop",
+            insecure=True,
+            ca_path="ca.crt",
+            certificate_path="client.crt",
+            private_key_path="client.key",
+        ),
+        "login",
+    )
+
+    assert login() == kopf.ConnectionInfo(
+        server="https://api.example:6443",
+        insecure=True,
+        ca_path="ca.crt",
+        certificate_path="client.crt",
+        private_key_path="client.key",
+        scheme=scheme,
+        token=token,
+        default_namespace="shop",
+    )
+
+
+async def test_the_flag_that_ends_kopf_is_set_when_a_signal_has_ended_it() -> None:
+    stop = asyncio.Event()
+    await function(registry(stop=stop), "release")()
+
+    assert stop.is_set()

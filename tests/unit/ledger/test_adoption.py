@@ -1,0 +1,227 @@
+"""Locks that an operator meets for the first time: the rebuild after a start."""
+
+from typing import Any
+
+import pytest
+
+from builders import NOW, Json, pod
+from tidelock.ledger import reasons
+from tidelock.ledger.status import render
+from tidelock.model.instants import format_instant
+from tidelock.model.reservations import BoundPod, Phase
+from unit.ledger.ledger import EPOCH, Ledger
+
+LATER = NOW + 100
+OWNER = pod("web-0")
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger()
+
+
+@pytest.mark.parametrize("status", [None, {}, {"phase": None}])
+def test_a_lock_that_nobody_looked_at_has_waited_since_it_was_made(
+    ledger: Ledger, status: Json | None
+) -> None:
+    entry = ledger.lock(status=status, at=LATER)
+    assert (entry.phase, entry.seen_at, entry.pending_since) == (Phase.PENDING, LATER, NOW)
+    assert entry.transition_times == {"Active": ("False", NOW), "Reconciling": ("True", NOW)}
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"phase": "Sleeping"},
+        {"phase": "Active", "nodeName": "node-a", "activatedAt": "yesterday"},
+        {"phase": "Active", "conditions": [{"type": "Active"}]},
+    ],
+)
+def test_a_status_that_no_version_wrote_is_not_believed(ledger: Ledger, status: Json) -> None:
+    entry = ledger.lock(status=status, at=LATER)
+    assert (entry.phase, entry.pending_since, ledger.locked()) == (Phase.PENDING, NOW, 0)
+
+
+def test_a_held_lock_is_held_on(ledger: Ledger) -> None:
+    before = ledger.active(resources={"cpu": "2"})
+    status = render(before, NOW)
+    successor, entry = ledger.succeeded(at=LATER)
+    assert (entry.phase, entry.node, entry.node_uid, entry.epoch) == (
+        Phase.ACTIVE,
+        "node-a",
+        "uid-node-a",
+        EPOCH,
+    )
+    assert (entry.activated_at, entry.expires_at, successor.locked()) == (NOW, NOW + 600, 2000)
+    assert successor.book.own(OWNER) == [entry]
+    assert successor.book.next_deadline() == NOW + 600
+    assert not successor.book.waiting
+    assert render(entry, LATER) == status
+
+
+def test_a_held_lock_that_expired_meanwhile_ends_with_the_first_advance(ledger: Ledger) -> None:
+    ledger.active(ttlSeconds=60)
+    successor, entry = ledger.succeeded(at=LATER)
+    successor.book.advance(LATER)
+    assert (entry.phase, entry.finished_at, successor.locked()) == (Phase.EXPIRED, LATER, 0)
+
+
+def test_a_lock_whose_owner_was_being_bound_is_held_on_with_its_room(ledger: Ledger) -> None:
+    status = render(ledger.active(), NOW)
+    entry = ledger.readopted(at=LATER, status=status | {"phase": "Bound"})
+    assert (entry.phase, entry.held) == (Phase.ACTIVE, {"cpu": 1000, "pods": 1})
+
+
+def test_growth_that_was_refused_is_remembered(ledger: Ledger) -> None:
+    before = ledger.active(resources={"cpu": "1"})
+    ledger.edit(resources={"cpu": "9"})
+    ledger.book.refuse(before, reasons.INSUFFICIENT_CAPACITY, "cpu 5 missing", NOW)
+    successor, entry = ledger.succeeded(at=LATER)
+    assert (entry.phase, entry.resize_problem, successor.locked()) == (Phase.ACTIVE, "cpu 5 missing", 1000)
+    assert entry.key in successor.book.waiting
+
+
+def test_a_lock_that_shrank_meanwhile_holds_and_says_less(ledger: Ledger) -> None:
+    """It held the smaller amount, but went on to say that it held the one from before."""
+    ledger.active(resources={"cpu": "2"})
+    entry = ledger.readopted(at=LATER, generation=2, resources={"cpu": "1"})
+    assert (entry.held, entry.message) == ({"cpu": 1000, "pods": 1}, "cpu 1 held on node-a")
+
+
+def test_a_lock_that_grew_meanwhile_waits_for_more(ledger: Ledger) -> None:
+    ledger.active(resources={"cpu": "1"})
+    entry = ledger.readopted(at=LATER, generation=2, resources={"cpu": "2"})
+    assert (entry.phase, entry.held["cpu"], entry.wanting) == (Phase.ACTIVE, 1000, True)
+
+
+def test_an_expiry_that_was_edited_meanwhile_counts(ledger: Ledger) -> None:
+    ledger.active(ttlSeconds=600)
+    entry = ledger.readopted(at=LATER, generation=2, ttlSeconds=60)
+    assert (entry.activated_at, entry.expires_at) == (NOW, NOW + 60)
+
+
+def test_an_expiry_that_was_promised_is_kept_while_the_spec_is_the_same(ledger: Ledger) -> None:
+    status = render(ledger.active(ttlSeconds=600), NOW) | {"expiresAt": format_instant(NOW + 900)}
+    assert ledger.readopted(at=LATER, status=status).expires_at == NOW + 900
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"resources": {"cpu": "much"}},
+        {"resources": None},
+        {"nodeName": None},
+        {"activatedAt": None},
+        {"expiresAt": None},
+    ],
+)
+def test_a_lock_that_does_not_say_what_it_holds_waits(ledger: Ledger, changed: Json) -> None:
+    status = render(ledger.active(), NOW) | changed
+    successor, entry = ledger.succeeded(at=LATER, status=status)
+    assert (entry.phase, successor.locked()) == (Phase.PENDING, 0)
+    assert entry.key in successor.book.waiting
+
+
+def test_a_waiting_lock_keeps_its_deadline(ledger: Ledger) -> None:
+    before = ledger.lock(pendingDeadlineSeconds=60)
+    ledger.book.refuse(before, reasons.INSUFFICIENT_CAPACITY, "full", NOW + 1)
+    successor, entry = ledger.succeeded(at=NOW + 30)
+    assert (entry.phase, entry.reason, entry.message) == (
+        Phase.PENDING,
+        reasons.INSUFFICIENT_CAPACITY,
+        "full",
+    )
+    successor.book.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW + 30)
+    assert successor.book.next_deadline() == entry.pending_since + 60
+
+
+def test_a_lock_that_lost_its_room_has_waited_since_then(ledger: Ledger) -> None:
+    before = ledger.active()
+    render(before, NOW)
+    ledger.put_node("node-a", cpu="0", at=NOW + 50)
+    render(before, NOW + 50)
+    entry = ledger.readopted(at=LATER)
+    assert (entry.phase, entry.reason, entry.pending_since) == (
+        Phase.PENDING,
+        reasons.OVERCOMMITTED,
+        NOW + 50,
+    )
+    assert (entry.activated_at, entry.expires_at) == (NOW, NOW + 600)
+
+
+def test_a_waiting_lock_without_conditions_has_waited_since_it_was_made(ledger: Ledger) -> None:
+    entry = ledger.lock(status={"phase": "Pending"}, at=LATER)
+    assert (entry.pending_since, entry.reason) == (NOW, reasons.WAITING)
+
+
+def end(ledger: Ledger, phase: Phase) -> None:
+    entry = ledger.lock(nodeName="node-a", pendingDeadlineSeconds=0, retention="Retain")
+    if phase is Phase.REJECTED:
+        ledger.book.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW)
+        return
+    ledger.admit(entry)
+    match phase:
+        case Phase.CONSUMED:
+            ledger.book.owner_bound(OWNER, "node-a", NOW)
+        case Phase.EXPIRED:
+            ledger.book.advance(NOW + 600)
+        case _:
+            ledger.drop_node("node-a")
+
+
+ENDED = [Phase.CONSUMED, Phase.EXPIRED, Phase.LOST, Phase.REJECTED]
+
+
+@pytest.mark.parametrize("phase", ENDED)
+def test_a_lock_that_has_ended_stays_as_it_was(ledger: Ledger, phase: Phase) -> None:
+    end(ledger, phase)
+    before = ledger.entry()
+    status = render(before, NOW)
+    successor, entry = ledger.succeeded(at=NOW + 700)
+    assert (entry.phase, entry.finished_at, entry.bound_pod) == (phase, before.finished_at, before.bound_pod)
+    assert not successor.book.waiting
+    assert successor.book.own(OWNER) == []
+    assert render(entry, NOW + 700) == status
+
+
+@pytest.mark.parametrize("phase", ENDED)
+def test_an_end_without_its_time_is_taken_for_new(ledger: Ledger, phase: Phase) -> None:
+    end(ledger, phase)
+    status = render(ledger.entry(), NOW)
+    del status["finishedAt"]
+    assert ledger.readopted(at=LATER, status=status).finished_at == LATER
+
+
+def test_a_consumed_lock_remembers_its_pod(ledger: Ledger) -> None:
+    end(ledger, Phase.CONSUMED)
+    assert ledger.readopted().bound_pod == BoundPod(name="web-0", uid="uid-web-0")
+
+
+@pytest.mark.parametrize(
+    ("changed", "phase", "reason"),
+    [
+        ({"resources": {"cpu": "1"}}, Phase.PENDING, reasons.WAITING),
+        ({"resources": {"cpu": "much"}}, Phase.REJECTED, reasons.INVALID_SPEC),
+    ],
+)
+def test_a_rejected_lock_that_was_edited_meanwhile_starts_anew(
+    ledger: Ledger, changed: dict[str, Any], phase: Phase, reason: str
+) -> None:
+    end(ledger, Phase.REJECTED)
+    entry = ledger.readopted(at=LATER, generation=2, **changed)
+    assert (entry.phase, entry.reason, entry.pending_since) == (phase, reason, LATER)
+
+
+def test_a_final_lock_that_was_edited_meanwhile_stays_final(ledger: Ledger) -> None:
+    end(ledger, Phase.EXPIRED)
+    entry = ledger.readopted(at=NOW + 700, generation=2, ttlSeconds=None, expireAt=format_instant(NOW + 9000))
+    assert entry.phase is Phase.EXPIRED
+
+
+def test_a_held_lock_on_a_node_that_is_gone_goes_with_it(ledger: Ledger) -> None:
+    status = render(ledger.active(nodeName="node-a"), NOW)
+    successor = Ledger("node-b")
+    entry = successor.lock(nodeName="node-a", status=status, at=LATER)
+    assert successor.book.nodes_with_locks() == ["node-a"]
+    successor.book.settle_node("node-a", LATER)
+    assert entry.phase is Phase.LOST

@@ -1,0 +1,222 @@
+"""Bugs of the ledger that were found once, each with its story."""
+
+import pytest
+
+from builders import NOW, pod, reservation
+from tidelock.ledger import reasons
+from tidelock.ledger.status import render
+from tidelock.model.reservations import Phase
+from unit.ledger.ledger import MOVE_AFTER, Ledger
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger()
+
+
+def test_a_lock_adopted_after_its_node_holds_its_room(ledger: Ledger) -> None:
+    """Adoption took the held amounts away before it counted them: after a restart in which the nodes were
+    listed first, all locks were Active and none held anything.
+    """
+    status = render(ledger.active(resources={"cpu": "3"}), NOW)
+    successor = Ledger()
+    successor.lock(resources={"cpu": "3"}, status=status)
+    assert successor.locked() == 3000
+
+
+def test_a_lock_without_requests_is_adopted(ledger: Ledger) -> None:
+    """A template without requests holds a place for one pod; its empty `resources` read as a lock that was
+    never given.
+    """
+    template = {"spec": {"containers": [{"name": "main"}]}}
+    status = render(ledger.active(resources=None, template=template), NOW)
+    entry = Ledger().lock(resources=None, template=template, status=status)
+    assert (entry.phase, entry.held) == (Phase.ACTIVE, {"pods": 1})
+    assert entry.message == "a place for a pod held on node-a"
+
+
+def test_a_status_without_an_expiry_is_not_believed(ledger: Ledger) -> None:
+    """An Active status whose expiresAt had been taken out became a lock that never ended."""
+    status = render(ledger.active(), NOW)
+    del status["expiresAt"]
+    assert Ledger().lock(status=status).phase is Phase.PENDING
+
+
+def test_a_waiting_lock_is_adopted_with_its_reason_and_its_deadline(ledger: Ledger) -> None:
+    """A restart wrote "Waiting" over the numbers of every lock in line."""
+    entry = ledger.lock(created=NOW - 20)
+    ledger.book.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "0/2 nodes are available", NOW)
+    adopted = ledger.readopted(at=NOW + 5)
+    assert (adopted.reason, adopted.message) == (entry.reason, entry.message)
+    assert adopted.pending_since == NOW - 20
+
+
+def test_an_expiry_that_is_put_off_after_a_restart_counts(ledger: Ledger) -> None:
+    """The expireAt of a lock that was never active was adopted as if it had been given: a later edit was
+    shown, and the lock expired at the old instant.
+    """
+    ledger.lock(ttlSeconds=None, expireAt="2027-01-15T09:00:00Z")
+    successor = Ledger()
+    status = render(ledger.entry(), NOW)
+    successor.lock(ttlSeconds=None, expireAt="2027-01-15T09:00:00Z", status=status)
+    successor.edit(expireAt="2027-01-15T10:00:00Z")
+    assert render(successor.entry(), NOW)["expiresAt"] == "2027-01-15T10:00:00Z"
+
+
+def test_a_rejected_lock_that_is_edited_waits_from_then_on(ledger: Ledger) -> None:
+    """After a restart the time before the rejection counted, so that the lock was given up at once."""
+    ledger.lock(created=NOW - 1000)
+    ledger.book.refuse(ledger.entry(), reasons.NO_MATCHING_NODE, "none", NOW - 1000)
+    ledger.book.advance(NOW - 900)
+    assert ledger.entry().phase is Phase.REJECTED
+    render(ledger.entry(), NOW - 900)
+    ledger.edit(resources={"cpu": "2"})
+    assert ledger.entry().pending_since == NOW
+    assert ledger.readopted(at=NOW + 5).pending_since == NOW
+
+
+def test_a_rejected_lock_that_was_edited_while_nobody_looked_waits_from_now_on(ledger: Ledger) -> None:
+    """The same, with the edit made while the operator was down."""
+    ledger.lock(created=NOW - 1000)
+    ledger.book.refuse(ledger.entry(), reasons.NO_MATCHING_NODE, "none", NOW - 1000)
+    ledger.book.advance(NOW - 900)
+    render(ledger.entry(), NOW - 900)
+    adopted = ledger.readopted(at=NOW, generation=2)
+    assert (adopted.phase, adopted.pending_since) == (Phase.PENDING, NOW)
+
+
+def test_a_displaced_lock_waits_since_it_was_displaced(ledger: Ledger) -> None:
+    """Active for so short a time that it was never written, the lock seemed to have waited all along."""
+    ledger.active(created=NOW - 1000)
+    ledger.put_node("node-a", cpu="0", at=NOW)
+    assert ledger.entry().phase is Phase.PENDING
+    assert ledger.readopted(at=NOW + 5).pending_since == NOW
+
+
+def test_a_late_answer_does_not_hide_a_newer_version(ledger: Ledger) -> None:
+    """A user's edit came before the answer to our write of the version below. The answer then put that
+    version's number and status back: the next write was refused, and nothing came any more to repeat it.
+    """
+    entry = ledger.lock(version=1)
+    ledger.book.upsert(reservation(version=3, generation=2, resources={"cpu": "2"}), NOW)
+    ledger.book.acknowledge(reservation(version=2, status={"phase": "Pending"}))
+    assert entry.reservation.meta.resource_version == "3"
+
+
+def test_the_echo_of_an_older_write_is_ignored(ledger: Ledger) -> None:
+    """Each echo of a write before the last one cost a write that was refused."""
+    entry = ledger.lock(version=1)
+    ledger.book.acknowledge(reservation(version=3, status={"phase": "Active"}))
+    ledger.book.upsert(reservation(version=2, status={"phase": "Pending"}), NOW)
+    assert entry.reservation.status == {"phase": "Active"}
+
+
+def test_a_lock_whose_owners_change_while_it_is_claimed_goes_back(ledger: Ledger) -> None:
+    """The pod was bound, but did not own the lock any more: the lock stayed Bound for ever."""
+    entry = ledger.active(owner="web-0")
+    ledger.book.claim(pod("web-0"), "node-a", NOW)
+    ledger.edit(owners=[{"pod": {"name": "web-1"}}])
+    ledger.book.owner_bound(pod("web-0", node_name="node-a"), "node-a", NOW)
+    assert (entry.phase, entry.bound_pod) == (Phase.ACTIVE, None)
+    assert ledger.locked() == 1000
+
+
+def test_a_lock_that_shrank_while_it_was_claimed_goes_back_at_its_new_size(ledger: Ledger) -> None:
+    """It went back at the size that it had been claimed with."""
+    ledger.active(resources={"cpu": "3"})
+    ledger.book.claim(pod(), "node-a", NOW)
+    ledger.edit(resources={"cpu": "1"})
+    ledger.book.unclaim("uid-web-0", NOW)
+    assert ledger.locked() == 1000
+
+
+def test_a_lock_that_comes_back_to_no_room_is_tried_elsewhere(ledger: Ledger) -> None:
+    """It counted as tried from before it was given, so that it could be given up before it was looked at."""
+    entry = ledger.lock(resources={"cpu": "3"}, pendingDeadlineSeconds=5)
+    ledger.book.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "none", NOW)
+    ledger.admit(entry)
+    ledger.book.claim(pod(), "node-b", NOW)
+    ledger.use("node-a", cpu=4000)
+    ledger.book.unclaim("uid-web-0", NOW)
+    ledger.book.advance(NOW + 5)
+    assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.INSUFFICIENT_CAPACITY)
+
+
+def test_a_lock_that_comes_back_to_no_node_may_wait_anew(ledger: Ledger) -> None:
+    """The same where the node had gone meanwhile."""
+    entry = ledger.active(created=NOW - 1000)
+    ledger.book.claim(pod(), "node-b", NOW)
+    ledger.drop_node("node-a")
+    ledger.book.unclaim("uid-web-0", NOW)
+    ledger.book.advance(NOW)
+    assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.NODE_LOST)
+    assert entry.pending_since == NOW
+
+
+def test_an_unreadable_lock_that_loses_its_room_is_rejected(ledger: Ledger) -> None:
+    """It waited for room that nobody could tell the size of, which ended the decision loop."""
+    entry = ledger.active(resources={"cpu": "3"})
+    adopted = ledger.readopted(generation=2, resources={"cpu": "three"})
+    assert (adopted.phase, adopted.pinned) == (Phase.ACTIVE, True)
+    ledger.edit(resources={"cpu": "three"})
+    ledger.put_node("node-a", cpu="2")
+    assert (entry.phase, entry.reason) == (Phase.REJECTED, reasons.INVALID_SPEC)
+
+
+def test_an_unreadable_lock_that_comes_back_unplaced_is_rejected(ledger: Ledger) -> None:
+    """The same for a lock that was claimed before it had any room."""
+    entry = ledger.lock()
+    ledger.book.claim(pod(), "node-a", NOW)
+    ledger.edit(resources={"cpu": "three"})
+    ledger.book.unclaim("uid-web-0", NOW)
+    assert (entry.phase, entry.reason) == (Phase.REJECTED, reasons.INVALID_SPEC)
+
+
+def test_a_second_bad_edit_is_told(ledger: Ledger) -> None:
+    """The message of the first bad edit stayed in the condition Active."""
+    entry = ledger.lock(resources={"cpu": "two"})
+    ledger.edit(resources={"cpu": "three"})
+    assert "'three'" in entry.message
+
+
+def test_an_ended_lock_is_not_stalled_by_a_bad_edit(ledger: Ledger) -> None:
+    """The object of a consumed lock stayed for ever if its spec was spoilt before its end was written."""
+    entry = ledger.active()
+    ledger.book.owner_bound(pod(node_name="node-a"), "node-a", NOW)
+    ledger.edit(resources={"cpu": "two"})
+    assert entry.removable_at() == NOW
+    assert "Stalled" not in {condition["type"] for condition in render(entry, NOW)["conditions"]}
+
+
+def test_a_lock_that_ends_at_the_beginning_of_time_ends(ledger: Ledger) -> None:
+    """An expireAt of 0 seconds since the epoch read as none."""
+    entry = ledger.lock(ttlSeconds=None, expireAt="1970-01-01T00:00:00Z")
+    ledger.book.advance(NOW)
+    assert entry.phase is Phase.EXPIRED
+
+
+def test_a_lock_given_on_a_node_that_is_not_ready_moves_in_the_end(ledger: Ledger) -> None:
+    """Only a node that became unready under a lock started the grace time, so such a lock stayed for ever."""
+    ledger.put_node("node-a", ready=False)
+    entry = ledger.active()
+    ledger.book.advance(NOW + MOVE_AFTER)
+    assert entry.moving
+
+
+def test_another_problem_of_the_node_does_not_prolong_the_grace_time(ledger: Ledger) -> None:
+    """A cordon on top of an unready node started the wait anew, and ended a move under way."""
+    entry = ledger.active()
+    ledger.put_node("node-a", ready=False, at=NOW)
+    ledger.put_node("node-a", ready=False, cordoned=True, at=NOW + 200)
+    assert entry.node_problem == (reasons.NODE_CORDONED, "node node-a is cordoned")
+    ledger.book.advance(NOW + MOVE_AFTER)
+    assert entry.moving
+
+
+def test_overcommitment_stays_the_reason_while_the_lock_waits(ledger: Ledger) -> None:
+    """The next refusal overwrote it before it was ever written."""
+    entry = ledger.active(resources={"cpu": "3"})
+    ledger.put_node("node-a", cpu="2")
+    ledger.book.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "0/2 nodes are available", NOW)
+    assert (entry.reason, entry.message) == (reasons.OVERCOMMITTED, "node-a is overcommitted by cpu 1")
+    assert ledger.readopted().reason == reasons.OVERCOMMITTED

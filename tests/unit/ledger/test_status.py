@@ -1,0 +1,228 @@
+"""The status that a lock ought to have."""
+
+from collections.abc import Callable
+
+import pytest
+
+from builders import NOW, Json, pod
+from tidelock.ledger import reasons
+from tidelock.ledger.entry import Entry
+from tidelock.ledger.status import render
+from tidelock.model.instants import format_instant
+from tidelock.model.reservations import ReservationStatus
+from unit.ledger.ledger import EPOCH, Ledger
+
+OWNER = pod("web-0")
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger()
+
+
+def conditions(entry: Entry, at: float = NOW) -> dict[str, Json]:
+    return {condition["type"]: condition for condition in render(entry, at)["conditions"]}
+
+
+def summary(entry: Entry) -> dict[str, tuple[str, str]]:
+    return {name: (each["status"], each["reason"]) for name, each in conditions(entry).items()}
+
+
+def pending(ledger: Ledger) -> None:
+    ledger.book.refuse(ledger.lock(), reasons.INSUFFICIENT_CAPACITY, "full", NOW)
+
+
+def active(ledger: Ledger) -> None:
+    ledger.active()
+
+
+def on_a_cordoned_node(ledger: Ledger) -> None:
+    ledger.active()
+    ledger.put_node("node-a", cordoned=True)
+
+
+def growing(ledger: Ledger) -> None:
+    ledger.active()
+    ledger.edit(resources={"cpu": "9"})
+
+
+def held_with_an_invalid_spec(ledger: Ledger) -> None:
+    ledger.active()
+    ledger.edit(resources={"cpu": "much"})
+
+
+def bound(ledger: Ledger) -> None:
+    ledger.active()
+    ledger.book.claim(OWNER, "node-a", NOW)
+
+
+def consumed(ledger: Ledger) -> None:
+    ledger.active()
+    ledger.book.owner_bound(OWNER, "node-a", NOW)
+
+
+def expired(ledger: Ledger) -> None:
+    ledger.active()
+    ledger.book.advance(NOW + 600)
+
+
+def expired_with_an_invalid_spec(ledger: Ledger) -> None:
+    held_with_an_invalid_spec(ledger)
+    ledger.book.advance(NOW + 600)
+
+
+def lost(ledger: Ledger) -> None:
+    ledger.active(nodeName="node-a")
+    ledger.drop_node("node-a")
+
+
+def rejected(ledger: Ledger) -> None:
+    ledger.book.refuse(ledger.lock(pendingDeadlineSeconds=0), reasons.INSUFFICIENT_CAPACITY, "full", NOW)
+
+
+def invalid(ledger: Ledger) -> None:
+    ledger.lock(resources={"cpu": "much"})
+
+
+HELD = {"Active": ("True", "Admitted"), "Ready": ("True", "Held")}
+
+
+def unmet(reason: str, abnormal: str) -> dict[str, tuple[str, str]]:
+    """Give the conditions of a lock that is neither active nor ready, and what holds for that reason."""
+    return {"Active": ("False", reason), "Ready": ("False", reason), abnormal: ("True", reason)}
+
+
+@pytest.mark.parametrize(
+    ("case", "phase", "expected"),
+    [
+        (pending, "Pending", unmet("InsufficientCapacity", "Reconciling")),
+        (active, "Active", HELD),
+        (on_a_cordoned_node, "Active", HELD | {"Ready": ("False", "NodeCordoned")}),
+        (growing, "Active", HELD | {"Reconciling": ("True", "ResizePending")}),
+        (held_with_an_invalid_spec, "Active", HELD | {"Stalled": ("True", "InvalidSpec")}),
+        (bound, "Bound", unmet("Claimed", "Reconciling")),
+        (consumed, "Consumed", {"Active": ("False", "Consumed")}),
+        (expired, "Expired", {"Active": ("False", "Expired"), "Expired": ("True", "Expired")}),
+        (
+            expired_with_an_invalid_spec,
+            "Expired",
+            {"Active": ("False", "Expired"), "Expired": ("True", "Expired")},
+        ),
+        (lost, "Lost", unmet("NodeLost", "Stalled")),
+        (rejected, "Rejected", unmet("DeadlineExceeded", "Stalled")),
+        (invalid, "Rejected", unmet("InvalidSpec", "Stalled")),
+    ],
+)
+def test_conditions_say_what_holds_and_no_more(
+    ledger: Ledger, case: Callable[[Ledger], None], phase: str, expected: dict[str, tuple[str, str]]
+) -> None:
+    case(ledger)
+    assert render(ledger.entry(), NOW)["phase"] == phase
+    assert summary(ledger.entry()) == expected
+    ReservationStatus.model_validate(render(ledger.entry(), NOW))
+
+
+def test_a_status_tells_all_of_a_lock_that_is_held(ledger: Ledger) -> None:
+    entry = ledger.active(resources={"cpu": "1500m", "memory": "2Gi"}, ttlSeconds=60, generation=3)
+    status = render(entry, NOW)
+    shown = {name: value for name, value in status.items() if name != "conditions"}
+    assert shown == {
+        "observedGeneration": 3,
+        "phase": "Active",
+        "epoch": EPOCH,
+        "activatedAt": format_instant(NOW),
+        "expiresAt": format_instant(NOW + 60),
+        "nodeName": "node-a",
+        "nodeUID": "uid-node-a",
+        "resources": {"cpu": "1500m", "memory": "2Gi"},
+        "owner": "pod/web-0",
+    }
+    assert status["conditions"][0] == {
+        "type": "Active",
+        "status": "True",
+        "reason": "Admitted",
+        "message": "cpu 1500m, memory 2Gi held on node-a",
+        "lastTransitionTime": format_instant(NOW),
+        "observedGeneration": 3,
+    }
+
+
+def test_a_waiting_lock_shows_what_it_asks_for_and_its_known_end(ledger: Ledger) -> None:
+    entry = ledger.lock(ttlSeconds=None, expireAt=format_instant(NOW + 90), resources={"cpu": "2"})
+    status = render(entry, NOW)
+    assert (status["resources"], status["expiresAt"]) == ({"cpu": "2"}, format_instant(NOW + 90))
+    assert status.keys().isdisjoint({"nodeName", "nodeUID", "activatedAt", "finishedAt", "boundPod"})
+
+
+def test_an_end_is_told_with_its_time_its_node_and_its_pod(ledger: Ledger) -> None:
+    entry = ledger.active()
+    ledger.book.owner_bound(OWNER, "node-b", NOW + 5)
+    status = render(entry, NOW + 5)
+    assert status["finishedAt"] == format_instant(NOW + 5)
+    assert status["boundPod"] == {"name": "web-0", "uid": "uid-web-0"}
+    assert status["nodeName"] == "node-a"
+
+
+def test_the_place_of_a_pod_is_not_listed_among_the_resources(ledger: Ledger) -> None:
+    entry = ledger.active(resources=None, template={"spec": {"containers": [{"name": "main"}]}})
+    assert render(entry, NOW)["resources"] == {}
+
+
+def test_a_spec_that_was_never_readable_has_neither_owner_nor_resources(ledger: Ledger) -> None:
+    invalid(ledger)
+    assert render(ledger.entry(), NOW).keys().isdisjoint({"owner", "resources", "expiresAt"})
+
+
+def test_owners_are_named_in_short(ledger: Ledger) -> None:
+    entry = ledger.lock(owners=[{"selector": {"matchLabels": {"app": "web"}}}, {"pod": {"name": "web-0"}}])
+    assert render(entry, NOW)["owner"] == "app=web +1"
+
+
+def test_messages_explain_each_condition(ledger: Ledger) -> None:
+    growing(ledger)
+    ledger.book.refuse(ledger.entry(), reasons.INSUFFICIENT_CAPACITY, "cpu 5 missing", NOW)
+    ledger.put_node("node-a", cordoned=True)
+    texts = {name: condition["message"] for name, condition in conditions(ledger.entry()).items()}
+    assert texts == {
+        "Active": "cpu 1 held on node-a",
+        "Ready": "node node-a is cordoned",
+        "Reconciling": "cpu 5 missing",
+    }
+
+
+def since(entry: Entry, at: float) -> dict[str, str]:
+    return {name: condition["lastTransitionTime"] for name, condition in conditions(entry, at).items()}
+
+
+def test_transition_times_stay_while_the_status_lasts(ledger: Ledger) -> None:
+    entry = ledger.active()
+    assert set(since(entry, NOW + 1).values()) == {format_instant(NOW + 1)}
+    ledger.put_node("node-a", cordoned=True, at=NOW + 5)
+    assert since(entry, NOW + 5) == {"Active": format_instant(NOW + 1), "Ready": format_instant(NOW + 5)}
+    ledger.put_node("node-a", ready=False, at=NOW + 6)
+    assert since(entry, NOW + 9) == {"Active": format_instant(NOW + 1), "Ready": format_instant(NOW + 5)}
+
+
+def test_a_lock_is_inactive_and_reconciled_from_its_beginning(ledger: Ledger) -> None:
+    entry = ledger.lock(at=NOW + 5)
+    times = since(entry, NOW + 5)
+    assert (times["Active"], times["Reconciling"]) == (format_instant(NOW), format_instant(NOW))
+
+
+def test_a_condition_that_comes_back_begins_anew(ledger: Ledger) -> None:
+    entry = ledger.active()
+    for at, cpu in enumerate(("9", "1", "9")):
+        ledger.edit(resources={"cpu": cpu}, at=NOW + at)
+        assert ("Reconciling" in since(entry, NOW + at)) == (cpu == "9")
+    assert since(entry, NOW + 3)["Reconciling"] == format_instant(NOW + 2)
+
+
+def test_times_of_conditions_are_whole_seconds_and_others_milliseconds(ledger: Ledger) -> None:
+    status = render(ledger.active(at=NOW + 0.75), NOW + 0.75)
+    assert {condition["lastTransitionTime"] for condition in status["conditions"]} == {format_instant(NOW)}
+    assert status["activatedAt"] == format_instant(NOW + 0.75)
+
+
+def test_rendering_again_gives_the_same(ledger: Ledger) -> None:
+    growing(ledger)
+    assert render(ledger.entry(), NOW) == render(ledger.entry(), NOW + 60)

@@ -1,0 +1,100 @@
+"""An API server that is a dictionary."""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+from builders import Json, encode
+from tidelock.kube.client import KubeClient, Params
+from tidelock.kube.errors import ApiError, Conflict, NotFound
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request that was sent."""
+
+    method: str
+    path: str
+    body: Any
+    content_type: str
+
+
+class FakeApi(KubeClient):
+    """Objects by their paths, with versions and preconditions; failures come as they are ordered."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Json] = {}
+        self.asked: list[Asked] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self._faults: deque[tuple[ApiError, bool]] = deque()
+
+    def fails(self, *errors: ApiError) -> None:
+        """Refuse the next requests."""
+        self._faults.extend((error, False) for error in errors)
+
+    def loses(self, error: ApiError) -> None:
+        """Carry out the next request, but lose the answer."""
+        self._faults.append((error, True))
+
+    @property
+    def verbs(self) -> list[str]:
+        return [asked.method for asked in self.asked]
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,  # noqa: ARG002 -- the client's signature
+        body: Any = None,
+        content_type: str = "application/json",
+        timeout: float | None = None,  # noqa: ARG002, ASYNC109 -- the client's signature
+    ) -> bytes:
+        self.asked.append(Asked(method, path, body, content_type))
+        await self.gate.wait()
+        error, carried_out = self._faults.popleft() if self._faults else (None, True)
+        answer = self._carry_out(method, path, body) if carried_out else {}
+        if error is not None:
+            raise error
+        return encode(answer)
+
+    def edit(self, path: str, patch: Json) -> Json:
+        """Change an object, as somebody else would."""
+        stored = merged(self.objects[path], patch)
+        stored["metadata"]["resourceVersion"] = str(int(stored["metadata"]["resourceVersion"]) + 1)
+        self.objects[path] = stored
+        return stored
+
+    def _carry_out(self, method: str, path: str, body: Any) -> Json:
+        path = path.removesuffix("/status").removesuffix("/binding")
+        if path not in self.objects:
+            raise NotFound("no such object", status=404)
+        if method == "GET":
+            return self.objects[path]
+        if method == "DELETE":
+            self._check(path, body["preconditions"])
+            return self.objects.pop(path)
+        self._check(path, body["metadata"])
+        if method == "POST":
+            return self.edit(path, {"spec": {"nodeName": body["target"]["name"]}})
+        return self.edit(path, {"status": body["status"]})
+
+    def _check(self, path: str, wanted: Json) -> None:
+        stored = self.objects[path]["metadata"]
+        if any(wanted.get(field, stored[field]) != stored[field] for field in ("uid", "resourceVersion")):
+            raise Conflict("the object has been modified", status=409)
+
+
+def merged(old: Json, patch: Json) -> Json:
+    """Apply a JSON merge patch."""
+    new = dict(old)
+    for field, value in patch.items():
+        if value is None:
+            new.pop(field, None)
+        elif isinstance(value, dict):
+            new[field] = merged(new.get(field, {}), value)
+        else:
+            new[field] = value
+    return new

@@ -1,0 +1,190 @@
+import pytest
+
+from builders import NAMESPACE, node
+from tidelock.kube.errors import Conflict, ServerError, TooManyRequests, Unreachable
+from tidelock.model.reservations import Phase
+from unit.scheduler.machinery import Shell, pod_path
+
+LOST = Unreachable("time-out", outcome_unknown=True)
+
+
+async def bind(shell: Shell) -> None:
+    """Decide a pod and carry that out."""
+    shell.binder.bind(shell.place(), shell.clock.monotonic())
+    await shell.settle()
+
+
+@pytest.fixture
+async def shell() -> Shell:
+    """Give a scheduler with a pod that is ready and its lock, which is held."""
+    shell = Shell(node("node-a", cpu="1"))
+    shell.store_lock()
+    shell.step()
+    shell.store_pod()
+    return shell
+
+
+def bound(shell: Shell) -> bool:
+    """Whether the pod is out of the queue and its lock is used up."""
+    (entry,) = shell.book.entries.values()
+    waits = shell.queue.get("uid-web-0") is not None
+    assert (entry.phase is Phase.CONSUMED) is not waits
+    assert (shell.used(), shell.locked()) == ((0, 1000) if waits else (1000, 0))
+    return not waits
+
+
+def attempts(shell: Shell, result: str) -> float | None:
+    return shell.metric("scheduler_schedule_attempts_total", result=result, profile="tidelock-scheduler")
+
+
+async def test_a_binding_names_the_pods_uid_and_the_node(shell: Shell) -> None:
+    await bind(shell)
+
+    (asked,) = shell.api.asked
+    assert (asked.method, asked.path) == ("POST", f"{pod_path()}/binding")
+    assert asked.body == {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "web-0", "namespace": NAMESPACE, "uid": "uid-web-0"},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "node-a"},
+    }
+
+
+async def test_a_bound_pod_is_told_of_and_counted(shell: Shell) -> None:
+    shell.clock.advance(0.5)
+    await bind(shell)
+
+    assert bound(shell)
+    (told,) = shell.recorder
+    assert (told.regarding.kind, told.regarding.uid) == ("Pod", "uid-web-0")
+    assert (told.type, told.reason, told.action) == ("Normal", "Scheduled", "Binding")
+    assert told.note == "Successfully assigned shop/web-0 to node-a"
+    assert attempts(shell, "scheduled") == 1
+    assert shell.metric("scheduler_pod_scheduling_attempts_sum") == 1
+    assert shell.metric("scheduler_pod_scheduling_sli_duration_seconds_sum", attempts="1") == 0.5
+
+
+async def test_a_pod_that_left_the_queue_during_its_decision_is_still_bound(shell: Shell) -> None:
+    assumed = shell.place()
+    shell.queue.remove(assumed.pod.uid)
+    shell.binder.bind(assumed, 0.0)
+    await shell.settle()
+
+    assert bound(shell)
+    assert shell.metric("scheduler_pod_scheduling_attempts_count") == 0
+
+
+async def test_a_binding_that_is_refused_is_undone_and_the_pod_tried_again(shell: Shell) -> None:
+    shell.api.fails(Conflict("the uid differs", status=409))
+    await bind(shell)
+
+    assert not bound(shell)
+    assert shell.recorder.reasons == []
+    assert attempts(shell, "error") == 1
+    assert shell.metric("tidelock_api_write_errors_total", write="binding", reason="Conflict") == 1
+    shell.clock.advance(1)
+    await bind(shell)
+    assert bound(shell)
+
+
+async def test_a_binding_whose_answer_was_lost_counts_if_it_was_made(shell: Shell) -> None:
+    shell.api.loses(LOST)
+    await bind(shell)
+
+    assert shell.api.verbs == ["POST", "GET"]
+    assert bound(shell)
+    assert shell.recorder.reasons == ["Scheduled"]
+
+
+async def test_a_binding_whose_answer_was_lost_is_undone_if_it_was_not_made(shell: Shell) -> None:
+    shell.api.fails(LOST)
+    await bind(shell)
+
+    assert not bound(shell)
+    assert shell.recorder.reasons == []
+
+
+async def test_a_binding_whose_answer_was_lost_is_undone_if_the_pod_is_gone(shell: Shell) -> None:
+    shell.api.fails(LOST)
+    del shell.api.objects[pod_path()]
+    await bind(shell)
+
+    assert not bound(shell)
+
+
+async def test_another_pod_of_the_same_name_is_not_the_one_that_was_bound(shell: Shell) -> None:
+    shell.api.fails(LOST)
+    shell.api.edit(pod_path(), {"metadata": {"uid": "another"}, "spec": {"nodeName": "node-a"}})
+    await bind(shell)
+
+    assert not bound(shell)
+
+
+async def test_the_room_stays_taken_until_it_is_known_whether_the_pod_is_bound(
+    shell: Shell, naps: list[float]
+) -> None:
+    shell.api.loses(LOST)
+    shell.api.fails(Unreachable("refused"), TooManyRequests("slow down", retry_after=7.0))
+    await bind(shell)
+
+    assert shell.api.verbs == ["POST", "GET", "GET", "GET"]
+    assert 0.05 <= naps[0] <= 0.1
+    assert naps[1] == 7.0
+    assert bound(shell)
+
+
+async def test_a_refused_pod_is_told_why_once() -> None:
+    shell = Shell(node("node-a", cpu="1"))
+    shell.store_pod(requests={"cpu": "2"})
+    for _ in range(2):
+        shell.binder.report(shell.refuse())
+        await shell.settle()
+        shell.queue.wake(shell.clock.now(), "Test")
+        shell.clock.advance(10)
+
+    message = "0/1 nodes are available: 1 Insufficient cpu. node-a: cpu 2 needed, 1 free."
+    assert [(told.type, told.reason, told.note) for told in shell.recorder] == [
+        ("Warning", "FailedScheduling", message)
+    ] * 2  # it is the recorder that leaves out what was told before
+    (asked,) = shell.api.asked
+    assert (asked.method, asked.path) == ("PATCH", f"{pod_path()}/status")
+    assert asked.content_type == "application/strategic-merge-patch+json"
+    assert asked.body["metadata"] == {"uid": "uid-web-0"}
+    assert asked.body["status"]["conditions"] == [
+        {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": message,
+            "lastProbeTime": None,
+            "lastTransitionTime": "2027-01-15T08:00:00Z",
+        }
+    ]
+
+
+async def test_a_condition_is_written_again_when_its_message_changes() -> None:
+    shell = Shell(node("node-a", cpu="1"))
+    shell.store_pod(requests={"cpu": "2"})
+    shell.binder.report(shell.refuse())
+    shell.feed.nodes.upsert(None, node("node-b", cpu="1"))
+    shell.clock.advance(10)
+    shell.binder.report(shell.refuse())
+    await shell.settle()
+
+    texts = [asked.body["status"]["conditions"][0]["message"][:27] for asked in shell.api.asked]
+    assert texts == ["0/1 nodes are available: 1 ", "0/2 nodes are available: 2 "]
+
+
+async def test_a_condition_that_was_not_written_is_written_by_the_next_attempt() -> None:
+    """It was remembered as told before it was, so a pod could stay without any condition."""
+    shell = Shell(node("node-a", cpu="1"))
+    shell.store_pod(requests={"cpu": "2"})
+    shell.api.fails(ServerError("etcd is down", status=500))
+    for _ in range(2):
+        shell.binder.report(shell.refuse())
+        await shell.settle()
+        shell.queue.wake(shell.clock.now(), "Test")
+        shell.clock.advance(10)
+
+    assert shell.api.verbs == ["PATCH", "PATCH"]
+    assert "conditions" in shell.api.objects[pod_path()]["status"]

@@ -1,0 +1,145 @@
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from itertools import pairwise
+
+import pytest
+
+from builders import node
+from tidelock.model.reservations import Phase
+from tidelock.scheduler.queue import Place
+from unit.scheduler.machinery import Shell, pod_path, turns
+
+
+class Alarm:
+    """The one timer of a sleeping loop, which rings when it is told to."""
+
+    def __init__(self) -> None:
+        self.delays: list[float] = []
+        self.ring: Callable[[], None] = lambda: None
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> "Alarm":
+        self.delays.append(round(delay, 3))
+        self.ring = callback
+        return self
+
+    def cancel(self) -> None:
+        self.ring = lambda: None
+
+
+@pytest.fixture
+async def alarm(monkeypatch: pytest.MonkeyPatch) -> Alarm:
+    alarm = Alarm()
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", alarm.call_later)
+    return alarm
+
+
+@asynccontextmanager
+async def running(shell: Shell) -> AsyncIterator[Shell]:
+    """Run the decision loop until it has nothing more to do, and on beside the context."""
+    task = asyncio.create_task(shell.loop.run(shell.feed))
+    await turns()
+    try:
+        yield shell
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        await shell.settle()
+
+
+async def test_nothing_is_decided_before_the_feed_is_ready(alarm: Alarm) -> None:
+    shell = Shell(node("node-a"), listed=False)
+    entry = shell.store_lock()
+    async with running(shell):
+        assert not shell.loop.started.is_set()
+        assert (entry.phase, shell.api.asked) == (Phase.PENDING, [])
+
+        shell.list_all()
+        await turns()
+
+        assert shell.loop.started.is_set()
+        assert shell.stored_status()["phase"] == "Active"
+    assert set(alarm.delays) == {1.0}
+
+
+async def test_an_event_wakes_the_loop(alarm: Alarm) -> None:
+    async with running(Shell(node("node-a"))) as shell:
+        shell.store_pod()
+        await turns()
+
+        assert shell.api.objects[pod_path()]["spec"]["nodeName"] == "node-a"
+        assert shell.metric("scheduler_scheduling_algorithm_duration_seconds_count") == 1
+
+
+async def test_the_loop_sleeps_until_the_next_thing_is_due(alarm: Alarm) -> None:
+    shell = Shell(node("node-a"))
+    entry = shell.store_lock(ttlSeconds=60)
+    shell.step()
+    shell.clock.advance(59.6)
+    async with running(shell):
+        assert alarm.delays[-1] == 0.4
+        shell.clock.advance(0.4)
+        alarm.ring()
+        await turns()
+
+        assert entry.phase is Phase.EXPIRED
+
+
+async def test_the_longest_sleep_is_a_second(alarm: Alarm) -> None:
+    """A clock that is set forward is noticed within a second, however far off the next thing was."""
+    shell = Shell(node("node-a"))
+    entry = shell.store_lock(ttlSeconds=3600)
+    async with running(shell):
+        assert alarm.delays[-1] == 1.0
+        shell.clock.advance(3600)
+        alarm.ring()
+        await turns()
+
+        assert entry.phase is Phase.EXPIRED
+
+
+async def test_a_loop_with_nothing_to_do_still_turns_every_second(alarm: Alarm) -> None:
+    async with running(Shell()) as shell:
+        for second in range(1, 4):
+            shell.clock.advance(1)
+            alarm.ring()
+            await turns()
+            assert shell.loop.last_turn == second
+
+    assert set(alarm.delays) == {1.0}
+
+
+async def test_other_tasks_get_their_turns_under_load(alarm: Alarm) -> None:
+    shell = Shell(node("node-a", cpu="64"))
+    for index in range(20):
+        shell.store_pod(f"web-{index}")
+    shell.clock.tick = 0.001
+    left: list[int] = []
+    task = asyncio.create_task(shell.loop.run(shell.feed))
+    while (active := shell.queue.counts()[Place.ACTIVE]) or not left:
+        left.append(active)
+        await asyncio.sleep(0)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    await shell.settle()
+
+    decided = [before - after for before, after in pairwise([*left, 0])]
+    assert sum(decided) == 20
+    assert max(decided) <= 3
+
+
+async def test_a_pod_that_fits_nowhere_is_reported_and_counted(alarm: Alarm) -> None:
+    async with running(Shell()) as shell:
+        shell.store_pod()
+        await turns()
+
+        assert shell.recorder.reasons == ["FailedScheduling"]
+        assert (
+            shell.metric(
+                "scheduler_schedule_attempts_total", result="unschedulable", profile="tidelock-scheduler"
+            )
+            == 1
+        )
+        assert alarm.delays[-1] == 1.0

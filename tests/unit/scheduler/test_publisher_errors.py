@@ -1,0 +1,121 @@
+import pytest
+
+from builders import NAMESPACE, encode, node, reservation_json
+from tidelock.kube.errors import Forbidden, ServerError, TooManyRequests, Unreachable
+from tidelock.model.locks import decode_reservation
+from tidelock.model.meta import Key
+from unit.scheduler.machinery import Shell, lock_path, turns
+
+KEY = Key(NAMESPACE, "lock")
+
+
+async def active() -> Shell:
+    """Give a scheduler that has just given a lock, of which nothing is written yet."""
+    shell = Shell(node("node-a"))
+    shell.store_lock()
+    shell.step()
+    return shell
+
+
+async def test_a_write_that_a_newer_version_overtook_is_computed_anew() -> None:
+    shell = await active()
+    shell.api.gate.clear()
+    shell.publisher.flush()
+    await turns()
+    shell.api.edit(lock_path(), {"metadata": {"generation": 2}, "spec": {"resources": {"cpu": "500m"}}})
+    shell.see_lock()
+    shell.api.gate.set()
+    await shell.settle()
+
+    assert [asked.body["metadata"]["resourceVersion"] for asked in shell.api.asked] == ["1", "2"]
+    assert shell.stored_status()["resources"] == {"cpu": "500m"}
+
+
+async def test_a_write_that_conflicts_with_what_is_not_seen_yet_waits_for_the_watch() -> None:
+    shell = await active()
+    shell.api.edit(lock_path(), {"metadata": {"labels": {"a": "b"}}})
+    await shell.publish()
+    assert shell.api.verbs == ["PATCH"]
+
+    shell.see_lock()
+    await shell.publish()
+
+    assert shell.api.verbs == ["PATCH", "PATCH"]
+    assert shell.stored_status()["phase"] == "Active"
+
+
+async def test_an_object_that_is_gone_gets_no_status() -> None:
+    shell = await active()
+    del shell.api.objects[lock_path()]
+    await shell.publish()
+
+    assert shell.api.verbs == ["PATCH"]
+
+
+async def test_a_conflict_over_an_object_that_is_forgotten_meanwhile_ends_the_write() -> None:
+    shell = await active()
+    shell.api.gate.clear()
+    shell.publisher.flush()
+    await turns()
+    shell.api.objects[lock_path()] = reservation_json(uid="another", version=9)
+    shell.feed.reservations.remove(decode_reservation(encode(reservation_json())))
+    shell.api.gate.set()
+    await shell.settle()
+
+    assert shell.api.verbs == ["PATCH"]
+
+
+async def test_an_answer_for_an_object_that_is_forgotten_meanwhile_is_no_news() -> None:
+    shell = await active()
+    shell.api.gate.clear()
+    shell.publisher.flush()
+    await turns()
+    shell.feed.reservations.remove(decode_reservation(encode(reservation_json())))
+    shell.api.gate.set()
+    await shell.settle()
+
+    assert KEY not in shell.book.entries
+
+
+async def test_a_failed_write_is_repeated_with_growing_pauses(naps: list[float]) -> None:
+    shell = await active()
+    shell.api.fails(*(ServerError("etcd is down", status=500) for _ in range(9)))
+    await shell.publish()
+
+    assert len(shell.api.asked) == 10
+    assert shell.stored_status()["phase"] == "Active"
+    ceilings = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
+    assert all(ceiling / 2 <= pause <= ceiling for pause, ceiling in zip(naps, ceilings, strict=True))
+    assert shell.metric("tidelock_api_write_errors_total", write="reservation", reason="ServerError") == 9
+
+
+async def test_the_pause_that_the_server_asks_for_is_kept(naps: list[float]) -> None:
+    shell = await active()
+    shell.api.fails(TooManyRequests("slow down", status=429, retry_after=3.0))
+    await shell.publish()
+
+    assert naps == [3.0]
+
+
+async def test_a_write_that_is_forbidden_is_tried_again_as_roles_may_come_late(
+    naps: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    shell = await active()
+    shell.api.fails(Forbidden("no", status=403))
+    await shell.publish()
+
+    assert shell.stored_status()["phase"] == "Active"
+    assert caplog.messages == ["a status was not written"]
+
+
+async def test_a_status_whose_answer_was_lost_is_written_once_the_watch_has_told(naps: list[float]) -> None:
+    shell = await active()
+    shell.api.loses(Unreachable("time-out", outcome_unknown=True))
+    await shell.publish()
+    assert shell.api.verbs == ["PATCH", "PATCH"]  # the second conflicts with the first
+
+    shell.see_lock()
+    await shell.publish()
+
+    assert shell.api.verbs == ["PATCH", "PATCH"]
+    assert shell.stored_status()["phase"] == "Active"

@@ -1,0 +1,122 @@
+"""Which objects are deleted, and what is written before."""
+
+from typing import Any
+
+from builders import NAMESPACE, node, pod
+from tidelock.kube.errors import ServerError
+from tidelock.model.meta import Key
+from tidelock.model.reservations import Phase
+from unit.scheduler.machinery import Shell, lock_path, turns
+
+KEY = Key(NAMESPACE, "lock")
+
+
+async def stored(**spec: Any) -> Shell:
+    """Give a scheduler whose one lock is stored as Active."""
+    shell = Shell(node("node-a"))
+    shell.store_lock(**spec)
+    shell.step()
+    await shell.publish()
+    del shell.api.asked[:]
+    return shell
+
+
+async def expire(shell: Shell) -> None:
+    shell.clock.advance(600)
+    shell.step()
+    await shell.publish()
+
+
+async def test_an_expired_lock_says_so_and_is_deleted() -> None:
+    shell = await stored()
+    await expire(shell)
+
+    status, deletion = shell.api.asked
+    assert (status.method, status.body["status"]["phase"]) == ("PATCH", "Expired")
+    assert (deletion.method, deletion.path) == ("DELETE", lock_path())
+    assert deletion.body["preconditions"]["uid"] == "uid-lock"
+    assert not shell.publisher.lags(KEY)
+
+
+async def test_what_is_deleted_is_not_deleted_again_before_the_watch_tells() -> None:
+    shell = await stored()
+    await expire(shell)
+    shell.publisher.reconcile(KEY)
+    await shell.settle()
+
+    assert shell.api.verbs == ["PATCH", "DELETE"]
+
+
+async def test_a_consumed_lock_is_deleted_straight_away() -> None:
+    shell = await stored()
+    shell.add(pod(node_name="node-a"))
+    await shell.publish()
+
+    assert shell.api.verbs == ["DELETE"]
+    assert lock_path() not in shell.api.objects
+
+
+async def test_a_retained_lock_stays_as_a_tombstone() -> None:
+    shell = await stored(retention="Retain")
+    await expire(shell)
+
+    assert shell.api.verbs == ["PATCH"]
+    assert shell.stored_status()["phase"] == "Expired"
+
+
+async def test_a_tombstone_goes_when_its_time_is_over() -> None:
+    shell = await stored(retention="Retain", ttlSecondsAfterFinished=60)
+    await expire(shell)
+    shell.clock.advance(60)
+    shell.step()
+    await shell.publish()
+
+    assert shell.api.verbs == ["PATCH", "DELETE"]
+
+
+async def test_a_deletion_that_fails_is_repeated_without_the_status(naps: list[float]) -> None:
+    shell = await stored()
+    shell.add(pod(node_name="node-a"))
+    shell.api.fails(ServerError("etcd is down", status=500))
+    await shell.publish()
+
+    assert shell.api.verbs == ["DELETE", "DELETE"]
+    assert len(naps) == 1
+
+
+async def test_an_edit_that_is_seen_while_the_last_status_is_written_saves_the_lock() -> None:
+    shell = Shell(node("node-a", cpu="4"))
+    shell.store_lock(resources={"cpu": "5"}, pendingDeadlineSeconds=0, ttlSecondsAfterFinished=0)
+    shell.step()
+    shell.api.gate.clear()
+    shell.publisher.flush()
+    await turns()
+    entry = shell.lock(resources={"cpu": "1"}, generation=2)
+    shell.api.gate.set()
+    await shell.settle()
+
+    assert shell.api.verbs == ["PATCH", "PATCH"]
+    assert entry.phase is Phase.PENDING
+
+
+async def test_a_rejected_lock_that_is_edited_at_the_last_moment_is_not_deleted() -> None:
+    """The deletion asked for the uid alone, so it took away what had been edited to be served after all."""
+    shell = Shell(node("node-a", cpu="4"))
+    shell.store_lock(resources={"cpu": "5"}, pendingDeadlineSeconds=0, ttlSecondsAfterFinished=60)
+    shell.step()
+    await shell.publish()
+    assert shell.stored_status()["phase"] == "Rejected"
+    shell.clock.advance(60)
+    shell.step()
+    shell.api.gate.clear()
+    shell.publisher.flush()
+    await turns()
+    shell.api.edit(lock_path(), {"metadata": {"generation": 2}, "spec": {"resources": {"cpu": "1"}}})
+    shell.api.gate.set()
+    await shell.settle()
+    entry = shell.see_lock()
+    shell.step()
+    await shell.publish()
+
+    assert entry.phase is Phase.ACTIVE
+    assert shell.stored_status()["phase"] == "Active"

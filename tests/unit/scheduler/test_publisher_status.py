@@ -1,0 +1,147 @@
+"""What is written of a lock, and when nothing is."""
+
+from builders import NAMESPACE, node, pod
+from tidelock.model.meta import Key
+from unit.scheduler.machinery import Shell, lock_path, turns
+
+KEY = Key(NAMESPACE, "lock")
+
+
+async def test_a_status_is_written_for_the_version_that_it_was_computed_from() -> None:
+    shell = Shell(node("node-a"))
+    shell.store_lock(version=7)
+    shell.step()
+    await shell.publish()
+
+    (asked,) = shell.api.asked
+    assert (asked.method, asked.path) == ("PATCH", f"{lock_path()}/status")
+    assert asked.content_type == "application/merge-patch+json"
+    assert asked.body["metadata"] == {"uid": "uid-lock", "resourceVersion": "7"}
+    assert shell.stored_status()["phase"] == "Active"
+    assert shell.stored_status()["nodeName"] == "node-a"
+
+
+async def test_fields_that_are_not_wanted_any_more_are_taken_out() -> None:
+    shell = Shell(node("node-a"))
+    shell.store_lock(status={"phase": "Pending", "nodeName": "node-b", "surprise": 1}, nodeName="node-c")
+    shell.step()
+    await shell.publish()
+
+    (asked,) = shell.api.asked
+    assert asked.body["status"]["surprise"] is None
+    assert not {"surprise", "nodeName"} & shell.stored_status().keys()
+
+
+async def test_nothing_is_written_where_nothing_differs() -> None:
+    shell = Shell(node("node-a"))
+    shell.store_lock()
+    shell.step()
+    await shell.publish()
+    shell.see_lock()
+    await shell.publish()
+    shell.publisher.reconcile(KEY)
+    await shell.settle()
+
+    assert shell.api.verbs == ["PATCH"]
+    assert not shell.publisher.lags(KEY)
+
+
+async def test_what_somebody_else_made_of_the_status_is_put_right() -> None:
+    shell = Shell(node("node-a"))
+    shell.store_lock()
+    shell.step()
+    await shell.publish()
+    shell.api.edit(lock_path(), {"status": {"phase": "Consumed"}})
+    shell.see_lock()
+    assert shell.publisher.lags(KEY)
+    await shell.publish()
+
+    assert shell.stored_status()["phase"] == "Active"
+
+
+async def test_a_lock_that_is_not_known_is_left_alone() -> None:
+    shell = Shell()
+    shell.publisher.reconcile(KEY)
+
+    assert not shell.publisher.lags(KEY)
+    assert len(shell.tasks) == 0
+
+
+async def test_a_change_during_a_write_is_written_after_it() -> None:
+    shell = Shell(node("node-a"))
+    shell.store_lock()
+    shell.step()
+    shell.api.gate.clear()
+    shell.publisher.flush()
+    await turns()
+    shell.lock(resources={"cpu": "500m"}, generation=2)  # the ledger knows more than the write says
+    shell.publisher.flush()
+    await turns()
+    assert len(shell.api.asked) == 1
+    assert not shell.publisher.lags(KEY)
+
+    shell.api.gate.set()
+    await shell.settle()
+
+    assert shell.api.verbs == ["PATCH", "PATCH"]
+    assert shell.stored_status()["resources"] == {"cpu": "500m"}
+    assert shell.stored_status()["observedGeneration"] == 2
+
+
+async def test_a_claim_is_not_worth_a_write() -> None:
+    shell = Shell(node("node-a"))
+    shell.store_lock()
+    shell.step()
+    await shell.publish()
+    shell.add(pod())
+    shell.place()
+    await shell.publish()
+
+    assert shell.api.verbs == ["PATCH"]
+    assert shell.recorder.reasons == ["Admitted"]
+
+
+async def test_a_change_is_told_and_counted_once() -> None:
+    shell = Shell(node("node-a"))
+    shell.store_lock()
+    shell.clock.advance(0.25)
+    shell.step()
+    await shell.publish()
+    await shell.publish()
+
+    (told,) = shell.recorder
+    assert (told.regarding.kind, told.regarding.name, told.regarding.uid) == (
+        "Reservation",
+        "lock",
+        "uid-lock",
+    )
+    assert (told.type, told.reason, told.action) == ("Normal", "Admitted", "Active")
+    assert told.note == "cpu 1 held on node-a"
+    assert shell.metric("tidelock_locks_total") == 1
+    assert shell.metric("tidelock_reservation_activation_seconds_count") == 1
+    assert shell.metric("tidelock_reservation_activation_seconds_sum") == 0.25
+
+
+async def test_what_a_lock_loses_is_a_warning() -> None:
+    shell = Shell(node("node-a"))
+    shell.store_lock(nodeName="node-a")
+    shell.step()
+    shell.feed.nodes.remove(node("node-a"))
+    await shell.publish()
+
+    assert [(told.type, told.reason) for told in shell.recorder] == [
+        ("Normal", "Admitted"),
+        ("Warning", "NodeLost"),
+    ]
+
+
+async def test_a_flush_starts_some_of_many_writes_and_says_that_more_are_left() -> None:
+    shell = Shell()
+    names = [f"lock-{index}" for index in range(300)]
+    for name in names:
+        shell.store_lock(name)
+
+    assert shell.publisher.flush()
+    assert not shell.publisher.flush()
+    await shell.settle()
+    assert {shell.stored_status(name)["phase"] for name in names} == {"Pending"}

@@ -1,0 +1,150 @@
+"""Bugs of the decision loop that were found once, each with its story."""
+
+from builders import NOW, encode, node, pod, pod_json
+from tidelock.ledger import reasons
+from tidelock.model.pods import decode_pod
+from tidelock.model.reservations import Phase
+from tidelock.scheduler.decider import LOCKS_A_STEP
+from tidelock.scheduler.queue import MAX_BACKOFF, Place
+from unit.scheduler.machinery import Core
+
+
+def test_a_pod_that_was_just_bound_is_not_scheduled_again() -> None:
+    """An older version of a pod, still unbound, came after the answer to its binding: the pod was placed anew
+    on another node, and its room on the first one given to others.
+    """
+    core = Core(node("node-a"), node("node-b"))
+    core.add(pod())
+    core.decider.bound(core.place(), NOW)
+    core.feed.pods.upsert(pod(), pod(labels={"just": "labelled"}))
+    assert core.queue.get("uid-web-0") is None
+    assert core.used("node-a") == 1000
+
+
+def test_a_claim_ends_when_another_has_bound_the_pod_and_it_is_leaving() -> None:
+    """A pod that was bound by another scheduler and deleted at once is no owner; as it was bound, the failed
+    binding gave its lock back to nobody: the lock stayed Bound for ever.
+    """
+    core = Core(node("node-a"))
+    entry = core.lock()
+    core.step()
+    core.add(pod())
+    assumed = core.place()
+    core.feed.pods.upsert(pod(), pod(node_name="node-a", deleted=True))
+    core.decider.binding_failed(assumed, NOW)
+    assert entry.phase is Phase.ACTIVE
+
+
+def test_a_leaving_pod_that_takes_a_locks_room_displaces_it() -> None:
+    """Only pods that stay were looked at, though the room of a leaving one is taken as well."""
+    core = Core(node("node-a", cpu="2"))
+    entry = core.lock(resources={"cpu": "2"})
+    core.step()
+    core.add(pod("intruder", node_name="node-a", deleted=True))
+    assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.OVERCOMMITTED)
+
+
+def test_a_lock_moves_to_another_node_or_not_at_all() -> None:
+    """On a node that was not ready but bore no taint the lock found its own room again, as the best of all:
+    it had "moved", and never tried again.
+    """
+    core = Core(node("node-a"))
+    entry = core.lock()
+    core.step()
+    core.feed.nodes.upsert(node("node-a"), node("node-a", ready=False))
+    core.clock.advance(300)
+    core.step()
+    assert (entry.node, entry.moving) == ("node-a", True)
+    core.feed.nodes.upsert(None, node("node-b", ready=False))
+    core.step()
+    assert entry.node == "node-a"
+    core.feed.nodes.upsert(node("node-b", ready=False), node("node-b", ready=True))
+    core.step()
+    assert (entry.node, entry.reason, entry.moving) == ("node-b", reasons.MOVED, False)
+
+
+def test_a_higher_priority_overtakes_the_rest_of_a_long_line() -> None:
+    """Locks that came while a line was being worked off were put at its end."""
+    core = Core(node("node-a", cpu=str(LOCKS_A_STEP + 1)))
+    *_, last = [core.lock(f"lock-{number:02}", owner="nobody") for number in range(LOCKS_A_STEP + 1)]
+    core.step()
+    urgent = core.lock("urgent", owner="nobody", priority=5)
+    core.step()
+    assert (urgent.phase, last.phase) == (Phase.ACTIVE, Phase.PENDING)
+
+
+def test_a_pod_that_waits_for_hours_does_not_end_the_loop() -> None:
+    """Two to the power of its 1,025th attempt is too large for a float."""
+    core = Core(node("node-a"))
+    core.add(pod(requests={"cpu": "5"}))
+    waiting = core.refuse().waiting
+    waiting.attempts = 5000
+    assert waiting.backoff_ends(NOW) == NOW + MAX_BACKOFF
+
+
+def test_a_pod_that_is_gated_anew_is_not_woken() -> None:
+    """It stayed among the unschedulable ones, which are all tried when room comes free."""
+    core = Core(node("node-a"))
+    core.add(pod(requests={"cpu": "5"}))
+    core.refuse()
+    core.feed.pods.upsert(None, pod(requests={"cpu": "1"}, schedulingGates=[{"name": "hold"}]))
+    core.queue.wake(NOW, "RoomFreed")
+    core.clock.advance(60)
+    assert core.step() is None
+    assert core.queue.counts()[Place.GATED] == 1
+
+
+def test_a_pod_that_asks_for_more_than_64_bits_hold_fits_nowhere() -> None:
+    """Two requests that are quantities add up to one that no column holds: the loop ended."""
+    huge = {"name": "huge", "resources": {"requests": {"memory": "5Ei"}}}
+    core = Core(node("node-a"))
+    core.add(pod(containers=[huge, huge | {"name": "other"}]))
+    assert "1 Insufficient memory" in core.refuse().refusal.message
+
+
+def test_pods_of_any_size_bound_by_others_do_not_end_the_feed_or_wrap_around() -> None:
+    """The same for a pod that was bound directly, and for the sum of many: it turned negative, so that the
+    node looked empty.
+    """
+    huge = {"name": "huge", "resources": {"requests": {"memory": "5Ei", "cpu": "9P"}}}
+    core = Core(node("node-a"))
+    core.add(*(pod(f"huge-{n}", node_name="node-a", containers=[huge, huge]) for n in range(8)))
+    core.add(pod())
+    core.refuse()
+    assert core.used(resource="memory") > 0
+
+
+def test_a_resize_that_scoring_alone_sees_is_counted() -> None:
+    """A container that keeps its old size while it shrinks requests as much as before, but weighs less in
+    scoring: the difference stayed on the node when the pod was gone.
+    """
+    before = pod(node_name="node-a", requests={"cpu": "2"})
+    shrinking = pod_json(node_name="node-a", requests={"cpu": "1"})
+    shrinking["status"]["containerStatuses"] = [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]
+    after = decode_pod(encode(shrinking))
+    core = Core(node("node-a"))
+    core.add(before)
+    core.feed.pods.upsert(before, after)
+    assert core.used() == 2000
+    core.feed.pods.remove(after)
+    assert core.decider.columns.nonzero[0].tolist() == [0, 0]
+
+
+def test_an_annotation_for_pods_does_not_keep_a_lock_from_its_room() -> None:
+    """The pod that stands in for a lock took over its annotations: a Reservation that was annotated with
+    require-reservation required one itself.
+    """
+    core = Core(node("node-a"))
+    entry = core.lock(annotations={"tidelock.dev/require-reservation": "true"})
+    core.step()
+    assert entry.phase is Phase.ACTIVE
+
+
+def test_a_pod_whose_older_namesake_is_removed_late_is_still_found() -> None:
+    """The removal of the second of two pods with one name ended the feed."""
+    core = Core(node("node-a"))
+    older, newer = (pod(uid=uid, node_name="node-a") for uid in ("uid-1", "uid-2"))
+    core.add(older, newer)
+    core.feed.pods.remove(newer)
+    core.feed.pods.remove(older)
+    assert core.used() == 0
