@@ -42,7 +42,10 @@ async def admin(cluster: LocalCluster) -> AsyncIterator[KubeClient]:
     """Give a client that no priority or fairness holds back, as system:masters is exempt from both."""
     connection = load_connection(str(cluster.kubeconfig))
     async with KubeClient(
-        connection, user_agent="tidelock-bench", timeout_seconds=60.0, connections=IN_FLIGHT
+        connection,
+        user_agent="tidelock-bench",
+        timeout_seconds=60.0,
+        connections=IN_FLIGHT + 1,  # one for the witness
     ) as client:
         yield client
 

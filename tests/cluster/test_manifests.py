@@ -11,9 +11,9 @@ import yaml
 
 from cluster.api import Manifest
 from cluster.crds import SAMPLES, install_crds
+from cluster.live import Pod
 from cluster.operator_process import OperatorProcess
 from cluster.rbac import SYSTEM_NAMESPACE, rendered
-from cluster.live import Pod
 from cluster.world import World
 from devcluster import Cluster, DevClusterError, wait_for
 from devcluster.loopback import Health

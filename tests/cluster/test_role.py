@@ -11,10 +11,10 @@ import yaml
 
 from cluster.api import Api, Manifest
 from cluster.crds import SAMPLES, install_crds
+from cluster.live import condition
 from cluster.operator_process import OperatorProcess
 from cluster.rbac import operator_kubeconfig, rendered
 from cluster.relay import Record, Right, relay
-from cluster.live import condition
 from cluster.world import World
 from devcluster import Cluster, wait_for
 from tidelock.kube.client import EVENTS, WATERLEVELS, Resource

@@ -89,9 +89,11 @@ class Process:
             **{f"deliver {resource}": self.watches[resource].deliver for resource in self.behind},
             **({"decide": self.step} if self.due else {}),
             **{f"send binding of {uid}": partial(self.send_binding, uid) for uid in self.unsent_bindings},
+            **{f"lose binding of {uid}": partial(self.lose_binding, uid) for uid in self.unsent_bindings},
             **{f"learn binding of {uid}": partial(self.learn_binding, uid) for uid in self.bind_answers},
             **{f"send write of {key}": partial(self.send_write, key) for key in self.unsent_writes},
             **{f"learn write of {key}": partial(self.learn_write, key) for key in self.write_answers},
+            **{f"lose answer for {key}": partial(self.lose_answer, key) for key in self.write_answers},
         }
 
     # Bindings.
@@ -101,15 +103,19 @@ class Process:
         """Uids of the pods whose bindings are on their way."""
         return [uid for uid in self.in_flight if uid not in self.bind_answers]
 
-    def send_binding(self, uid: str, *, arrives: bool = True) -> None:
-        """Have the API server carry a binding out, or not get it."""
+    def send_binding(self, uid: str) -> None:
+        """Have the API server carry a binding out, or refuse it."""
         assumed = self.in_flight[uid]
         try:
-            if arrives:
-                self.api.bind(assumed.pod.key, uid, assumed.node_name)
+            self.api.bind(assumed.pod.key, uid, assumed.node_name)
         except RefusedError:
-            arrives = False
-        self.bind_answers[uid] = arrives
+            self.bind_answers[uid] = False
+        else:
+            self.bind_answers[uid] = True
+
+    def lose_binding(self, uid: str) -> None:
+        """Have a binding never arrive."""
+        self.bind_answers[uid] = False
 
     def learn_binding(self, uid: str) -> None:
         """Get the answer to a binding, or look its outcome up."""
@@ -142,11 +148,14 @@ class Process:
         except RefusedError:
             return
 
-    def learn_write(self, key: Key, *, lost: bool = False) -> None:
-        """Get the answer to a write, or none; then look again."""
-        answer = self.write_answers.pop(key)
-        if not lost:
-            self.book.acknowledge(decode_reservation(encode(answer)))
+    def learn_write(self, key: Key) -> None:
+        """Get the answer to a write, and look again."""
+        self.book.acknowledge(decode_reservation(encode(self.write_answers.pop(key))))
+        self.unwritten[key] = None
+
+    def lose_answer(self, key: Key) -> None:
+        """Get no answer to a write, and look again."""
+        del self.write_answers[key]
         self.unwritten[key] = None
 
     def wanted(self, entry: Entry) -> Json:
