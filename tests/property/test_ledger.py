@@ -33,7 +33,7 @@ ANY_OWNERS = st.sampled_from(
     ]
 )
 AMOUNTS = st.fixed_dictionaries({"cpu": CPUS}, optional={GPU: st.just("1")})
-ENDS = st.sampled_from(
+ENDS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
     [
         {"ttlSeconds": 600, "expireAt": None},
         {"ttlSeconds": 30, "expireAt": None},
@@ -73,7 +73,8 @@ class World(RuleBasedStateMachine):
     @initialize(first=NODE_CPUS, second=NODE_CPUS)
     def two_nodes(self, first: str, second: str) -> None:
         for name, cpu in (("node-a", first), ("node-b", second)):
-            self.nodes.put(node_json(name, cpu=cpu, pods="4", **{GPU: "1"}))
+            gpus: dict[str, Any] = {GPU: "1"}
+            self.nodes.put(node_json(name, cpu=cpu, pods="4", **gpus))
         self.process.settle()
 
     # Users.
@@ -85,7 +86,7 @@ class World(RuleBasedStateMachine):
         """Create a Reservation, or edit or delete the one that there is."""
         key = Key("shop", f"lock-{number}")
         if key not in self.locks.objects:
-            spec = {
+            spec: dict[str, Any] = {
                 "resources": data.draw(AMOUNTS),
                 "owners": data.draw(st.just([{"pod": {"name": f"web-{number}"}}]) | ANY_OWNERS),
                 "nodeName": data.draw(st.none() | NODES),
