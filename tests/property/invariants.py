@@ -16,6 +16,15 @@ from tidelock.model.quantities import Resources, parse_resources, plus
 from tidelock.model.reservations import Phase
 
 
+def check(process: Process, api: ModelApi, disturbed: set[str]) -> None:
+    """Check what must hold at every instant; `disturbed` are nodes on which others have taken room."""
+    check_sums(process)
+    check_holders(process)
+    check_ends(process)
+    check_room(process)
+    check_server(process, api, disturbed)
+
+
 def check_sums(process: Process) -> None:
     """I4: the columns are the sums of what the cache and the ledger list."""
     columns, placed_pods = process.columns, process.cache._placed.values()
@@ -92,7 +101,8 @@ def check_rebuild(process: Process, api: ModelApi, clock: HandClock) -> None:
         assert process.wanted(entry) == stored
         if not entry.problem:  # what cannot be read is remembered by the one that read it before
             assert rebuilt.wanted(rebuilt.book.entries[key]) == stored
-    rebuilt.decide()
+    for _ in process.book.entries:
+        rebuilt.step()
     assert _locks(rebuilt) == _locks(process), "what waits has room"
     assert _deadlines(rebuilt) == _deadlines(process)
 

@@ -4,10 +4,12 @@ Inside the process an instant is a float: seconds since the epoch, in whole mill
 """
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+@lru_cache(maxsize=4096)  # a status is rendered, and compared, several times with the same instants
 def format_instant(seconds: float) -> str:
     """Write an instant; whole seconds are written without a fraction, as the API's own times are."""
     moment = _EPOCH + timedelta(milliseconds=round(seconds * 1000))
