@@ -35,7 +35,8 @@ class World:
         """Create a pod of one container that requests this much cpu."""
         container = {
             "name": "main",
-            "image": "registry.k8s.io/pause:3.10",
+            "image": "busybox",
+            "command": ["sleep", "1h"],
             "resources": {"requests": {"cpu": cpu}},
         }
         await self._client.create(
