@@ -48,6 +48,11 @@ class Resource:
     kind: str
     namespaced: bool = True
 
+    @property
+    def api_version(self) -> str:
+        """Group and version, as objects carry them."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
     def collection(self, namespace: str | None = None) -> str:
         """Path of the collection, in one namespace or in all."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
@@ -177,6 +182,10 @@ class KubeClient:
     async def create(self, path: str, body: object) -> bytes:
         """Create an object in a collection, or post to a subresource such as a pod's binding."""
         return await self.request("POST", path, body=body)
+
+    async def replace(self, path: str, body: object) -> bytes:
+        """Put an object, or a subresource such as its status, in the place of the stored one."""
+        return await self.request("PUT", path, body=body)
 
     async def patch(
         self, path: str, body: object, *, kind: PatchKind = "merge", params: Params | None = None

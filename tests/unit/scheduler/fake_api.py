@@ -79,6 +79,8 @@ class FakeApi(KubeClient):
         self._check(path, body["metadata"])
         if method == "POST":
             return self.edit(path, {"spec": {"nodeName": body["target"]["name"]}})
+        if method == "PUT":  # replaces the status, and nothing else
+            self.objects[path] = {**self.objects[path], "status": {}}
         return self.edit(path, {"status": body["status"]})
 
     def _check(self, path: str, wanted: Json) -> None:

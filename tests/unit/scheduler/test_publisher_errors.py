@@ -35,12 +35,12 @@ async def test_a_write_that_conflicts_with_what_is_not_seen_yet_waits_for_the_wa
     shell = await active()
     shell.api.edit(lock_path(), {"metadata": {"labels": {"a": "b"}}})
     await shell.publish()
-    assert shell.api.verbs == ["PATCH"]
+    assert shell.api.verbs == ["PUT"]
 
     shell.see_lock()
     await shell.publish()
 
-    assert shell.api.verbs == ["PATCH", "PATCH"]
+    assert shell.api.verbs == ["PUT", "PUT"]
     assert shell.stored_status()["phase"] == "Active"
 
 
@@ -49,7 +49,7 @@ async def test_an_object_that_is_gone_gets_no_status() -> None:
     del shell.api.objects[lock_path()]
     await shell.publish()
 
-    assert shell.api.verbs == ["PATCH"]
+    assert shell.api.verbs == ["PUT"]
 
 
 async def test_a_conflict_over_an_object_that_is_forgotten_meanwhile_ends_the_write() -> None:
@@ -62,7 +62,7 @@ async def test_a_conflict_over_an_object_that_is_forgotten_meanwhile_ends_the_wr
     shell.api.gate.set()
     await shell.settle()
 
-    assert shell.api.verbs == ["PATCH"]
+    assert shell.api.verbs == ["PUT"]
 
 
 async def test_an_answer_for_an_object_that_is_forgotten_meanwhile_is_no_news() -> None:
@@ -112,10 +112,10 @@ async def test_a_status_whose_answer_was_lost_is_written_once_the_watch_has_told
     shell = await active()
     shell.api.loses(Unreachable("time-out", outcome_unknown=True))
     await shell.publish()
-    assert shell.api.verbs == ["PATCH", "PATCH"]  # the second conflicts with the first
+    assert shell.api.verbs == ["PUT", "PUT"]  # the second conflicts with the first
 
     shell.see_lock()
     await shell.publish()
 
-    assert shell.api.verbs == ["PATCH", "PATCH"]
+    assert shell.api.verbs == ["PUT", "PUT"]
     assert shell.stored_status()["phase"] == "Active"

@@ -32,7 +32,7 @@ async def test_an_expired_lock_says_so_and_is_deleted() -> None:
     await expire(shell)
 
     status, deletion = shell.api.asked
-    assert (status.method, status.body["status"]["phase"]) == ("PATCH", "Expired")
+    assert (status.method, status.body["status"]["phase"]) == ("PUT", "Expired")
     assert (deletion.method, deletion.path) == ("DELETE", lock_path())
     assert deletion.body["preconditions"]["uid"] == "uid-lock"
     assert not shell.publisher.lags(KEY)
@@ -44,7 +44,7 @@ async def test_what_is_deleted_is_not_deleted_again_before_the_watch_tells() -> 
     shell.publisher.reconcile(KEY)
     await shell.settle()
 
-    assert shell.api.verbs == ["PATCH", "DELETE"]
+    assert shell.api.verbs == ["PUT", "DELETE"]
 
 
 async def test_a_consumed_lock_is_deleted_straight_away() -> None:
@@ -60,7 +60,7 @@ async def test_a_retained_lock_stays_as_a_tombstone() -> None:
     shell = await stored(retention="Retain")
     await expire(shell)
 
-    assert shell.api.verbs == ["PATCH"]
+    assert shell.api.verbs == ["PUT"]
     assert shell.stored_status()["phase"] == "Expired"
 
 
@@ -71,7 +71,7 @@ async def test_a_tombstone_goes_when_its_time_is_over() -> None:
     shell.step()
     await shell.publish()
 
-    assert shell.api.verbs == ["PATCH", "DELETE"]
+    assert shell.api.verbs == ["PUT", "DELETE"]
 
 
 async def test_a_deletion_that_fails_is_repeated_without_the_status(naps: list[float]) -> None:
@@ -95,7 +95,7 @@ async def test_an_edit_that_is_seen_while_the_last_status_is_written_saves_the_l
     shell.api.gate.set()
     await shell.settle()
 
-    assert shell.api.verbs == ["PATCH", "PATCH"]
+    assert shell.api.verbs == ["PUT", "PUT"]
     assert entry.phase is Phase.PENDING
 
 
