@@ -27,6 +27,11 @@ def install(cluster: LocalCluster) -> Path:
     cluster.kubectl("apply", "--server-side", "-k", str(_BASE))
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *_DEFINITIONS)
     cluster.kubectl("create", "namespace", NAMESPACE)
+    # The peer patches where the operator puts.
+    right = ("--verb=patch", "--resource=reservations.tidelock.dev/status")
+    cluster.kubectl("create", "clusterrole", "bench-peer", *right)
+    subject = ("--clusterrole=bench-peer", "--serviceaccount=tidelock-system:tidelock")
+    cluster.kubectl("create", "clusterrolebinding", "bench-peer", *subject)
     token = cluster.kubectl("create", "token", "tidelock", "-n", "tidelock-system", "--duration=8h")
     content = json.loads(cluster.kubectl("config", "view", "--raw", "--flatten", "-o", "json"))
     for user in content["users"]:
