@@ -66,7 +66,7 @@ class Locks:
 
 def _lock(name: str) -> dict[str, Any]:
     return {
-        "apiVersion": f"{RESERVATIONS.group}/{RESERVATIONS.version}",
+        "apiVersion": RESERVATIONS.api_version,
         "kind": RESERVATIONS.kind,
         "metadata": {"name": name},
         "spec": {

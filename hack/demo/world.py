@@ -54,7 +54,7 @@ class World:
         await self._client.create(
             RESERVATIONS.collection(NAMESPACE),
             {
-                "apiVersion": f"{RESERVATIONS.group}/{RESERVATIONS.version}",
+                "apiVersion": RESERVATIONS.api_version,
                 "kind": RESERVATIONS.kind,
                 "metadata": {"name": name},
                 "spec": whole | spec,

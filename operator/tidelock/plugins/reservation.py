@@ -123,10 +123,8 @@ class Reservation(PreFilter, Filter, Score, Reserve):
         self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int
     ) -> dict[str, tuple[int, int]]:
         """Map each resource that is short to (needed, free)."""
-        free: Resources = {
-            resource: int(self._free(state, snapshot, row)[snapshot.column(resource)])
-            for resource in pod.requests
-        }
+        amounts = self._free(state, snapshot, row)
+        free: Resources = {resource: int(amounts[snapshot.column(resource)]) for resource in pod.requests}
         return {
             resource: (needed, free[resource])
             for resource, needed in pod.requests.items()
