@@ -16,15 +16,11 @@ import kopf
 from tidelock import __version__
 from tidelock.clock import SystemClock
 from tidelock.handlers import lifecycle, reservations, waterlevels
-from tidelock.kube.client import NODES, PODS, RESERVATIONS, KubeClient
+from tidelock.kube.client import KubeClient
 from tidelock.kube.config import ConfigError, Connection, load_connection
 from tidelock.kube.events import EventRecorder
 from tidelock.kube.skew import watch_skew
-from tidelock.kube.watch import Reflector
 from tidelock.logs import configure_logs
-from tidelock.model.locks import decode_reservation
-from tidelock.model.nodes import decode_node
-from tidelock.model.pods import decode_pod
 from tidelock.scheduler.binding import Binder
 from tidelock.scheduler.decider import Decider
 from tidelock.scheduler.feed import Feed
@@ -32,6 +28,7 @@ from tidelock.scheduler.gauges import Gauges
 from tidelock.scheduler.loop import Loop
 from tidelock.scheduler.publisher import Publisher
 from tidelock.scheduler.tasks import Tasks
+from tidelock.scheduler.watches import OTHERS, reflectors
 from tidelock.serving import ListenError, serve
 from tidelock.settings import Settings
 from tidelock.telemetry import Telemetry
@@ -61,13 +58,17 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
     ):
         clock, rng, telemetry, tasks = SystemClock(), Random(), Telemetry(), Tasks()  # noqa: S311 -- for jitter
         decider = Decider(
-            settings.scheduler_name, move_after=settings.move_after_seconds, on_enqueue=telemetry.queued
+            settings.scheduler_name,
+            move_after=settings.move_after_seconds,
+            on_enqueue=telemetry.queued,
+            api=client,
         )
         telemetry.registry.register(Gauges(decider.book, decider.columns, decider.queue))
         binder = Binder(client, decider, recorder, telemetry, clock, tasks, rng)
         publisher = Publisher(client, decider.book, recorder, telemetry, clock, tasks, rng)
         loop = Loop(decider, binder, publisher, telemetry, clock)
-        feed = Feed(decider.cache, decider.book, decider.queue, clock, loop.wake)
+        others = {name: getattr(decider.objects, name) for name in OTHERS}
+        feed = Feed(decider.cache, decider.book, decider.queue, clock, loop.wake, others)
         telemetry.ready.set_function(lambda: float(feed.ready))
         async with (
             serve(
@@ -78,9 +79,7 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
                 ready=lambda: feed.ready,
             ) as port,
             _background(
-                Reflector(client, NODES, decode_node, feed.nodes, rng=rng).run(),
-                Reflector(client, PODS, decode_pod, feed.pods, rng=rng).run(),
-                Reflector(client, RESERVATIONS, decode_reservation, feed.reservations, rng=rng).run(),
+                *(reflector.run() for reflector in reflectors(client, feed, rng)),
                 loop.run(feed),
                 watch_skew(client, clock.now, telemetry.clock_skew.set),
                 tasks.crash(),

@@ -50,6 +50,16 @@ class Traits:
             taint_set_of=_frozen(np.array(set_of, np.intp)),
         )
 
+    def take(self, rows: Rows) -> "Traits":
+        """Give the traits of some rows."""
+        return Traits(
+            version=self.version,
+            cordoned=self.cordoned[rows],
+            name_rank=self.name_rank[rows],
+            taint_sets=self.taint_sets,
+            taint_set_of=self.taint_set_of[rows],
+        )
+
 
 class Columns:
     """Allocatable, requested and locked amounts of every node.

@@ -1,7 +1,7 @@
 """What plugins see of the cluster: the columns, read-only, as they are at the start of a decision.
 
 No copy is made: a decision runs without awaiting anything, so nothing can change under it, and views that
-refuse to be written to keep plugins honest.
+refuse to be written to keep plugins honest. A snapshot of a few rows is a copy: it may be told what would be.
 """
 
 from collections.abc import Sequence
@@ -10,16 +10,19 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tidelock.cluster.columns import Amounts, Columns, Traits
+from tidelock.cluster.columns import Amounts, Columns, Rows, Traits
 from tidelock.model.nodes import Node
 from tidelock.model.quantities import Resources
+
+_ALL = slice(None)
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """All nodes: N rows, R resources.
 
-    `allocatable`, `requested` and `locked` are N x R, `nonzero` is N x 2 (cpu, memory).
+    `allocatable`, `requested` and `locked` are N x R, `nonzero` is N x 2 (cpu, memory). `rows` are those in
+    the columns: all of them, or those that were taken. What a plugin keeps of all nodes it indexes so.
     """
 
     nodes: Sequence[Node]
@@ -28,6 +31,7 @@ class Snapshot:
     locked: Amounts
     nonzero: Amounts
     traits: Traits
+    rows: slice | Rows
     _columns: Columns
 
     @classmethod
@@ -41,11 +45,25 @@ class Snapshot:
             locked=_view(columns.locked, count),
             nonzero=_view(columns.nonzero, count),
             traits=columns.traits(),
+            rows=_ALL,
             _columns=columns,
         )
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+    def take(self, rows: Rows) -> "Snapshot":
+        """Copy some rows of a whole snapshot; the copy's `requested` and `nonzero` may be written."""
+        return Snapshot(
+            nodes=[self.nodes[row] for row in rows],
+            allocatable=self.allocatable[rows],
+            requested=self.requested[rows],
+            locked=self.locked[rows],
+            nonzero=self.nonzero[rows],
+            traits=self.traits.take(rows),
+            rows=rows,
+            _columns=self._columns,
+        )
 
     @property
     def resources(self) -> Sequence[str]:
@@ -53,7 +71,7 @@ class Snapshot:
         return self._columns.resources
 
     def row(self, node_name: str) -> int | None:
-        """Row of a node, or None if there is no such node."""
+        """Row of a node in the columns, or None if there is no such node."""
         return self._columns.row_of.get(node_name)
 
     def column(self, resource: str) -> int:

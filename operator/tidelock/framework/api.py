@@ -6,14 +6,16 @@ Arrays over nodes have one element a row of the snapshot.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from tidelock.cluster.cache import Cache, Placed
 from tidelock.cluster.columns import Columns, Rows
+from tidelock.cluster.objects import Objects
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.cyclestate import CycleState
 from tidelock.ledger.book import Book
@@ -21,6 +23,8 @@ from tidelock.model.pods import Pod
 
 Mask = npt.NDArray[np.bool_]
 Scores = npt.NDArray[np.float64]
+
+PatchKind = Literal["merge", "json", "strategic", "apply"]
 
 MAX_NODE_SCORE = 100
 
@@ -54,18 +58,52 @@ SUCCESS = Status()
 SKIP = Status(Code.SKIP)
 
 
+class Api(Protocol):
+    """How plugins that act (PreBind, Bind, PostFilter's evictions) write to the API server.
+
+    A body is anything that becomes JSON; paths are those of the API. Errors are ApiErrors of the client.
+    """
+
+    async def get(self, path: str) -> bytes:
+        """Read an object."""
+
+    async def create(self, path: str, body: object) -> bytes:
+        """Create an object, or post to a subresource."""
+
+    async def replace(self, path: str, body: object) -> bytes:
+        """Put an object, or its subresource, in the place of the stored one."""
+
+    async def patch(self, path: str, body: object, *, kind: PatchKind = "merge") -> bytes:
+        """Change an object."""
+
+    async def delete(self, path: str, *, uid: str | None = None) -> bytes:
+        """Delete an object, if it still has that uid."""
+
+
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """What plugins may use of the scheduler."""
+    """What plugins may use of the scheduler; `api` is None where decisions are only tried out."""
 
     book: Book
-    columns: Columns
+    cache: Cache
+    objects: Objects = field(default_factory=Objects)
+    api: Api | None = None
+
+    @property
+    def columns(self) -> Columns:
+        """The columns of the nodes."""
+        return self.cache.columns
 
 
 class Plugin(ABC):
     """Anything that a profile can enable by name."""
 
     name: ClassVar[str]
+
+    per_node: ClassVar[bool] = False
+    """Whether Filter and Score (not yet normalized) judge a node by itself, by what is placed there and by
+    the pod's `placement_key` alone: equal pods share the verdict, and only changed nodes are judged again.
+    """
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
         """Take the handle and the profile's args; raises ValueError for args that the plugin has not."""
@@ -97,6 +135,15 @@ class PreFilter(Plugin):
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Return SKIP if the plugin's Filter has nothing to say of this pod."""
 
+    def add_pod(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot) -> None:
+        """Change what `pre_filter` wrote as if another pod were on its node too.
+
+        Amounts are in the snapshot and not in the state, so most plugins have nothing to do here.
+        """
+
+    def remove_pod(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot) -> None:
+        """Change what `pre_filter` wrote as if another pod were no longer on its node."""
+
 
 class Filter(Plugin):
     """Rules nodes out."""
@@ -109,10 +156,51 @@ class Filter(Plugin):
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Say why the node was ruled out, in words that are the same for every such node."""
 
+    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Tell whether the eviction of pods might make room on a node that was ruled out."""
+        del state, pod, snapshot, row
+        return True
+
     def numbers(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
         """Say by which numbers the node was ruled out; empty if there are none."""
         del state, pod, snapshot, row
         return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the filters found: the nodes that fit, and which filter was the first to rule out which others."""
+
+    fits: Mask
+    ruled_out: tuple[tuple[Filter, Mask], ...]
+    filters: tuple[Filter, ...]
+    """The filters that did not skip the pod, to run again on what would be."""
+
+
+@dataclass(frozen=True, slots=True)
+class PostFilterResult:
+    """Whether room is being made, and on which node the pod is to wait for it."""
+
+    status: Status
+    nominated_node_name: str = ""
+
+
+class PostFilter(Plugin):
+    """Tries to make room for a pod that no node fits."""
+
+    @abstractmethod
+    def post_filter(
+        self, state: CycleState, pod: Pod, snapshot: Snapshot, verdict: Verdict
+    ) -> PostFilterResult:
+        """Nominate a node, or say why that can't be; a first SUCCESS ends the search."""
+
+
+class PreScore(Plugin):
+    """Looks at the pod once, before the nodes that were not ruled out are scored."""
+
+    @abstractmethod
+    def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
+        """Return SKIP if the plugin's Score would rate all nodes alike."""
 
 
 class Score(Plugin):
@@ -120,7 +208,12 @@ class Score(Plugin):
 
     @abstractmethod
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Score each of these rows from 0 to MAX_NODE_SCORE."""
+        """Score each of these rows, from 0 to MAX_NODE_SCORE after `normalize`."""
+
+    def normalize(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
+        """Bring the scores of all feasible nodes between 0 and MAX_NODE_SCORE (NormalizeScore)."""
+        del state, pod
+        return scores
 
 
 class Reserve(Plugin):
@@ -133,3 +226,35 @@ class Reserve(Plugin):
     @abstractmethod
     def unreserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> None:
         """Undo reserve; must be safe even if reserve was not called."""
+
+
+class Permit(Plugin):
+    """Lets a reserved pod go on to be bound, refuses it, or has it wait."""
+
+    @abstractmethod
+    def permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status, float]:
+        """Return a status and, with WAIT, for how many seconds to wait before the pod is refused."""
+
+
+class PreBind(Plugin):
+    """Does what must be done before a pod is bound; runs beside the decision loop."""
+
+    @abstractmethod
+    async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """Return once it is done; a status that is not ok undoes the decision."""
+
+
+class Bind(Plugin):
+    """Binds a pod; runs beside the decision loop."""
+
+    @abstractmethod
+    async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """Bind the pod, or return SKIP to leave it to the next plugin."""
+
+
+class PostBind(Plugin):
+    """Learns that a pod is bound."""
+
+    @abstractmethod
+    def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        """Clean up or tell others; the binding stands."""

@@ -6,7 +6,10 @@ T = TypeVar("T")
 
 
 class CycleState:
-    """Values by their type: a plugin defines a class of its own and writes one instance of it."""
+    """Values by their type: a plugin defines a class of its own and writes one instance of it.
+
+    A value that add_pod or remove_pod changes has a method `clone` that copies it; others are not changed.
+    """
 
     def __init__(self) -> None:
         self._values: dict[type, Any] = {}
@@ -14,6 +17,14 @@ class CycleState:
     def write(self, value: object) -> None:
         """Keep a value, in place of an earlier one of its type."""
         self._values[type(value)] = value
+
+    def clone(self) -> "CycleState":
+        """Copy the state, so that what would be can be tried out on it."""
+        copy = CycleState()
+        copy._values = {
+            kind: value.clone() if hasattr(value, "clone") else value for kind, value in self._values.items()
+        }
+        return copy
 
     def read(self, kind: type[T]) -> T | None:
         """Give back the value of this type, or None."""

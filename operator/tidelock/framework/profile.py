@@ -4,7 +4,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tidelock.framework.api import Filter, Handle, Plugin, PreEnqueue, PreFilter, QueueSort, Reserve, Score
+from tidelock.framework.api import (
+    Bind,
+    Filter,
+    Handle,
+    Permit,
+    Plugin,
+    PostBind,
+    PostFilter,
+    PreBind,
+    PreEnqueue,
+    PreFilter,
+    PreScore,
+    QueueSort,
+    Reserve,
+    Score,
+)
 
 PluginFactory = Callable[[Handle, dict[str, Any]], Plugin]
 
@@ -28,8 +43,14 @@ class Profile:
     pre_enqueue: tuple[PreEnqueue, ...]
     pre_filter: tuple[PreFilter, ...]
     filter: tuple[Filter, ...]
+    post_filter: tuple[PostFilter, ...]
+    pre_score: tuple[PreScore, ...]
     score: tuple[tuple[Score, int], ...]
     reserve: tuple[Reserve, ...]
+    permit: tuple[Permit, ...]
+    pre_bind: tuple[PreBind, ...]
+    bind: tuple[Bind, ...]
+    post_bind: tuple[PostBind, ...]
 
 
 def build_profile(
@@ -65,6 +86,12 @@ def build_profile(
         pre_enqueue=of(PreEnqueue),
         pre_filter=of(PreFilter),
         filter=of(Filter),
+        post_filter=of(PostFilter),
+        pre_score=of(PreScore),
         score=tuple((plugin, weight) for plugin, weight in plugins if isinstance(plugin, Score)),
         reserve=of(Reserve),
+        permit=of(Permit),
+        pre_bind=of(PreBind),
+        bind=of(Bind),
+        post_bind=of(PostBind),
     )

@@ -1,5 +1,6 @@
 """Pods as the scheduler sees them."""
 
+from datetime import datetime
 from functools import cached_property
 
 import msgspec
@@ -12,7 +13,7 @@ from tidelock.model.requests import (
     nonzero_requests,
     total_requests,
 )
-from tidelock.model.selectors import NodeSelector, NodeSelectorTerm, Toleration
+from tidelock.model.selectors import LabelSelector, NodeSelector, NodeSelectorTerm, Toleration
 
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 _INFEASIBLE_RESIZE = ("PodResizePending", "Infeasible")
@@ -38,10 +39,43 @@ class NodeAffinity(msgspec.Struct, frozen=True, rename="camel"):
         return self.required_during_scheduling_ignored_during_execution
 
 
-class PodAffinity(msgspec.Struct, frozen=True, rename="camel"):
-    """What a pod requires of its neighbours: affinity or anti-affinity; the terms are not read."""
+class PodAffinityTerm(msgspec.Struct, frozen=True, rename="camel"):
+    """Pods, and how near or far: in the same domain of the topology key, or in another.
 
-    required_during_scheduling_ignored_during_execution: tuple[msgspec.Raw, ...] = ()
+    A `label_selector` of None selects no pod, an empty one selects all; a `namespace_selector` of None adds
+    no namespace. The label keys take the values of the incoming pod: its equals in them are selected, or not.
+    """
+
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class WeightedPodAffinityTerm(msgspec.Struct, frozen=True, rename="camel"):
+    """A term that is wished for, with its weight (1 to 100)."""
+
+    weight: int
+    pod_affinity_term: PodAffinityTerm
+
+
+class PodAffinity(msgspec.Struct, frozen=True, rename="camel"):
+    """What a pod requires and prefers of its neighbours: affinity or anti-affinity."""
+
+    required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
+    preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
+
+    @property
+    def required(self) -> tuple[PodAffinityTerm, ...]:
+        """The terms that must hold."""
+        return self.required_during_scheduling_ignored_during_execution
+
+    @property
+    def preferred(self) -> tuple[WeightedPodAffinityTerm, ...]:
+        """The terms that are wished for."""
+        return self.preferred_during_scheduling_ignored_during_execution
 
 
 class Affinity(msgspec.Struct, frozen=True, rename="camel"):
@@ -53,16 +87,30 @@ class Affinity(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SpreadConstraint(msgspec.Struct, frozen=True, rename="camel"):
-    """A wish for even spreading, or a demand for it."""
+    """A wish for even spreading over the domains of a topology key, or a demand for it."""
 
+    max_skew: int = 1
+    topology_key: str = ""
     when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: tuple[str, ...] = ()
+
+
+class ClaimReference(msgspec.Struct, frozen=True, rename="camel"):
+    """The claim of a volume."""
+
+    claim_name: str = ""
+    read_only: bool = False
 
 
 class Volume(msgspec.Struct, frozen=True, rename="camel"):
-    """A volume; only its bond to a claim is read."""
+    """A volume; a generic ephemeral one has a claim named after the pod and itself."""
 
     name: str = ""
-    persistent_volume_claim: msgspec.Raw = msgspec.Raw()
+    persistent_volume_claim: ClaimReference | None = None
     ephemeral: msgspec.Raw = msgspec.Raw()
 
 
@@ -78,6 +126,8 @@ class PodSpec(WorkloadResources, frozen=True, rename="camel"):
     node_name: str = ""
     scheduler_name: str = "default-scheduler"
     priority: int = 0
+    preemption_policy: str = "PreemptLowerPriority"
+    host_network: bool = False
     node_selector: dict[str, str] = msgspec.field(default_factory=dict)
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
@@ -100,6 +150,8 @@ class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     """The part of a pod's status that scheduling reads."""
 
     phase: str = ""
+    start_time: datetime | None = None
+    nominated_node_name: str = ""
     conditions: tuple[PodCondition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
@@ -162,12 +214,20 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
 
     @cached_property
     def placement_key(self) -> tuple[object, ...]:
-        """Equal for pods that every node-related filter treats alike."""
+        """Equal for pods that differ in nothing that a node is chosen by, other than by its neighbours.
+
+        A pod's neighbours are chosen by its namespace, labels, affinity to pods and spread constraints.
+        """
         spec = self.spec
+        node_affinity = spec.affinity.node_affinity if spec.affinity else None
+        containers = (*spec.init_containers, *spec.containers)
         return (
+            spec.node_name,
             tuple(sorted(self.requests.items())),
+            self.nonzero,
             tuple(sorted(spec.node_selector.items())),
-            msgspec.json.encode((spec.affinity, spec.tolerations)),
+            msgspec.json.encode((node_affinity, spec.tolerations, spec.volumes, spec.resource_claims)),
+            tuple((container.image, container.ports, container.restart_policy) for container in containers),
         )
 
 

@@ -37,13 +37,17 @@ class ResourceRequirements(msgspec.Struct, frozen=True):
 class ContainerPort(msgspec.Struct, frozen=True, rename="camel"):
     """A port that a container listens on; a host port is one of the node's."""
 
+    container_port: int = 0
     host_port: int = 0
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    protocol: str = "TCP"
 
 
 class Container(msgspec.Struct, frozen=True, rename="camel"):
     """A container or init container; the restart policy Always makes the latter a sidecar."""
 
     name: str = ""
+    image: str = ""
     ports: tuple[ContainerPort, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str | None = None

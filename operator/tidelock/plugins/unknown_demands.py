@@ -28,14 +28,14 @@ def _demands(spec: PodSpec) -> Iterator[str]:
         ("podAffinity", affinity.pod_affinity if affinity else None),
         ("podAntiAffinity", affinity.pod_anti_affinity if affinity else None),
     ):
-        if neighbours is not None and neighbours.required_during_scheduling_ignored_during_execution:
+        if neighbours is not None and neighbours.required:
             yield f"spec.affinity.{field}"
     if any(
         constraint.when_unsatisfiable == "DoNotSchedule" for constraint in spec.topology_spread_constraints
     ):
         yield "spec.topologySpreadConstraints"
     for volume in spec.volumes:
-        if volume.persistent_volume_claim or volume.ephemeral:
+        if volume.persistent_volume_claim is not None or volume.ephemeral:
             yield f"the claim of volume {volume.name}"
     sidecars = (container for container in spec.init_containers if container.restart_policy == "Always")
     if any(port.host_port for container in (*spec.containers, *sidecars) for port in container.ports):

@@ -13,7 +13,7 @@ import numpy as np
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import Code, Filter, Mask, Scores
+from tidelock.framework.api import Code, Filter, Mask, Scores, Verdict
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.profile import Profile
 from tidelock.ledger import reasons
@@ -108,13 +108,11 @@ class Cycle:
             if status.code is Code.SKIP and isinstance(plugin, Filter):
                 filters.remove(plugin)
         eligible = _sound(snapshot) if sound_only else np.ones(len(snapshot), np.bool_)
-        fits, ruled_out = _run_filters(filters, state, pod, snapshot, eligible)
-        rows = np.flatnonzero(fits)
+        verdict = _run_filters(filters, state, pod, snapshot, eligible)
+        rows = np.flatnonzero(verdict.fits)
         if not len(rows):
-            return _explain(ruled_out, state, pod, snapshot)
-        scores = np.zeros(len(rows))
-        for scorer, weight in profile.score:
-            scores += weight * scorer.score(state, pod, snapshot, rows)
+            return _explain(verdict, state, pod, snapshot)
+        scores = _run_scores(profile, state, pod, snapshot, rows)
         return snapshot.nodes[int(rows[_best(scores, snapshot.traits.name_rank[rows])])]
 
     def _unreserve(self, assumed: Assumed, now: float) -> None:
@@ -150,8 +148,8 @@ def _sound(snapshot: Snapshot) -> Mask:
 
 def _run_filters(
     filters: list[Filter], state: CycleState, pod: Pod, snapshot: Snapshot, fits: Mask
-) -> tuple[Mask, list[tuple[Filter, Mask]]]:
-    """Run filters until no node is left; gives what fits, and what each filter was the first to rule out."""
+) -> Verdict:
+    """Run filters until no node is left."""
     ruled_out = []
     for plugin in filters:
         mask = plugin.filter(state, pod, snapshot)
@@ -159,7 +157,21 @@ def _run_filters(
         fits = fits & mask
         if not fits.any():
             break
-    return fits, ruled_out
+    return Verdict(fits, tuple(ruled_out), tuple(filters))
+
+
+def _run_scores(profile: Profile, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
+    """Sum the weighted scores of the nodes that fit."""
+    skipped = {
+        plugin.name
+        for plugin in profile.pre_score
+        if plugin.pre_score(state, pod, snapshot, rows).code is Code.SKIP
+    }
+    total = np.zeros(len(rows))
+    for plugin, weight in profile.score:
+        if plugin.name not in skipped:
+            total += weight * plugin.normalize(state, pod, plugin.score(state, pod, snapshot, rows))
+    return total
 
 
 def _best(scores: Scores, name_rank: Rows) -> int:
@@ -168,29 +180,25 @@ def _best(scores: Scores, name_rank: Rows) -> int:
     return int(ties[np.argmin(name_rank[ties])])
 
 
-def _explain(
-    ruled_out: list[tuple[Filter, Mask]], state: CycleState, pod: Pod, snapshot: Snapshot
-) -> Refusal:
+def _explain(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) -> Refusal:
     """Say why no node fits: how many nodes for which reason, then the numbers of a few."""
     counts: Counter[str] = Counter()
-    for plugin, mask in ruled_out:
+    for plugin, mask in verdict.ruled_out:
         for row in np.flatnonzero(mask):
             counts.update(plugin.reasons(state, pod, snapshot, int(row)))
     histogram = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
     message = f"0/{len(snapshot)} nodes are available" + (f": {histogram}." if histogram else ".")
     if pod.spec.node_name and snapshot.row(pod.spec.node_name) is None:
         message += f" There is no node {pod.spec.node_name}."
-    told = list(_numbers(ruled_out, state, pod, snapshot))
+    told = list(_numbers(verdict, state, pod, snapshot))
     if told:
         message += f" {'; '.join(told)}."
-    return Refusal(message, frozenset(plugin.name for plugin, mask in ruled_out if mask.any()))
+    return Refusal(message, frozenset(plugin.name for plugin, mask in verdict.ruled_out if mask.any()))
 
 
-def _numbers(
-    ruled_out: list[tuple[Filter, Mask]], state: CycleState, pod: Pod, snapshot: Snapshot
-) -> Iterator[str]:
+def _numbers(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) -> Iterator[str]:
     left = _NODES_TOLD
-    for plugin, mask in reversed(ruled_out):
+    for plugin, mask in reversed(verdict.ruled_out):
         rows = sorted(np.flatnonzero(mask), key=lambda row: snapshot.traits.name_rank[row])
         for row in rows[:left]:
             numbers = plugin.numbers(state, pod, snapshot, int(row))

@@ -9,7 +9,8 @@ from itertools import count
 
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
-from tidelock.framework.api import Handle
+from tidelock.cluster.objects import Objects
+from tidelock.framework.api import Api, Handle
 from tidelock.framework.profile import Profile, build_profile
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry, Order
@@ -44,12 +45,14 @@ class Decider:
         epoch: int = 0,
         move_after: float = 300.0,
         on_enqueue: EnqueueHook | None = None,
+        api: Api | None = None,
     ) -> None:
         self.columns = Columns()
         self.cache = Cache(self.columns)
+        self.objects = Objects()
         self.book = Book(self.columns, epoch=epoch, move_after=move_after)
         self.profile: Profile = build_profile(
-            scheduler_name, DEFAULT_PLUGINS, REGISTRY, Handle(self.book, self.columns)
+            scheduler_name, DEFAULT_PLUGINS, REGISTRY, Handle(self.book, self.cache, self.objects, api)
         )
         self.queue = SchedulingQueue({scheduler_name: self.profile}, on_enqueue)
         self._cycle = Cycle(self.cache, self.book)
@@ -131,4 +134,4 @@ def _shape(entry: Entry) -> object:
     pod = entry.reservation.pod
     if pod is None or entry.phase is Phase.ACTIVE:
         return None
-    return (pod.spec.node_name, pod.placement_key)
+    return pod.placement_key

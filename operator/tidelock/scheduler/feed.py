@@ -1,13 +1,16 @@
 """What each event of the watches does to the cache, the ledger and the queue.
 
-Three sinks, one for each resource. All state what is true now, so repeated, late and reordered events do no
-harm. Until all three have been listed, nothing is decided: the ledger would be judged by half a cluster.
+A sink for each resource. All state what is true now, so repeated, late and reordered events do no harm.
+Until all have been listed, nothing is decided: the ledger would be judged by half a cluster.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
 
 from tidelock.clock import Clock
 from tidelock.cluster.cache import Cache
+from tidelock.cluster.objects import Lister, Named
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import owns
@@ -24,8 +27,15 @@ class Feed:
     """Takes events in; `wake` is called after each one, `ready` turns true when all resources are known."""
 
     def __init__(
-        self, cache: Cache, book: Book, queue: SchedulingQueue, clock: Clock, wake: Callable[[], None]
+        self,
+        cache: Cache,
+        book: Book,
+        queue: SchedulingQueue,
+        clock: Clock,
+        wake: Callable[[], None],
+        others: Mapping[str, Lister[Any]] = MappingProxyType({}),
     ) -> None:
+        """Make the sinks; `others` are the listers of what only plugins read, by the resource's name."""
         self.cache = cache
         self.book = book
         self.queue = queue
@@ -35,7 +45,8 @@ class Feed:
         self.pods = PodSink(self)
         self.nodes = NodeSink(self)
         self.reservations = ReservationSink(self)
-        self._missing = {"pods", "nodes", "reservations"}
+        self.others = {name: ObjectSink(self, name, lister) for name, lister in others.items()}
+        self._missing = {"pods", "nodes", "reservations", *others}
 
     def listed(self, resource: str) -> None:
         """Note that a resource has been listed; after the last one the ledger is brought in line."""
@@ -158,3 +169,26 @@ class ReservationSink:
     def synced(self) -> None:
         """All Reservations are known."""
         self._feed.listed("reservations")
+
+
+class ObjectSink:
+    """Objects that only plugins read go to their lister."""
+
+    def __init__(self, feed: Feed, resource: str, lister: Lister[Any]) -> None:
+        self._feed = feed
+        self._resource = resource
+        self._lister = lister
+
+    def upsert(self, old: Named | None, new: Named) -> None:
+        """Take over an object's newest version."""
+        self._lister.upsert(old, new)
+        self._feed.wake()
+
+    def remove(self, last: Named) -> None:
+        """Forget an object."""
+        self._lister.remove(last)
+        self._feed.wake()
+
+    def synced(self) -> None:
+        """All objects of the resource are known."""
+        self._feed.listed(self._resource)

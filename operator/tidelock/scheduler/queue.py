@@ -188,4 +188,12 @@ def _ignore(*_: str) -> None:
 
 def _wishes(pod: Pod) -> tuple[object, ...]:
     """Give what decides where a pod may go: an update of anything else cannot help it."""
-    return (pod.placement_key, pod.meta.labels, pod.meta.annotations, pod.spec.scheduling_gates)
+    spec = pod.spec
+    return (
+        pod.placement_key,
+        pod.meta.labels,
+        pod.meta.annotations,
+        spec.scheduling_gates,
+        spec.affinity,
+        spec.topology_spread_constraints,
+    )

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from builders import pod
+from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
 from tidelock.framework.api import Handle
 from tidelock.framework.profile import Enabled, PluginFactory, Profile, build_profile
@@ -29,7 +30,7 @@ KNOWN: dict[str, PluginFactory] = {**REGISTRY, "Backwards": Backwards, "Patient"
 
 def build(*names: str, args: dict[str, dict[str, Any]] | None = None) -> Profile:
     columns = Columns()
-    handle = Handle(Book(columns), columns)
+    handle = Handle(Book(columns), Cache(columns))
     return build_profile("mine", [Enabled(name) for name in names], KNOWN, handle, args)
 
 
@@ -61,7 +62,7 @@ def test_wrong_args_are_refused_by_the_plugin() -> None:
 
 def test_plugins_run_in_the_order_in_which_they_are_enabled() -> None:
     columns = Columns()
-    profile = build_profile("mine", DEFAULT_PLUGINS, REGISTRY, Handle(Book(columns), columns))
+    profile = build_profile("mine", DEFAULT_PLUGINS, REGISTRY, Handle(Book(columns), Cache(columns)))
 
     assert profile.scheduler_name == "mine"
     assert [plugin.name for plugin in profile.pre_enqueue] == ["SchedulingGates"]
@@ -80,7 +81,7 @@ def test_plugins_run_in_the_order_in_which_they_are_enabled() -> None:
 
 def test_a_lock_outweighs_all_other_scores_together() -> None:
     columns = Columns()
-    profile = build_profile("mine", DEFAULT_PLUGINS, REGISTRY, Handle(Book(columns), columns))
+    profile = build_profile("mine", DEFAULT_PLUGINS, REGISTRY, Handle(Book(columns), Cache(columns)))
     weights = {plugin.name: weight for plugin, weight in profile.score}
 
     assert weights.pop("Reservation") > sum(weights.values())

@@ -30,7 +30,7 @@ class Scene:
 
     @property
     def handle(self) -> Handle:
-        return Handle(self.book, self.columns)
+        return Handle(self.book, self.cache)
 
     def lock(self, name: str, node_name: str = "node-a", **spec: Any) -> Entry:
         """Hold a lock on a node, as if it had just been placed there."""

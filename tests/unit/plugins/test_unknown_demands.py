@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Code, Handle, Status
@@ -19,7 +20,7 @@ PREFERRED = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "
 def verdict(**spec: Any) -> Status:
     raw = {"metadata": {"name": "web-0", "namespace": "shop", "uid": "1"}, "spec": {"containers": [], **spec}}
     columns = Columns()
-    plugin = UnknownDemands(Handle(Book(columns), columns), {})
+    plugin = UnknownDemands(Handle(Book(columns), Cache(columns)), {})
     return plugin.pre_filter(CycleState(), decode_pod(json.dumps(raw).encode()), Snapshot.of(columns))
 
 

@@ -1,0 +1,28 @@
+"""PodDisruptionBudgets as preemption sees them."""
+
+import msgspec
+
+from tidelock.model.meta import ObjectMeta
+from tidelock.model.selectors import LabelSelector
+
+
+class _Spec(msgspec.Struct, frozen=True):
+    selector: LabelSelector | None = None
+
+
+class _Status(msgspec.Struct, frozen=True, rename="camel"):
+    disruptions_allowed: int = 0
+    disrupted_pods: dict[str, msgspec.Raw] = {}
+
+
+class PodDisruptionBudget(msgspec.Struct, frozen=True):
+    """How many of the selected pods may be evicted now; a selector of None selects none."""
+
+    metadata: ObjectMeta
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+    @property
+    def meta(self) -> ObjectMeta:
+        """Identity and labels."""
+        return self.metadata

@@ -1,0 +1,16 @@
+"""Namespaces as the scheduler sees them: affinity terms select them by their labels."""
+
+import msgspec
+
+from tidelock.model.meta import ObjectMeta
+
+
+class Namespace(msgspec.Struct, frozen=True):
+    """A namespace."""
+
+    metadata: ObjectMeta
+
+    @property
+    def meta(self) -> ObjectMeta:
+        """Identity and labels."""
+        return self.metadata

@@ -1,0 +1,38 @@
+"""Services and controllers as the scheduler sees them: what selects the pods that belong together."""
+
+import msgspec
+
+from tidelock.model.meta import ObjectMeta
+from tidelock.model.selectors import LabelSelector
+
+
+class _PlainSelection(msgspec.Struct, frozen=True):
+    selector: dict[str, str] = {}
+
+
+class _Selection(msgspec.Struct, frozen=True):
+    selector: LabelSelector = LabelSelector()
+
+
+class Service(msgspec.Struct, frozen=True):
+    """A Service, or a ReplicationController: both select by labels alone."""
+
+    metadata: ObjectMeta
+    spec: _PlainSelection = _PlainSelection()
+
+    @property
+    def meta(self) -> ObjectMeta:
+        """Identity and labels."""
+        return self.metadata
+
+
+class Workload(msgspec.Struct, frozen=True):
+    """A ReplicaSet or StatefulSet."""
+
+    metadata: ObjectMeta
+    spec: _Selection = _Selection()
+
+    @property
+    def meta(self) -> ObjectMeta:
+        """Identity and labels."""
+        return self.metadata

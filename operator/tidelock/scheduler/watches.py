@@ -1,0 +1,71 @@
+"""What is watched, and where it goes."""
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import msgspec
+
+from tidelock.kube.client import NODES, PODS, RESERVATIONS, KubeClient, Resource
+from tidelock.kube.watch import Reflector
+from tidelock.model.budgets import PodDisruptionBudget
+from tidelock.model.locks import decode_reservation
+from tidelock.model.namespaces import Namespace
+from tidelock.model.nodes import decode_node
+from tidelock.model.pods import decode_pod
+from tidelock.model.storage import (
+    CsiDriver,
+    CsiNode,
+    CsiStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+from tidelock.model.workloads import Service, Workload
+from tidelock.scheduler.feed import Feed
+
+_STORAGE = "storage.k8s.io"
+
+# What only plugins read, by the field of Objects that holds it.
+OTHERS: dict[str, tuple[Resource, type]] = {
+    "namespaces": (Resource("", "v1", "namespaces", "Namespace", namespaced=False), Namespace),
+    "services": (Resource("", "v1", "services", "Service"), Service),
+    "replication_controllers": (
+        Resource("", "v1", "replicationcontrollers", "ReplicationController"),
+        Service,
+    ),
+    "replica_sets": (Resource("apps", "v1", "replicasets", "ReplicaSet"), Workload),
+    "stateful_sets": (Resource("apps", "v1", "statefulsets", "StatefulSet"), Workload),
+    "pod_disruption_budgets": (
+        Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"),
+        PodDisruptionBudget,
+    ),
+    "persistent_volume_claims": (
+        Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"),
+        PersistentVolumeClaim,
+    ),
+    "persistent_volumes": (
+        Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False),
+        PersistentVolume,
+    ),
+    "storage_classes": (
+        Resource(_STORAGE, "v1", "storageclasses", "StorageClass", namespaced=False),
+        StorageClass,
+    ),
+    "csi_nodes": (Resource(_STORAGE, "v1", "csinodes", "CSINode", namespaced=False), CsiNode),
+    "csi_drivers": (Resource(_STORAGE, "v1", "csidrivers", "CSIDriver", namespaced=False), CsiDriver),
+    "csi_storage_capacities": (
+        Resource(_STORAGE, "v1", "csistoragecapacities", "CSIStorageCapacity"),
+        CsiStorageCapacity,
+    ),
+}
+
+
+def reflectors(client: KubeClient, feed: Feed, rng: Random) -> Iterator[Reflector[Any]]:
+    """Make a reflector for every resource that decisions need."""
+    yield Reflector(client, NODES, decode_node, feed.nodes, rng=rng)
+    yield Reflector(client, PODS, decode_pod, feed.pods, rng=rng)
+    yield Reflector(client, RESERVATIONS, decode_reservation, feed.reservations, rng=rng)
+    for name, sink in feed.others.items():
+        resource, kind = OTHERS[name]
+        yield Reflector(client, resource, msgspec.json.Decoder(kind).decode, sink, rng=rng)
