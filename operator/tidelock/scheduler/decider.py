@@ -11,11 +11,11 @@ from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.objects import Objects
 from tidelock.framework.api import Api, Handle
-from tidelock.framework.profile import Profile, build_profile
+from tidelock.framework.config import Configuration
+from tidelock.framework.profile import Profile, build_profiles
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry, Order
 from tidelock.model.reservations import Phase
-from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
 from tidelock.scheduler.cycle import Assumed, Cycle, Refusal
 from tidelock.scheduler.queue import EnqueueHook, SchedulingQueue, Waiting
 
@@ -40,21 +40,23 @@ class Decider:
 
     def __init__(
         self,
-        scheduler_name: str,
+        configuration: Configuration,
         *,
         epoch: int = 0,
         move_after: float = 300.0,
         on_enqueue: EnqueueHook | None = None,
         api: Api | None = None,
     ) -> None:
+        """Make everything; raises ConfigurationError if a profile can't be made as it is configured."""
         self.columns = Columns()
         self.cache = Cache(self.columns)
         self.objects = Objects()
         self.book = Book(self.columns, epoch=epoch, move_after=move_after)
-        self.profile: Profile = build_profile(
-            scheduler_name, DEFAULT_PLUGINS, REGISTRY, Handle(self.book, self.cache, self.objects, api)
-        )
-        self.queue = SchedulingQueue({scheduler_name: self.profile}, on_enqueue)
+        handle = Handle(self.book, self.cache, self.objects, api)
+        self.profiles = build_profiles(configuration.profiles, configuration.registry, handle)
+        self.profile: Profile = next(iter(self.profiles.values()))
+        backoff = (configuration.initial_backoff, configuration.max_backoff)
+        self.queue = SchedulingQueue(self.profiles, on_enqueue, backoff)
         self._cycle = Cycle(self.cache, self.book)
         self._line: list[tuple[Order, int, Entry]] = []  # a heap
         self._sequence = count()

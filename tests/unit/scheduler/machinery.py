@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from builders import NAMESPACE, NOW, SCHEDULER, Json, encode, pod_json, reservation_json
+from tidelock.framework.config import default_configuration
 from tidelock.kube.client import PODS, RESERVATIONS
 from tidelock.kube.events import EventRecorder, EventType, ObjectReference
 from tidelock.ledger.entry import Entry
@@ -14,6 +15,7 @@ from tidelock.model.locks import decode_reservation
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, decode_pod
+from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.binding import Binder
 from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.decider import Decider, Outcome, Unschedulable
@@ -50,7 +52,7 @@ class Core:
 
     def __init__(self, *nodes: Node, listed: bool = True) -> None:
         self.clock = HandClock()
-        self.decider = Decider(SCHEDULER, on_enqueue=self._enqueued)
+        self.decider = Decider(default_configuration(SCHEDULER, BUILTINS), on_enqueue=self._enqueued)
         self.book, self.cache, self.queue = self.decider.book, self.decider.cache, self.decider.queue
         self.enqueued: list[tuple[str, str]] = []
         self.wakes = 0
