@@ -253,6 +253,13 @@ def decode_file(text: str) -> ConfigurationFile:
 class _Loader(yaml.SafeLoader):
     """YAML as Kubernetes reads it strictly: a key that is given twice is an error."""
 
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
+        """Put halves of characters together, as JSON escapes them."""
+        value = super().construct_scalar(node)
+        if not isinstance(value, str) or value.isascii():
+            return value
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key, _ in node.value:
