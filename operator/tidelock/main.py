@@ -29,6 +29,7 @@ from tidelock.logs import configure_logs
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.binding import Binder
 from tidelock.scheduler.decider import Decider
+from tidelock.scheduler.extenders import Extenders
 from tidelock.scheduler.feed import Feed
 from tidelock.scheduler.gauges import Gauges
 from tidelock.scheduler.loop import Loop
@@ -60,6 +61,7 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
     configuration = _configuration(settings)
     connection = load_connection(settings.kubeconfig or None)
     client = KubeClient(connection, user_agent=f"tidelock/{__version__}")
+    extenders = Extenders(configuration.extenders)
     telemetry = Telemetry()
     decider = Decider(
         configuration,
@@ -67,10 +69,14 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
         on_enqueue=telemetry.queued,
         api=client,
     )
-    async with client, EventRecorder(client, "tidelock.dev/operator", settings.instance) as recorder:
+    async with (
+        client,
+        extenders,
+        EventRecorder(client, "tidelock.dev/operator", settings.instance) as recorder,
+    ):
         clock, rng, tasks = SystemClock(), Random(), Tasks()  # noqa: S311 -- for jitter
         telemetry.registry.register(Gauges(decider.book, decider.columns, decider.queue))
-        binder = Binder(client, decider, recorder, telemetry, clock, tasks, rng)
+        binder = Binder(client, decider, recorder, telemetry, clock, tasks, rng, extenders)
         publisher = Publisher(client, decider.book, recorder, telemetry, clock, tasks, rng)
         loop = Loop(decider, binder, publisher, telemetry, clock)
         others = {name: getattr(decider.objects, name) for name in OTHERS}
@@ -85,7 +91,10 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
                 ready=lambda: feed.ready,
             ) as port,
             _background(
-                *(reflector.run() for reflector in reflectors(client, feed, rng)),
+                *(
+                    reflector.run()
+                    for reflector in reflectors(client, feed, rng, whole=bool(configuration.extenders))
+                ),
                 loop.run(feed),
                 watch_skew(client, clock.now, telemetry.clock_skew.set),
                 tasks.crash(),

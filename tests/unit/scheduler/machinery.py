@@ -19,6 +19,7 @@ from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.binding import Binder
 from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.decider import Decider, Outcome, Unschedulable
+from tidelock.scheduler.extenders import Extenders
 from tidelock.scheduler.feed import Feed
 from tidelock.scheduler.loop import Loop
 from tidelock.scheduler.publisher import Publisher
@@ -153,7 +154,7 @@ class Shell(Core):
         self.api, self.recorder, self.telemetry, self.tasks = FakeApi(), FakeRecorder(), Telemetry(), Tasks()
         rng = Random(1)  # noqa: S311 -- for jitter
         writers = (self.recorder, self.telemetry, self.clock, self.tasks, rng)
-        self.binder = Binder(self.api, self.decider, *writers)
+        self.binder = Binder(self.api, self.decider, *writers, Extenders(()))
         self.publisher = Publisher(self.api, self.book, *writers)
         self.loop = Loop(self.decider, self.binder, self.publisher, self.telemetry, self.clock)
         self.feed.wake = self.loop.wake
