@@ -239,7 +239,7 @@ def _tls(settings: Extender, tls: ExtenderTls) -> ssl.SSLContext:
     elif tls.insecure or settings.enable_https:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    else:
+    elif settings.url_prefix.startswith("https:"):
         context.load_default_certs()
     if tls.cert_data or tls.cert_file:
         with TemporaryDirectory() as folder:  # a certificate is loaded from files only
