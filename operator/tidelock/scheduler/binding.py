@@ -105,8 +105,8 @@ class Binder:
             "target": {"apiVersion": "v1", "kind": "Node", "name": assumed.node_name},
         }
         try:
-            if not await self._extenders.bind(pod, assumed.node_name):
-                async with self._tasks.turn:
+            async with self._tasks.turn:
+                if not await self._extenders.bind(pod, assumed.node_name):
                     await self._client.create(PODS.item(pod.meta.name, pod.meta.namespace, "binding"), body)
         except ApiError as error:
             if error.outcome_unknown and await self._bound_after_all(assumed):

@@ -149,7 +149,7 @@ class Decider:
             self._refused[shape] = refusal
 
     def _schedule(self, waiting: Waiting, now: float) -> Outcome:
-        if any(has_advice(extender, waiting.pod) for extender in self._extenders):
+        if self._extenders and any(has_advice(extender, waiting.pod) for extender in self._extenders):
             nodes = self._cycle.feasible(waiting.profile, waiting.pod)
             if nodes:
                 self._consultation = Consultation(waiting, nodes, self.columns.freed)

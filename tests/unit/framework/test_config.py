@@ -523,7 +523,10 @@ profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {ignoredResources: [b.
 """,
             BUILTINS,
         ).profiles
-        assert settings.args == {"NodeResourcesFit": {"ignoredResources": ["a.io/x"]}}
+        assert settings.args == {
+            "NodeResourcesFit": {"ignoredResources": ["a.io/x"]},
+            "Reservation": {"ignoredResources": ["a.io/x"]},
+        }
 
 
 def test_the_builtin_plugins_can_be_named_as_kube_schedulers_files_do() -> None:
