@@ -69,7 +69,7 @@ class Binder:
 
     async def _consult(self, consultation: Consultation, answered: Callable[[], None]) -> None:
         advice = await self._extenders.advise(consultation.waiting.pod, consultation.nodes)
-        self._decider.advised(advice)
+        self._decider.advised(consultation, advice)
         answered()
 
     async def _bind(self, assumed: Assumed, started: float) -> None:
