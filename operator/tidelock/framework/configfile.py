@@ -35,7 +35,10 @@ _DURATION = re.compile(f"0|({_PART.pattern})+")
 
 
 class ConfigurationError(ValueError):
-    """The configuration is wrong; the message names the fields."""
+    """The configuration is wrong; the message names the fields, in one line whatever it quotes."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
 
 
 def invalid(path: str, value: object, expected: str) -> str:
@@ -243,7 +246,7 @@ def decode_file(text: str) -> ConfigurationFile:
     try:
         given = _without_nulls(yaml.load(text, _Loader))  # noqa: S506 -- a SafeLoader
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: such as the 31st of June
-        raise ConfigurationError(f"is not YAML: {' '.join(str(error).split())}") from error
+        raise ConfigurationError(f"is not YAML: {error}") from error
     try:
         return ConfigurationFile.model_validate(given)
     except ValidationError as error:

@@ -488,6 +488,13 @@ def test_all_wrong_fields_are_told_at_once() -> None:
     )
 
 
+def test_a_message_is_one_line_whatever_it_quotes() -> None:
+    assert refusal('"two\\nlines": 1').startswith("unknown field two lines: expected one of ")
+    assert refusal('profiles: [{schedulerName: "a\\nb", plugins: {bind: {enabled: [{name: Alpha}]}}}]') == (
+        "profile a b: plugins.bind: plugin Alpha does not extend Bind"
+    )
+
+
 def test_long_values_are_shortened() -> None:
     assert f'parallelism: Invalid value: "{"x" * 78}…: ' in refusal(f"parallelism: {'x' * 500}")
 
