@@ -16,6 +16,7 @@ class NodeUnschedulable(Filter):
     """Rules out nodes with spec.unschedulable."""
 
     name = "NodeUnschedulable"
+    per_node = True
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes that are not cordoned, or all if the pod tolerates the unschedulable taint."""
@@ -26,3 +27,7 @@ class NodeUnschedulable(Filter):
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Say that the node is cordoned."""
         return (_REASON,)
+
+    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Tell that no eviction uncordons a node."""
+        return False

@@ -11,6 +11,7 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.model.pods import Pod
 from tidelock.model.selectors import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, untolerated
 
+_REASON = "node(s) had untolerated taint(s)"
 _HARD = (NO_SCHEDULE, NO_EXECUTE)
 
 
@@ -18,31 +19,40 @@ class TaintToleration(Filter, Score):
     """Rules out nodes with untolerated NoSchedule and NoExecute taints; prefers few untolerated soft ones."""
 
     name = "TaintToleration"
+    per_node = True
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes all of whose hard taints are tolerated."""
         tolerations = pod.spec.tolerations
-        return _over_taints(snapshot, lambda taints: untolerated(taints, tolerations, _HARD) is None).astype(
-            bool
-        )
+        return _over_taints(snapshot, lambda taints: untolerated(taints, tolerations, _HARD) is None) > 0
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
-        """Name the taint, in kube-scheduler's words."""
+        """Say that a taint is in the way."""
+        return (_REASON,)
+
+    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Tell that no eviction takes a taint away."""
+        return False
+
+    def numbers(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
+        """Name the first taint that is in the way."""
         taint = untolerated(snapshot.nodes[row].taints, pod.spec.tolerations, _HARD)
-        mark = f"{{{taint.key}: {taint.value}}}" if taint else "that is gone"
-        return (f"node(s) had untolerated taint {mark}",)
+        return f"taint {taint.key}={taint.value}:{taint.effect}" if taint else ""
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Score 100 for the fewest untolerated PreferNoSchedule taints, 0 for the most."""
+        """Count the untolerated PreferNoSchedule taints."""
         soft = tuple(t for t in pod.spec.tolerations if t.effect in ("", PREFER_NO_SCHEDULE))
 
         def disliked(taints: tuple[Taint, ...]) -> int:
             return sum(untolerated((taint,), soft, (PREFER_NO_SCHEDULE,)) is not None for taint in taints)
 
-        counts = _over_taints(snapshot, disliked)[rows]
-        most = max(counts.max(initial=0.0), 1.0)
-        scores: Scores = MAX_NODE_SCORE - MAX_NODE_SCORE * counts // most
-        return scores
+        return _over_taints(snapshot, disliked)[rows]
+
+    def normalize(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
+        """Score 100 for no such taint, 0 for the most."""
+        most = max(scores.max(initial=0.0), 1.0)
+        points: Scores = MAX_NODE_SCORE - np.floor(MAX_NODE_SCORE * scores / most)
+        return points
 
 
 def _over_taints(snapshot: Snapshot, value: Callable[[tuple[Taint, ...]], int]) -> Scores:
