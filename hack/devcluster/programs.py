@@ -1,10 +1,11 @@
 """How each program of the control plane is run: its flags, and where it says that it is healthy."""
 
 import ssl
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import yaml
 
@@ -133,8 +134,11 @@ def controller_manager(site: Site) -> Component:
     )
 
 
-def scheduler(site: Site) -> Component:
-    """Return the stock scheduler, for pods that name no other."""
+def scheduler(site: Site, settings: Mapping[str, Any], flags: Sequence[str]) -> Component:
+    """Return the stock scheduler, for pods that name no other.
+
+    `settings` are more fields of its KubeSchedulerConfiguration, `flags` more flags.
+    """
     configuration = site.directory / "kube-scheduler.yaml"
     configuration.write_text(
         yaml.safe_dump(
@@ -147,6 +151,7 @@ def scheduler(site: Site) -> Component:
                     "burst": _REQUESTS_PER_SECOND,
                 },
                 "leaderElection": {"leaderElect": False},
+                **settings,
             }
         )
     )
@@ -158,6 +163,7 @@ def scheduler(site: Site) -> Component:
         f"--bind-address={HOST}",
         f"--secure-port={site.ports.scheduler}",
         *site.tls_flags,
+        *flags,
     )
 
 

@@ -118,7 +118,7 @@ def least_allocated(world: World, wanting: Pod, on: Node) -> int:
     points = []
     for index, resource in enumerate(("cpu", "memory")):
         weighed = sum(each.nonzero[index] for each, name in world.placed if name == on.name)
-        taken = weighed + world.locked(on).get(resource, 0) + wanting.nonzero[index]
+        taken = weighed + world.locked(on).get(resource, 0) + wanting.container_weights[index]
         if (room := on.allocatable[resource]) > 0:
             points.append(max(room - taken, 0) * 100 // room)
     return sum(points) // len(points) if points else 0

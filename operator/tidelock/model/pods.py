@@ -11,6 +11,7 @@ from tidelock.model.requests import (
     ContainerStatus,
     HostPort,
     WorkloadResources,
+    container_weights,
     host_ports,
     nonzero_requests,
     total_requests,
@@ -218,8 +219,13 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
 
     @cached_property
     def nonzero(self) -> tuple[int, int]:
-        """Cpu and memory for scoring, where a container that asks for nothing still weighs something."""
+        """Cpu and memory for scoring once it is placed; a container that asks for none weighs something."""
         return nonzero_requests(self.spec)
+
+    @cached_property
+    def container_weights(self) -> tuple[int, int]:
+        """Cpu and memory for scoring before it is placed; without what it asks for as a whole."""
+        return container_weights(self.spec)
 
     @cached_property
     def host_ports(self) -> tuple[HostPort, ...]:
@@ -238,7 +244,7 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
         return (
             spec.node_name,
             tuple(sorted(self.requests.items())),
-            self.nonzero,
+            self.container_weights,
             tuple(sorted(spec.node_selector.items())),
             msgspec.json.encode((node_affinity, spec.tolerations, spec.volumes, spec.resource_claims)),
             tuple(container.image for container in containers),

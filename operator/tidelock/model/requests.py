@@ -24,8 +24,8 @@ from tidelock.model.quantities import (
     plus,
 )
 
-# What a container without a request weighs in scoring, as in kube-scheduler: 0.1 core and 200 MB.
-DEFAULT_WEIGHTS: Resources = {CPU: 100, MEMORY: 200 * 1000 * 1000}
+# What a container without a request weighs in scoring, as in kube-scheduler: 0.1 core and 200 MiB.
+DEFAULT_WEIGHTS: Resources = {CPU: 100, MEMORY: 200 * 1024 * 1024}
 
 ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 -- what the API means by no address
 
@@ -130,8 +130,28 @@ def total_requests(
 
 
 def nonzero_requests(spec: WorkloadResources) -> tuple[int, int]:
-    """Sum cpu and memory with DEFAULT_WEIGHTS for each container that asks for none of it."""
-    total = _sum(spec, lambda container: {**DEFAULT_WEIGHTS, **parse_resources(container.resources.requests)})
+    """Sum cpu and memory as they count on the pod's node, in scores.
+
+    A container that asks for none of it weighs DEFAULT_WEIGHTS, unless the pod as a whole asks for something
+    and some of that resource is asked for.
+    """
+    weights = DEFAULT_WEIGHTS
+    if spec.resources is not None and spec.resources.requests:
+        asked = _sum(spec, lambda container: parse_resources(container.resources.requests))
+        weights = {name: units for name, units in weights.items() if name not in asked}
+    return _weigh(spec, weights)
+
+
+def container_weights(spec: WorkloadResources) -> tuple[int, int]:
+    """Sum cpu and memory as they count where the pod is scored on a node that it is not yet on.
+
+    kube-scheduler leaves out what the pod asks for as a whole there, in NodeResourcesFit.
+    """
+    return _weigh(msgspec.structs.replace(spec, resources=None), DEFAULT_WEIGHTS)
+
+
+def _weigh(spec: WorkloadResources, weights: Resources) -> tuple[int, int]:
+    total = _sum(spec, lambda container: {**weights, **parse_resources(container.resources.requests)})
     return total.get(CPU, 0), total.get(MEMORY, 0)
 
 

@@ -156,7 +156,7 @@ class NodeResourcesFit(PreFilter, Filter, Score):
         taken = snapshot.requested[part, column]
         if resource.name in (CPU, MEMORY):
             index = (CPU, MEMORY).index(resource.name)
-            taken, wanted = snapshot.nonzero[part, index], pod.nonzero[index]
+            taken, wanted = snapshot.nonzero[part, index], pod.container_weights[index]
         room = snapshot.allocatable[part, column]
         has: Mask | bool
         if room.min(initial=1) > 0:

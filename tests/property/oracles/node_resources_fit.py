@@ -41,7 +41,7 @@ def score(wanting: Pod, on: Use, strategy: Mapping[str, Any]) -> int:
         name, weight = resource["name"], resource.get("weight") or 1
         wanted, taken = wanting.requests.get(name, 0), on.requested.get(name, 0)
         if name in ("cpu", "memory"):
-            wanted, taken = wanting.nonzero[name == "memory"], on.nonzero[name]
+            wanted, taken = wanting.container_weights[name == "memory"], on.nonzero[name]
         elif name != "ephemeral-storage" and wanted == 0:
             continue
         room = on.allocatable.get(name, 0)

@@ -92,7 +92,7 @@ def test_what_pods_use_and_locks_hold_counts_against_a_node() -> None:
 
 
 def test_a_pod_that_requests_nothing_scores_as_if_it_wanted_a_little() -> None:
-    """0.1 of 4 cores leave 97, 200 MB of 1 GB leave 80: 88."""
+    """0.1 of 4 cores leave 97, 200 MiB of 1 GB leave 79: 88."""
     scene = Scene(node("node-a", cpu="4", memory="1G"))
     assert scene.judge(NodeResourcesFit, pod(requests={})).scores == {"node-a": 88}
 
