@@ -96,7 +96,8 @@ class Run:
                 for row in np.flatnonzero(~self.mask)
             ]
         if isinstance(plugin, Score):
-            self.scores = plugin.score(state, pod, snapshot, np.arange(len(snapshot)))
+            raw = plugin.score(state, pod, snapshot, np.arange(len(snapshot)))
+            self.scores = plugin.normalize(state, pod, raw)
 
 
 @every_plugin

@@ -105,6 +105,9 @@ class Plugin(ABC):
     the pod's `placement_key` alone: equal pods share the verdict, and only changed nodes are judged again.
     """
 
+    heeds_room: ClassVar[bool] = True
+    """Whether a per-node verdict depends on what is placed on the node, and not on the Node object alone."""
+
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
         """Take the handle and the profile's args; raises ValueError for args that the plugin has not."""
         if args:
@@ -209,6 +212,11 @@ class Score(Plugin):
     @abstractmethod
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Score each of these rows, from 0 to MAX_NODE_SCORE after `normalize`."""
+
+    @property
+    def relative(self) -> bool:
+        """Whether a node's score depends on the other nodes', through `normalize`."""
+        return type(self).normalize is not Score.normalize
 
     def normalize(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
         """Bring the scores of all feasible nodes between 0 and MAX_NODE_SCORE (NormalizeScore)."""

@@ -14,6 +14,8 @@ class NodeName(PreFilter, Filter):
     """Rules out every node but the one of spec.nodeName."""
 
     name = "NodeName"
+    per_node = True
+    heeds_room = False
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Skip pods that name no node."""

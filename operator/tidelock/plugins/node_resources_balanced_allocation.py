@@ -21,6 +21,7 @@ class NodeResourcesBalancedAllocation(Score):
     """Scores by how even the shares of cpu and memory are with the pod, against without it."""
 
     name = "NodeResourcesBalancedAllocation"
+    per_node = True
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Score 75 for no change, more where the pod evens the node out; 0 if it requests neither."""

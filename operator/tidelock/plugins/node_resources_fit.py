@@ -27,6 +27,7 @@ class NodeResourcesFit(PreFilter, Filter, Score):
     """Rules out nodes with too little free of any requested resource; scores by what is left free."""
 
     name = "NodeResourcesFit"
+    per_node = True
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Lay out the requests."""

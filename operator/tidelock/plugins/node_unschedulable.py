@@ -16,6 +16,8 @@ class NodeUnschedulable(Filter):
     """Rules out nodes with spec.unschedulable."""
 
     name = "NodeUnschedulable"
+    per_node = True
+    heeds_room = False
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes that are not cordoned, or all if the pod tolerates the unschedulable taint."""

@@ -18,6 +18,8 @@ class TaintToleration(Filter, Score):
     """Rules out nodes with untolerated NoSchedule and NoExecute taints; prefers few untolerated soft ones."""
 
     name = "TaintToleration"
+    per_node = True
+    heeds_room = False
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes all of whose hard taints are tolerated."""
@@ -33,16 +35,19 @@ class TaintToleration(Filter, Score):
         return (f"node(s) had untolerated taint {mark}",)
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Score 100 for the fewest untolerated PreferNoSchedule taints, 0 for the most."""
+        """Count the untolerated PreferNoSchedule taints."""
         soft = tuple(t for t in pod.spec.tolerations if t.effect in ("", PREFER_NO_SCHEDULE))
 
         def disliked(taints: tuple[Taint, ...]) -> int:
             return sum(untolerated((taint,), soft, (PREFER_NO_SCHEDULE,)) is not None for taint in taints)
 
-        counts = _over_taints(snapshot, disliked)[rows]
-        most = max(counts.max(initial=0.0), 1.0)
-        scores: Scores = MAX_NODE_SCORE - MAX_NODE_SCORE * counts // most
-        return scores
+        return _over_taints(snapshot, disliked)[rows]
+
+    def normalize(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
+        """Score 100 for none, 0 for the most."""
+        most = max(scores.max(initial=0.0), 1.0)
+        normalized: Scores = MAX_NODE_SCORE - MAX_NODE_SCORE * scores // most
+        return normalized
 
 
 def _over_taints(snapshot: Snapshot, value: Callable[[tuple[Taint, ...]], int]) -> Scores:

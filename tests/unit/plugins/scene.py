@@ -76,6 +76,7 @@ class Judgement:
         assert isinstance(self.plugin, Score)
         rows = np.array([self._row(name) for name in names], np.intp)
         scores = self.plugin.score(self.state, self.pod, self.snapshot, rows)
+        scores = self.plugin.normalize(self.state, self.pod, scores)
         return dict(zip(names, scores.tolist(), strict=True))
 
     def reasons(self, name: str = "node-a") -> tuple[str, ...]:
