@@ -214,8 +214,8 @@ def _explain(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) 
     """Say why no node fits: how many nodes for which reason, then the numbers of a few."""
     counts: Counter[str] = Counter()
     for plugin, mask in verdict.ruled_out:
-        for row in np.flatnonzero(mask):
-            counts.update(plugin.reasons(state, pod, snapshot, int(row)))
+        if len(rows := mask.nonzero()[0]):
+            counts += plugin.tally(state, pod, snapshot, rows)
     histogram = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
     message = f"0/{len(snapshot)} nodes are available" + (f": {histogram}." if histogram else ".")
     if pod.spec.node_name and snapshot.row(pod.spec.node_name) is None:
@@ -229,9 +229,16 @@ def _explain(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) 
 def _numbers(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) -> Iterator[str]:
     left = _NODES_TOLD
     for plugin, mask in reversed(verdict.ruled_out):
-        rows = sorted(np.flatnonzero(mask), key=lambda row: snapshot.traits.name_rank[row])
-        for row in rows[:left]:
+        for row in _first_by_name(mask.nonzero()[0], snapshot, left):
             numbers = plugin.numbers(state, pod, snapshot, int(row))
             if numbers:
                 yield f"{snapshot.nodes[int(row)].name}: {numbers}"
                 left -= 1
+
+
+def _first_by_name(rows: Rows, snapshot: Snapshot, count: int) -> Rows:
+    """Give the rows of the nodes whose names sort first, in that order."""
+    ranks = snapshot.traits.name_rank[rows]
+    if count < len(rows):
+        rows = rows[np.argpartition(ranks, count)[:count]]
+    return rows[np.argsort(snapshot.traits.name_rank[rows])]
