@@ -152,7 +152,7 @@ class KubeClient:
                 left.shutdown(socket.SHUT_RDWR)
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
-                while self._open_sockets():
+                while self._open_sockets():  # noqa: ASYNC110 -- nothing tells of a socket that is closed
                     await asyncio.sleep(0)
 
     async def request(
