@@ -15,6 +15,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from tidelock.cluster.columns import Columns
+from tidelock.cluster.images import Images
+from tidelock.cluster.ports import Ports
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
@@ -30,10 +32,12 @@ class Placed:
 
 
 class Cache:
-    """Who is where; keeps the columns in step."""
+    """Who is where; keeps the columns in step, and the indexes of images and ports by the columns' rows."""
 
     def __init__(self, columns: Columns) -> None:
         self.columns = columns
+        self.images = Images()
+        self.ports = Ports()
         self._placed: dict[str, Placed] = {}
         self._on_node: defaultdict[str, dict[str, Placed]] = defaultdict(dict)
         self._in_namespace: defaultdict[str, dict[str, Placed]] = defaultdict(dict)
@@ -67,15 +71,30 @@ class Cache:
 
     def put_node(self, node: Node) -> None:
         """Add a node or its newer version, with the pods that were seen on it before it was."""
-        known = node.name in self.columns.row_of
-        self.columns.put(node)
-        if not known:
+        known = self.columns.row_of.get(node.name)
+        old = None if known is None else self.columns.nodes[known]
+        row = self.columns.put(node)
+        self.images.put(old, node, row)
+        if old is None:
             for placed in self._on_node.get(node.name, {}).values():
                 self._count(placed, 1)
 
     def drop_node(self, name: str) -> None:
         """Take a node away; its pods are kept in mind in case it comes back."""
+        row = self.columns.row_of.get(name)
+        if row is None:
+            return
+        node, last = self.columns.nodes[row], self.columns.nodes[-1]
+        self.images.drop(node, row)
+        for placed in self._on_node.get(name, {}).values():
+            self.ports.remove(placed.pod.host_ports, row)
         self.columns.drop(name)
+        if last is not node:  # it has moved to the free row
+            end = len(self.columns)
+            self.images.move(last, end, to=row)
+            for placed in self._on_node.get(last.name, {}).values():
+                self.ports.remove(placed.pod.host_ports, end)
+                self.ports.add(placed.pod.host_ports, row)
 
     def get(self, uid: str) -> Placed | None:
         """Where a pod is, or None."""
@@ -124,7 +143,10 @@ class Cache:
 
     def _count(self, placed: Placed, sign: int) -> None:
         self.columns.request(placed.node_name, placed.pod.requests, placed.pod.nonzero, sign)
+        row = self.columns.row_of.get(placed.node_name)
+        if row is not None and placed.pod.host_ports:
+            (self.ports.add if sign > 0 else self.ports.remove)(placed.pod.host_ports, row)
 
 
 def _takes(placed: Placed) -> tuple[object, ...]:
-    return (placed.node_name, placed.pod.requests, placed.pod.nonzero)
+    return (placed.node_name, placed.pod.requests, placed.pod.nonzero, placed.pod.host_ports)

@@ -9,7 +9,9 @@ from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.quantities import Resources
 from tidelock.model.requests import (
     ContainerStatus,
+    HostPort,
     WorkloadResources,
+    host_ports,
     nonzero_requests,
     total_requests,
 )
@@ -106,10 +108,17 @@ class ClaimReference(msgspec.Struct, frozen=True, rename="camel"):
     read_only: bool = False
 
 
+class ImageVolume(msgspec.Struct, frozen=True):
+    """The image that a volume shows."""
+
+    reference: str = ""
+
+
 class Volume(msgspec.Struct, frozen=True, rename="camel"):
     """A volume; a generic ephemeral one has a claim named after the pod and itself."""
 
     name: str = ""
+    image: ImageVolume | None = None
     persistent_volume_claim: ClaimReference | None = None
     ephemeral: msgspec.Raw = msgspec.Raw()
 
@@ -213,6 +222,11 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
         return nonzero_requests(self.spec)
 
     @cached_property
+    def host_ports(self) -> tuple[HostPort, ...]:
+        """The ports of its node that it takes."""
+        return host_ports(self.spec, host_network=self.spec.host_network)
+
+    @cached_property
     def placement_key(self) -> tuple[object, ...]:
         """Equal for pods that differ in nothing that a node is chosen by, other than by its neighbours.
 
@@ -227,7 +241,8 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
             self.nonzero,
             tuple(sorted(spec.node_selector.items())),
             msgspec.json.encode((node_affinity, spec.tolerations, spec.volumes, spec.resource_claims)),
-            tuple((container.image, container.ports, container.restart_policy) for container in containers),
+            tuple(container.image for container in containers),
+            self.host_ports,
         )
 
 

@@ -8,6 +8,7 @@ kubelet has found that infeasible. Sums are cut off at CEILING.
 """
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -26,12 +27,28 @@ from tidelock.model.quantities import (
 # What a container without a request weighs in scoring, as in kube-scheduler: 0.1 core and 200 MB.
 DEFAULT_WEIGHTS: Resources = {CPU: 100, MEMORY: 200 * 1000 * 1000}
 
+ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 -- what the API means by no address
+
 
 class ResourceRequirements(msgspec.Struct, frozen=True):
     """What is asked for, and the most that may be used."""
 
     requests: dict[str, str | int] = {}
     limits: dict[str, str | int] = {}
+
+
+class HostPort(NamedTuple):
+    """A port of a node, on one of its addresses or on all of them."""
+
+    ip: str
+    protocol: str
+    port: int
+
+    def conflicts(self, other: "HostPort") -> bool:
+        """Whether no two pods on a node may have these."""
+        return (self.protocol, self.port) == (other.protocol, other.port) and (
+            self.ip == other.ip or ALL_ADDRESSES in (self.ip, other.ip)
+        )
 
 
 class ContainerPort(msgspec.Struct, frozen=True, rename="camel"):
@@ -68,6 +85,21 @@ class WorkloadResources(msgspec.Struct, frozen=True, rename="camel"):
     init_containers: tuple[Container, ...] = ()
     overhead: dict[str, str | int] = {}
     resources: ResourceRequirements | None = None
+
+
+def host_ports(spec: WorkloadResources, *, host_network: bool) -> tuple[HostPort, ...]:
+    """List the node's ports that a pod has for as long as it lives: those of its containers and sidecars.
+
+    In the network of its host every port is one of the node's, as the API server fills in.
+    """
+    lasting = (each for each in spec.init_containers if each.restart_policy == "Always")
+    ports = (port for container in (*lasting, *spec.containers) for port in container.ports)
+    taken = ((port, port.host_port or (port.container_port if host_network else 0)) for port in ports)
+    return tuple(
+        HostPort(port.host_ip or ALL_ADDRESSES, port.protocol or "TCP", number)
+        for port, number in taken
+        if number > 0
+    )
 
 
 def total_requests(

@@ -24,3 +24,7 @@ class NodeUnschedulable(OneReason):
         if any(toleration.tolerates(_CORDONED) for toleration in pod.spec.tolerations):
             return np.ones(len(snapshot), np.bool_)
         return ~snapshot.traits.cordoned
+
+    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Tell that no eviction uncordons a node."""
+        return False

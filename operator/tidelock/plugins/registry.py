@@ -2,8 +2,10 @@
 
 from tidelock.framework.api import Plugin
 from tidelock.framework.profile import Enabled, PluginFactory
+from tidelock.plugins.image_locality import ImageLocality
 from tidelock.plugins.node_affinity import NodeAffinity
 from tidelock.plugins.node_name import NodeName
+from tidelock.plugins.node_ports import NodePorts
 from tidelock.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
 from tidelock.plugins.node_unschedulable import NodeUnschedulable
@@ -21,8 +23,10 @@ _PLUGINS: tuple[type[Plugin], ...] = (
     NodeName,
     TaintToleration,
     NodeAffinity,
+    NodePorts,
     NodeResourcesFit,
     NodeResourcesBalancedAllocation,
+    ImageLocality,
     Reservation,
 )
 
@@ -38,7 +42,9 @@ DEFAULT_PLUGINS: tuple[Enabled, ...] = (
     Enabled(NodeName.name),
     Enabled(TaintToleration.name, 3),
     Enabled(NodeAffinity.name, 2),
+    Enabled(NodePorts.name),
     Enabled(NodeResourcesFit.name),
     Enabled(NodeResourcesBalancedAllocation.name),
+    Enabled(ImageLocality.name),
     Enabled(Reservation.name, 5000),
 )

@@ -6,7 +6,7 @@ import numpy as np
 
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import MAX_NODE_SCORE, Filter, Mask, Score, Scores
+from tidelock.framework.api import MAX_NODE_SCORE, Mask, OneReason, Score, Scores
 from tidelock.framework.cyclestate import CycleState
 from tidelock.model.pods import Pod
 from tidelock.model.selectors import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, untolerated
@@ -14,25 +14,27 @@ from tidelock.model.selectors import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE
 _HARD = (NO_SCHEDULE, NO_EXECUTE)
 
 
-class TaintToleration(Filter, Score):
+class TaintToleration(OneReason, Score):
     """Rules out nodes with untolerated NoSchedule and NoExecute taints; prefers few untolerated soft ones."""
 
     name = "TaintToleration"
     per_node = True
     heeds_room = False
+    reason = "node(s) had untolerated taint(s)"
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes all of whose hard taints are tolerated."""
         tolerations = pod.spec.tolerations
-        return _over_taints(snapshot, lambda taints: untolerated(taints, tolerations, _HARD) is None).astype(
-            bool
-        )
+        return _over_taints(snapshot, lambda taints: untolerated(taints, tolerations, _HARD) is None) > 0
 
-    def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
-        """Name the taint, in kube-scheduler's words."""
+    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Tell that no eviction takes a taint away."""
+        return False
+
+    def numbers(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
+        """Name the first taint that is in the way."""
         taint = untolerated(snapshot.nodes[row].taints, pod.spec.tolerations, _HARD)
-        mark = f"{{{taint.key}: {taint.value}}}" if taint else "that is gone"
-        return (f"node(s) had untolerated taint {mark}",)
+        return f"taint {taint.key}={taint.value}:{taint.effect}" if taint else ""
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Count the untolerated PreferNoSchedule taints."""
@@ -44,10 +46,10 @@ class TaintToleration(Filter, Score):
         return _over_taints(snapshot, disliked)[rows]
 
     def normalize(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
-        """Score 100 for none, 0 for the most."""
+        """Score 100 for no such taint, 0 for the most."""
         most = max(scores.max(initial=0.0), 1.0)
-        normalized: Scores = MAX_NODE_SCORE - MAX_NODE_SCORE * scores // most
-        return normalized
+        points: Scores = MAX_NODE_SCORE - np.floor(MAX_NODE_SCORE * scores / most)
+        return points
 
 
 def _over_taints(snapshot: Snapshot, value: Callable[[tuple[Taint, ...]], int]) -> Scores:

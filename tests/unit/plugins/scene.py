@@ -9,7 +9,7 @@ from builders import NAMESPACE, NOW, reservation
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import SUCCESS, Filter, Handle, Plugin, PreFilter, Score, Status
+from tidelock.framework.api import SUCCESS, Code, Filter, Handle, Plugin, PreFilter, Score, Status
 from tidelock.framework.cyclestate import CycleState
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
@@ -39,10 +39,12 @@ class Scene:
         self.book.admit(entry, self.columns.nodes[self.columns.row_of[node_name]], NOW)
         return entry
 
-    def judge(self, kind: type[Plugin], pod: Pod, *written: object) -> "Judgement":
+    def judge(
+        self, kind: type[Plugin], pod: Pod, *written: object, args: dict[str, Any] | None = None
+    ) -> "Judgement":
         """Have a plugin look at a pod, with these values in its state."""
         self.columns.vector(pod.requests)
-        return Judgement(kind(self.handle, {}), pod, Snapshot.of(self.columns), written)
+        return Judgement(kind(self.handle, args or {}), pod, Snapshot.of(self.columns), written)
 
 
 class Judgement:
@@ -63,6 +65,8 @@ class Judgement:
     def fitting(self) -> set[str]:
         """Names of the nodes that are not ruled out."""
         assert isinstance(self.plugin, Filter)
+        if self.status.code is Code.SKIP:
+            return {each.name for each in self.snapshot.nodes}
         mask = self.plugin.filter(self.state, self.pod, self.snapshot)
         return {self.snapshot.nodes[int(row)].name for row in np.flatnonzero(mask)}
 
@@ -82,6 +86,10 @@ class Judgement:
     def reasons(self, name: str = "node-a") -> tuple[str, ...]:
         assert isinstance(self.plugin, Filter)
         return self.plugin.reasons(self.state, self.pod, self.snapshot, self._row(name))
+
+    def resolvable(self, name: str = "node-a") -> bool:
+        assert isinstance(self.plugin, Filter)
+        return self.plugin.resolvable(self.state, self.pod, self.snapshot, self._row(name))
 
     def numbers(self, name: str = "node-a") -> str:
         assert isinstance(self.plugin, Filter)
