@@ -52,11 +52,14 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
     """
     connection = load_connection(settings.kubeconfig or None)
     user_agent = f"tidelock/{__version__}"
+    clock, rng, telemetry = SystemClock(), Random(), Telemetry()  # noqa: S311 -- for jitter
+    tasks = Tasks(rng)
     async with (
         KubeClient(connection, user_agent=user_agent) as client,
-        EventRecorder(client, "tidelock.dev/operator", settings.instance) as recorder,
+        EventRecorder(
+            client, "tidelock.dev/operator", settings.instance, busy=lambda: tasks.busy
+        ) as recorder,
     ):
-        clock, rng, telemetry, tasks = SystemClock(), Random(), Telemetry(), Tasks()  # noqa: S311 -- for jitter
         decider = Decider(
             settings.scheduler_name,
             move_after=settings.move_after_seconds,
@@ -64,8 +67,8 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
             api=client,
         )
         telemetry.registry.register(Gauges(decider.book, decider.columns, decider.queue))
-        binder = Binder(client, decider, recorder, telemetry, clock, tasks, rng)
-        publisher = Publisher(client, decider.book, recorder, telemetry, clock, tasks, rng)
+        binder = Binder(client, decider, recorder, telemetry, clock, tasks)
+        publisher = Publisher(client, decider.book, recorder, telemetry, clock, tasks)
         loop = Loop(decider, binder, publisher, telemetry, clock)
         others = {name: getattr(decider.objects, name) for name in OTHERS}
         feed = Feed(decider.cache, decider.book, decider.queue, clock, loop.wake, others)

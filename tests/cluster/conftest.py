@@ -8,10 +8,10 @@ import pytest
 from cluster.api import Api
 from cluster.crds import install_crds
 from cluster.operator_process import Launch, OperatorProcess
-from cluster.rbac import operator_kubeconfig
 from cluster.world import World
 from devcluster import Cluster, DevClusterError, LocalCluster, attached, start_cluster
 from devcluster.binaries import find_binaries
+from devcluster.identity import operator_kubeconfig
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -26,6 +26,8 @@ class NodeAffinity(PreFilter, Filter, Score):
     """Rules out nodes that required terms do not match; prefers those that preferred terms do."""
 
     name = "NodeAffinity"
+    per_node = True
+    heeds_room = False
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Skip pods that require nothing of nodes."""
@@ -42,15 +44,19 @@ class NodeAffinity(PreFilter, Filter, Score):
         return (_REASON,)
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Score the sum of the weights of matching preferred terms, 100 for the largest sum."""
+        """Sum the weights of the matching preferred terms."""
         affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
         terms = affinity.preferred_during_scheduling_ignored_during_execution if affinity else ()
         sums = np.zeros(len(rows))
         for place, row in enumerate(rows if terms else ()):
             node = snapshot.nodes[row]
             sums[place] = sum(t.weight for t in terms if t.preference.matches(node.name, node.meta.labels))
-        most = sums.max(initial=0.0)
-        return np.floor(MAX_NODE_SCORE * sums / most) if most > 0 else sums
+        return sums
+
+    def normalize(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
+        """Score 100 for the largest sum."""
+        most = scores.max(initial=0.0)
+        return np.floor(MAX_NODE_SCORE * scores / most) if most > 0 else scores
 
 
 def required_matches(pod: Pod, node: Node) -> bool:

@@ -11,11 +11,9 @@ import numpy.typing as npt
 
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import SKIP, SUCCESS, Filter, Mask, PreFilter, Status
+from tidelock.framework.api import SKIP, SUCCESS, Mask, OneReason, PreFilter, Status
 from tidelock.framework.cyclestate import CycleState
 from tidelock.model.pods import Pod
-
-_REASON = "node(s) didn't have free ports for the requested pod ports"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +26,12 @@ class _Conflicts:
         return _Conflicts(self.counts.copy())
 
 
-class NodePorts(PreFilter, Filter):
+class NodePorts(PreFilter, OneReason):
     """Rules out nodes where pods have a port that the pod asks for."""
 
     name = "NodePorts"
     per_node = True
+    reason = "node(s) didn't have free ports for the requested pod ports"
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Count the conflicts; skip pods without host ports."""
@@ -54,10 +53,6 @@ class NodePorts(PreFilter, Filter):
         """Keep nodes without a conflict."""
         free: Mask = state.expect(_Conflicts).counts[snapshot.rows] == 0
         return free
-
-    def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
-        """Say that a port is taken."""
-        return (_REASON,)
 
 
 def _count(state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot, sign: int) -> None:

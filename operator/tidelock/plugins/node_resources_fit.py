@@ -4,6 +4,7 @@ Filter, the three scoring strategies and their whole-number arithmetic are those
 (plugins/noderesources), with locked room counted as taken in the score.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -109,10 +110,17 @@ class NodeResourcesFit(PreFilter, Filter, Score):
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Name every resource that is short."""
-        return tuple(
-            "Too many pods" if resource == PODS else f"Insufficient {resource}"
-            for resource, _, _ in _shortages(state.expect(_Wanted), snapshot, row)
-        )
+        return tuple(_reason(resource) for resource, _, _ in _shortages(state.expect(_Wanted), snapshot, row))
+
+    def tally(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Counter[str]:
+        """Count the nodes on which each resource is short."""
+        wanted = state.expect(_Wanted).amounts
+        counts: Counter[str] = Counter()
+        for column in np.flatnonzero(wanted > 0).tolist():
+            free = snapshot.allocatable[:, column] - snapshot.requested[:, column]
+            if short := int((free[rows] < wanted[column]).sum()):
+                counts[_reason(snapshot.resources[column])] = short
+        return counts
 
     def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell whether an empty node of this size would do."""
@@ -233,6 +241,10 @@ def _check_shape(shape: Sequence[_ShapePoint]) -> None:
 
 def _extended(resource: str) -> bool:
     return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
+
+
+def _reason(resource: str) -> str:
+    return "Too many pods" if resource == PODS else f"Insufficient {resource}"
 
 
 def _shortages(wanted: _Wanted, snapshot: Snapshot, row: int) -> list[tuple[str, int, int]]:

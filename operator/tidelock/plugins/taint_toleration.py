@@ -6,29 +6,26 @@ import numpy as np
 
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import MAX_NODE_SCORE, Filter, Mask, Score, Scores
+from tidelock.framework.api import MAX_NODE_SCORE, Mask, OneReason, Score, Scores
 from tidelock.framework.cyclestate import CycleState
 from tidelock.model.pods import Pod
 from tidelock.model.selectors import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, untolerated
 
-_REASON = "node(s) had untolerated taint(s)"
 _HARD = (NO_SCHEDULE, NO_EXECUTE)
 
 
-class TaintToleration(Filter, Score):
+class TaintToleration(OneReason, Score):
     """Rules out nodes with untolerated NoSchedule and NoExecute taints; prefers few untolerated soft ones."""
 
     name = "TaintToleration"
     per_node = True
+    heeds_room = False
+    reason = "node(s) had untolerated taint(s)"
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes all of whose hard taints are tolerated."""
         tolerations = pod.spec.tolerations
         return _over_taints(snapshot, lambda taints: untolerated(taints, tolerations, _HARD) is None) > 0
-
-    def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
-        """Say that a taint is in the way."""
-        return (_REASON,)
 
     def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell that no eviction takes a taint away."""

@@ -1,11 +1,8 @@
 """Pods' side of the API: writes bindings, and tells pods and people why there is none."""
 
-import asyncio
 import logging
-from random import Random
 
 from tidelock.clock import Clock
-from tidelock.kube.backoff import Backoff
 from tidelock.kube.client import PODS, KubeClient
 from tidelock.kube.errors import ApiError, NotFound
 from tidelock.kube.events import EventRecorder, ObjectReference
@@ -19,9 +16,6 @@ from tidelock.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
 
-_SHORTEST_RETRY = 0.1
-_LONGEST_RETRY = 5.0
-
 
 class Binder:
     """Carries out decisions about pods, each in a task of its own."""
@@ -34,7 +28,6 @@ class Binder:
         telemetry: Telemetry,
         clock: Clock,
         tasks: Tasks,
-        rng: Random,
     ) -> None:
         self._client = client
         self._decider = decider
@@ -42,7 +35,6 @@ class Binder:
         self._telemetry = telemetry
         self._clock = clock
         self._tasks = tasks
-        self._rng = rng
 
     def bind(self, assumed: Assumed, started: float) -> None:
         """Bind a pod in the background; `started` is the monotonic time at which its attempt began."""
@@ -102,14 +94,14 @@ class Binder:
     async def _bound_after_all(self, assumed: Assumed) -> bool:
         """Look whether a binding whose answer was lost has been made; until then the room stays taken."""
         pod = assumed.pod
-        backoff = Backoff(_SHORTEST_RETRY, _LONGEST_RETRY, self._rng)
+        pause = self._tasks.retry_pauses()
         while True:
             try:
                 stored = decode_pod(await self._client.get(PODS.item(pod.meta.name, pod.meta.namespace)))
             except NotFound:
                 return False
             except ApiError as error:
-                await asyncio.sleep(max(backoff.next(), error.retry_after or 0.0))
+                await pause(error)
             else:
                 return stored.uid == pod.uid and stored.node_name == assumed.node_name
 

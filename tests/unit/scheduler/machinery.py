@@ -148,9 +148,9 @@ class Shell(Core):
 
     def __init__(self, *nodes: Node, listed: bool = True) -> None:
         super().__init__(*nodes, listed=listed)
-        self.api, self.recorder, self.telemetry, self.tasks = FakeApi(), FakeRecorder(), Telemetry(), Tasks()
-        rng = Random(1)  # noqa: S311 -- for jitter
-        writers = (self.recorder, self.telemetry, self.clock, self.tasks, rng)
+        self.api, self.recorder, self.telemetry = FakeApi(), FakeRecorder(), Telemetry()
+        self.tasks = Tasks(Random(1))  # noqa: S311 -- for jitter
+        writers = (self.recorder, self.telemetry, self.clock, self.tasks)
         self.binder = Binder(self.api, self.decider, *writers)
         self.publisher = Publisher(self.api, self.book, *writers)
         self.loop = Loop(self.decider, self.binder, self.publisher, self.telemetry, self.clock)
