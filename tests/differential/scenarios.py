@@ -6,38 +6,17 @@ share one API server.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from random import Random
-from typing import Any
 
-Json = dict[str, Any]
+from differential.scenario import FINALIZER, SCENARIO, UPSTREAM, ZONE, Json, Scenario
+from differential.volumes import add_volumes
 
-SCENARIO = "scenario"
 HOSTNAME = "kubernetes.io/hostname"
-ZONE = "topology.kubernetes.io/zone"
 GPU = "example.com/gpu"
 MIB = 1024 * 1024
-UPSTREAM = "default-scheduler"
 
 IMAGES = {"example.org/web:v1": 400 * MIB, "example.org/db:latest": 900 * MIB, "example.org/tiny:v1": 9 * MIB}
 APPS = ("web", "db", "cache")
-
-
-@dataclass
-class Scenario:
-    """Objects to create in this order; the pods that are `wanting` are scheduled one after the other."""
-
-    seed: int
-    namespaces: list[Json] = field(default_factory=list)
-    services: list[Json] = field(default_factory=list)
-    nodes: list[Json] = field(default_factory=list)
-    residents: list[Json] = field(default_factory=list)
-    wanting: list[Json] = field(default_factory=list)
-
-    @property
-    def name(self) -> str:
-        """What all its objects bear."""
-        return f"s{self.seed}"
 
 
 def make_scenario(seed: int, plugins: frozenset[str], pods: int) -> Scenario:
@@ -65,7 +44,17 @@ def make_scenario(seed: int, plugins: frozenset[str], pods: int) -> Scenario:
         for _ in range(rng.choice((0, 0, 1, 1, 2))):
             scenario.residents.append(write.resident(node["metadata"]["name"]))
     scenario.wanting = [write.wanting(index) for index in range(pods)]
+    _let_some_leave(scenario)
+    if "VolumeBinding" in plugins:
+        add_volumes(scenario)
     return scenario
+
+
+def _let_some_leave(scenario: Scenario) -> None:
+    rng = Random(f"{scenario.seed} leaving")  # noqa: S311 -- to be repeatable
+    for pod in scenario.residents:
+        if rng.random() < 0.1:
+            pod["metadata"]["finalizers"] = [FINALIZER]
 
 
 def _node(rng: Random, scenario: str) -> Json:

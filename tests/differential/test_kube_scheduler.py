@@ -13,9 +13,10 @@ from devcluster import LocalCluster
 from differential.comparison import differences
 from differential.scenarios import make_scenario
 from differential.tidelock_side import TidelockSide
-from differential.upstream import NAMESPACES, SERVICES, upstream
+from differential.upstream import upstream
 from tidelock.kube.client import NODES, PODS
 from tidelock.plugins.registry import REGISTRY
+from tidelock.scheduler.watches import OTHERS
 
 _DEFAULT_SEEDS = "0-511"
 _SCENARIOS_AT_ONCE = 64
@@ -38,9 +39,8 @@ async def test_every_verdict_is_kube_schedulers(cluster: LocalCluster, seeds: Se
     async with upstream(cluster) as kube_scheduler:
         try:
             await kube_scheduler.build(scenarios)
-            tidelock = TidelockSide(
-                *[await kube_scheduler.list(each) for each in (NAMESPACES, SERVICES, NODES, PODS)]
-            )
+            others = {name: await kube_scheduler.list(resource) for name, (resource, _) in OTHERS.items()}
+            tidelock = TidelockSide(others, await kube_scheduler.list(NODES), await kube_scheduler.list(PODS))
             for number in range(_PODS_A_SCENARIO):
                 pods = {scenario.seed: scenario.wanting[number] for scenario in scenarios}
                 decisions = await kube_scheduler.decide(pods.values())

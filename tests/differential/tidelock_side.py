@@ -1,24 +1,23 @@
 """Tidelock's decisions over the same objects: the feed and the decider that serve a cluster."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from differential.scenarios import UPSTREAM
+from differential.scenario import UPSTREAM
 from tidelock.cluster.objects import Lister
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Code, PreScore
 from tidelock.framework.cyclestate import CycleState
-from tidelock.model.namespaces import Namespace
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import Pod, decode_pod
-from tidelock.model.workloads import Service
 from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.decider import Decider
 from tidelock.scheduler.feed import Feed
+from tidelock.scheduler.watches import OTHERS
 
 _NOW = 1_800_000_000.0
 
@@ -49,22 +48,18 @@ class TidelockSide:
     """A scheduler that knows what the API server has."""
 
     def __init__(
-        self,
-        namespaces: Iterable[bytes],
-        services: Iterable[bytes],
-        nodes: Iterable[bytes],
-        pods: Iterable[bytes],
+        self, others: Mapping[str, Iterable[bytes]], nodes: Iterable[bytes], pods: Iterable[bytes]
     ) -> None:
+        """Take over all objects; `others` by the names of OTHERS."""
         self._decider = Decider(UPSTREAM)
-        objects = self._decider.objects
-        others: dict[str, Lister[Any]] = {"namespaces": objects.namespaces, "services": objects.services}
+        listers: dict[str, Lister[Any]] = {name: getattr(self._decider.objects, name) for name in others}
         self._feed = feed = Feed(
-            self._decider.cache, self._decider.book, self._decider.queue, _Clock(), lambda: None, others
+            self._decider.cache, self._decider.book, self._decider.queue, _Clock(), lambda: None, listers
         )
-        for raw in namespaces:
-            feed.others["namespaces"].upsert(None, msgspec.json.decode(raw, type=Namespace))
-        for raw in services:
-            feed.others["services"].upsert(None, msgspec.json.decode(raw, type=Service))
+        for name, objects in others.items():
+            decode: Callable[[bytes], Any] = msgspec.json.Decoder(OTHERS[name][1]).decode
+            for raw in objects:
+                feed.others[name].upsert(None, decode(raw))
         for raw in nodes:
             feed.nodes.upsert(None, decode_node(raw))
         for raw in pods:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,12 +12,15 @@ from typing import Any
 import msgspec
 
 from devcluster import Component, LocalCluster
-from differential.scenarios import SCENARIO, UPSTREAM, Json, Scenario
+from differential.scenario import FINALIZER, SCENARIO, UPSTREAM, Json, Scenario
 from tidelock.kube.client import NODES, PODS, KubeClient, Resource
 from tidelock.kube.config import load_connection
+from tidelock.scheduler.watches import OTHERS
 
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-SERVICES = Resource("", "v1", "services", "Service")
+_NAMESPACES, _SERVICES, _VOLUMES, _CLAIMS, _CSI_NODES = (
+    OTHERS[name][0]
+    for name in ("namespaces", "services", "persistent_volumes", "persistent_volume_claims", "csi_nodes")
+)
 
 # It scores every node, and its log tells each plugin's score. A pod that equals the one before it would be
 # placed by what was found for that one, which the log does not show.
@@ -81,13 +84,16 @@ class Upstream:
         answer = msgspec.json.decode(await self._client.get(resource.collection()), type=_List)
         return [bytes(item) for item in answer.items]
 
-    async def build(self, scenarios: Iterable[Scenario]) -> None:
+    async def build(self, scenarios: Sequence[Scenario]) -> None:
         """Create everything but the pods that are to be scheduled, and wait until the scheduler knows it."""
-        scenarios = list(scenarios)
-        await self._all(self._create, NAMESPACES, (each for s in scenarios for each in s.namespaces))
-        await self._all(self._create, SERVICES, (each for s in scenarios for each in s.services))
+        await self._all(self._create, _NAMESPACES, (each for s in scenarios for each in s.namespaces))
+        await self._all(self._create, _SERVICES, (each for s in scenarios for each in s.services))
+        await self._all(self._create, _VOLUMES, (each for s in scenarios for each in s.volumes))
+        await self._all(self._create, _CLAIMS, (each for s in scenarios for each in s.claims))
+        await self._all(self._create, _CSI_NODES, (each for s in scenarios for each in s.csi_nodes))
         await self._all(self._create_node, NODES, (each for s in scenarios for each in s.nodes))
         await self._all(self._create, PODS, (each for s in scenarios for each in s.residents))
+        await self._all(self._delete, PODS, _leaving(scenarios))
         await self._until_known(sum(len(each.nodes) for each in scenarios), scenarios[0].name)
 
     async def decide(self, pods: Iterable[Json]) -> dict[str, Decision]:
@@ -107,10 +113,11 @@ class Upstream:
         scores = self._scores()
         return {key: Decision(*verdict, scores.get(key, {})) for key, verdict in decided.items()}
 
-    async def clear(self, scenarios: Iterable[Scenario]) -> None:
-        """Delete pods, services and nodes."""
+    async def clear(self, scenarios: Sequence[Scenario]) -> None:
+        """Delete what would be in the way of the next batch."""
+        await self._all(self._release, PODS, _leaving(scenarios))
         names = [each["metadata"]["name"] for scenario in scenarios for each in scenario.namespaces]
-        for resource in (PODS, SERVICES):
+        for resource in (PODS, _SERVICES):
             for name in names:
                 await self._clear(resource.collection(name))
         await self._clear(f"{NODES.collection()}?labelSelector={SCENARIO}")
@@ -143,6 +150,11 @@ class Upstream:
         taints = {"spec": {"taints": each["spec"]["taints"] or None}}  # admission has added one
         await self._client.patch(resource.item(each["metadata"]["name"]), taints)
 
+    async def _release(self, resource: Resource, each: Json) -> None:
+        metadata = each["metadata"]
+        path = resource.item(metadata["name"], metadata["namespace"])
+        await self._client.patch(path, {"metadata": {"finalizers": None}})
+
     async def _delete(self, resource: Resource, each: Json) -> None:
         metadata = each["metadata"]
         await self._client.delete(resource.item(metadata["name"], metadata["namespace"]))
@@ -164,6 +176,11 @@ async def upstream(cluster: LocalCluster) -> AsyncIterator[Upstream]:
     """Talk to the scheduler of a cluster."""
     async with KubeClient(load_connection(cluster.kubeconfig), user_agent="differential") as client:
         yield Upstream(client, cluster.components["kube-scheduler"])
+
+
+def _leaving(scenarios: Iterable[Scenario]) -> list[Json]:
+    residents = (pod for scenario in scenarios for pod in scenario.residents)
+    return [pod for pod in residents if FINALIZER in pod["metadata"].get("finalizers", ())]
 
 
 class _List(msgspec.Struct):
