@@ -19,7 +19,7 @@ OPTIONAL = (
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def scheduled_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """An API server and kube-scheduler, and nothing else: no kubelets, no controllers."""
     disabled = [{"name": name} for name in OPTIONAL if name not in REGISTRY]
     profile = {"schedulerName": "default-scheduler", "plugins": {"multiPoint": {"disabled": disabled}}}

@@ -32,11 +32,13 @@ def _batches() -> list[range]:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seeds", _batches(), ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
-async def test_every_verdict_is_kube_schedulers(cluster: LocalCluster, seeds: Sequence[int]) -> None:
+async def test_every_verdict_is_kube_schedulers(
+    scheduled_cluster: LocalCluster, seeds: Sequence[int]
+) -> None:
     scenarios = [make_scenario(seed, frozenset(REGISTRY), _PODS_A_SCENARIO) for seed in seeds]
     found: list[str] = []
     bound = refused = 0
-    async with upstream(cluster) as kube_scheduler:
+    async with upstream(scheduled_cluster) as kube_scheduler:
         try:
             await kube_scheduler.build(scenarios)
             others = {name: await kube_scheduler.list(resource) for name, (resource, _) in OTHERS.items()}
