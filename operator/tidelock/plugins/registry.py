@@ -1,6 +1,7 @@
 """Every plugin by its name, and the default profile."""
 
 from tidelock.framework.api import Plugin
+from tidelock.framework.config import Builtins
 from tidelock.framework.profile import Enabled, PluginFactory
 from tidelock.plugins.image_locality import ImageLocality
 from tidelock.plugins.node_affinity import NodeAffinity
@@ -47,4 +48,11 @@ DEFAULT_PLUGINS: tuple[Enabled, ...] = (
     Enabled(NodeResourcesBalancedAllocation.name),
     Enabled(ImageLocality.name),
     Enabled(Reservation.name, 5000),
+)
+
+BUILTINS = Builtins(
+    registry=REGISTRY,
+    defaults=DEFAULT_PLUGINS,
+    kept=frozenset({UnknownDemands.name, Reservation.name}),
+    needed={Reservation.name: ("preFilter", "filter", "reserve")},
 )
