@@ -101,7 +101,7 @@ def may_run(world: World, wanting: Pod, on: Node) -> bool:
 
 
 FILTERS: dict[type[Plugin], Callable[[World, Pod, Node], bool]] = {
-    NodeName: lambda _, wanting, on: wanting.node_name == on.name,
+    NodeName: lambda _, wanting, on: wanting.node_name in ("", on.name),
     NodeUnschedulable: lambda _, wanting, on: (
         not on.unschedulable or tolerated(wanting, Taint("node.kubernetes.io/unschedulable", "NoSchedule"))
     ),
