@@ -95,6 +95,8 @@ def tolerated(wanting: Pod, taint: Taint) -> bool:
 
 
 def may_run(world: World, wanting: Pod, on: Node) -> bool:
+    if not world.locks and not wanting.requires_reservation:
+        return True  # what pods alone take is NodeResourcesFit's to look at
     own = world.owns_lock_on(wanting, on)
     taken = plus(world.used(on), world.locked(on, but_for=wanting.meta.name))
     return fits_beside(wanting, on, taken) and (own or not wanting.requires_reservation)
