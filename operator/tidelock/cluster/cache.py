@@ -14,7 +14,9 @@ from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from tidelock.cluster.carriers import Carriers
 from tidelock.cluster.columns import Columns
+from tidelock.cluster.tallies import Tallies
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
@@ -30,7 +32,7 @@ class Placed:
 
 
 class Cache:
-    """Who is where; keeps the columns in step."""
+    """Who is where; keeps the columns, the tallies and the carried affinity terms in step."""
 
     def __init__(self, columns: Columns) -> None:
         self.columns = columns
@@ -38,6 +40,8 @@ class Cache:
         self._on_node: defaultdict[str, dict[str, Placed]] = defaultdict(dict)
         self._in_namespace: defaultdict[str, dict[str, Placed]] = defaultdict(dict)
         self._by_key: dict[Key, Placed] = {}
+        self.tallies = Tallies(columns, self._in_namespace)
+        self.carriers = Carriers(columns)
 
     def assume(self, pod: Pod, node_name: str) -> None:
         """Count a pod on a node before the API server knows."""
@@ -75,7 +79,16 @@ class Cache:
 
     def drop_node(self, name: str) -> None:
         """Take a node away; its pods are kept in mind in case it comes back."""
+        row = self.columns.row_of.get(name)
+        if row is None:
+            return
+        for placed in self._on_node.get(name, {}).values():
+            self._count(placed, -1)
         self.columns.drop(name)
+        last = len(self.columns)
+        if row != last:
+            self.tallies.move(last, row)
+            self.carriers.move(last, row)
 
     def get(self, uid: str) -> Placed | None:
         """Where a pod is, or None."""
@@ -95,7 +108,7 @@ class Cache:
     def _place(self, placed: Placed) -> None:
         earlier = self._placed.get(placed.pod.uid)
         if earlier is not None:
-            if _takes(earlier) == _takes(placed):
+            if _counts_as(earlier) == _counts_as(placed):
                 self._index(placed)
                 return
             self._displace(earlier)
@@ -108,6 +121,7 @@ class Cache:
         self._on_node[placed.node_name][uid] = placed
         self._in_namespace[placed.pod.meta.namespace][uid] = placed
         self._by_key[placed.pod.key] = placed
+        self.tallies.place(placed)
 
     def _displace(self, placed: Placed) -> None:
         uid, namespace = placed.pod.uid, placed.pod.meta.namespace
@@ -120,11 +134,26 @@ class Cache:
             del self._in_namespace[namespace]
         if not self._on_node[placed.node_name]:
             del self._on_node[placed.node_name]
+        self.tallies.displace(placed)
         self._count(placed, -1)
 
     def _count(self, placed: Placed, sign: int) -> None:
-        self.columns.request(placed.node_name, placed.pod.requests, placed.pod.nonzero, sign)
+        pod = placed.pod
+        self.columns.request(placed.node_name, pod.requests, pod.nonzero, sign)
+        row = self.columns.row_of.get(placed.node_name)
+        if row is not None:
+            self.tallies.count(pod, row, sign)
+            self.carriers.count(pod, row, sign)
 
 
-def _takes(placed: Placed) -> tuple[object, ...]:
-    return (placed.node_name, placed.pod.requests, placed.pod.nonzero)
+def _counts_as(placed: Placed) -> tuple[object, ...]:
+    """Give all that counts of a pod on its node: what it takes, and as what it is a neighbour."""
+    pod = placed.pod
+    return (
+        placed.node_name,
+        pod.requests,
+        pod.nonzero,
+        pod.meta.labels,
+        pod.meta.deletion_timestamp is None,
+        pod.spec.affinity,
+    )

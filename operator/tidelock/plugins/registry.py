@@ -2,11 +2,13 @@
 
 from tidelock.framework.api import Plugin
 from tidelock.framework.profile import Enabled, PluginFactory
+from tidelock.plugins.inter_pod_affinity import InterPodAffinity
 from tidelock.plugins.node_affinity import NodeAffinity
 from tidelock.plugins.node_name import NodeName
 from tidelock.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
 from tidelock.plugins.node_unschedulable import NodeUnschedulable
+from tidelock.plugins.pod_topology_spread import PodTopologySpread
 from tidelock.plugins.priority_sort import PrioritySort
 from tidelock.plugins.reservation import Reservation
 from tidelock.plugins.scheduling_gates import SchedulingGates
@@ -22,6 +24,8 @@ _PLUGINS: tuple[type[Plugin], ...] = (
     TaintToleration,
     NodeAffinity,
     NodeResourcesFit,
+    PodTopologySpread,
+    InterPodAffinity,
     NodeResourcesBalancedAllocation,
     Reservation,
 )
@@ -39,6 +43,8 @@ DEFAULT_PLUGINS: tuple[Enabled, ...] = (
     Enabled(TaintToleration.name, 3),
     Enabled(NodeAffinity.name, 2),
     Enabled(NodeResourcesFit.name),
+    Enabled(PodTopologySpread.name, 2),
+    Enabled(InterPodAffinity.name, 2),
     Enabled(NodeResourcesBalancedAllocation.name),
     Enabled(Reservation.name, 5000),
 )
