@@ -7,6 +7,8 @@ so that `array[codes]` spreads it over the nodes.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +19,15 @@ Codes = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
 Counts = npt.NDArray[np.int64]
 
+A = TypeVar("A", bound=npt.NDArray[np.generic])
+
 # How many keys are kept; the one that has not been asked for the longest goes first.
 _KEYS = 256
 # How many values that no node has any more a key may keep: that many, or half of them.
 _SPARE_VALUES = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Label:
     """One label of N nodes, with V values: `codes` of N, `values` by code, and `code_of` a value."""
 
@@ -35,6 +39,23 @@ class Label:
         """Give the label of some nodes."""
         return Label(self.codes[rows], self.values, self.code_of)
 
+    @cached_property
+    def borne(self) -> Mask | None:
+        """Which nodes have the label; None if all do."""
+        has = _frozen(np.greater_equal(self.codes, 0))
+        return None if has.all() else has
+
+    @cached_property
+    def in_use(self) -> Mask:
+        """Which values some node has: V + 1, the last telling of nodes without the label."""
+        return _frozen(self.found_at(slice(None)))
+
+    def found_at(self, nodes: Mask | Codes | slice) -> Mask:
+        """Tell which values some of these nodes have: V + 1, the last telling of nodes without the label."""
+        found = np.zeros(len(self.values) + 1, np.bool_)
+        found[self.codes[nodes]] = True
+        return found
+
     def among(self, values: Sequence[str]) -> Mask:
         """Tell for each node whether it has one of these values."""
         codes = [code for value in values if (code := self.code_of.get(value)) is not None]
@@ -42,23 +63,17 @@ class Label:
             return np.equal(self.codes, codes[0])
         chosen = np.zeros(len(self.values) + 1, np.bool_)
         chosen[codes] = True
-        return chosen[self.codes]
+        return chosen.take(self.codes)
 
-    def totals(self, counts: npt.NDArray[np.signedinteger], where: Mask | None = None) -> Counts:
-        """Sum what the nodes (those of a mask alone) count, by value: V + 1."""
+    def totals(self, counts: Counts, where: Mask | None = None) -> Counts:
+        """Sum what the nodes (those of a mask alone) count, by value: V + 1, the last being 0."""
         counting = counts != 0 if where is None else (counts != 0) & where
         rows = np.flatnonzero(counting)
-        codes = self.codes[rows]
-        codes[codes < 0] = len(self.values)
-        sums = np.bincount(codes, weights=counts[rows], minlength=len(self.values) + 1)
-        return sums.astype(np.int64)
-
-    def present(self, where: Mask | None = None) -> Mask:
-        """Tell which values some node (one of a mask) has: V + 1, the last being False."""
-        found = np.zeros(len(self.values) + 1, np.bool_)
-        found[self.codes if where is None else self.codes[where]] = True
-        found[-1] = False
-        return found
+        # Shifted, so that nodes without the label come first and not last.
+        sums = np.bincount(self.codes[rows] + 1, weights=counts[rows], minlength=len(self.values) + 1)
+        totals = np.zeros(len(self.values) + 1, np.int64)
+        totals[:-1] = sums[1:]
+        return totals
 
 
 class NodeLabels:
@@ -98,19 +113,23 @@ class _Coded:
         self._values: list[str] = []
         self._code_of: dict[str, int] = {}
         self._codes = np.array([self._code(node) for node in nodes], np.intp)
+        self._label: Label | None = None
 
     def label(self, count: int) -> Label:
-        codes = self._codes[:count]
-        codes.flags.writeable = False
-        return Label(codes, self._values, self._code_of)
+        """Give what is kept until a node changes."""
+        if self._label is None or len(self._label.codes) != count:
+            self._label = Label(_frozen(self._codes[:count]), tuple(self._values), self._code_of)
+        return self._label
 
     def put(self, row: int, node: Node) -> None:
+        self._label = None
         if row >= len(self._codes):
             more = np.full(max(64, len(self._codes)), -1, np.intp)
             self._codes = np.concatenate((self._codes, more))
         self._codes[row] = self._code(node)
 
     def move(self, source: int, target: int) -> None:
+        self._label = None
         self._codes[target] = self._codes[source]
 
     def wasteful(self, count: int) -> bool:
@@ -124,3 +143,8 @@ class _Coded:
         if code == len(self._values):
             self._values.append(value)
         return code
+
+
+def _frozen(array: A) -> A:
+    array.flags.writeable = False
+    return array

@@ -41,9 +41,9 @@ class Query:
 
     def selects(self, pod: Pod) -> bool:
         """Whether a pod is counted."""
-        return (self.deleted or pod.meta.deletion_timestamp is None) and all(
-            choice.selects(pod) for choice in self.choices
-        )
+        if not self.deleted and pod.metadata.deletion_timestamp is not None:
+            return False
+        return all(choice.selects(pod) for choice in self.choices)
 
 
 class Tallies:

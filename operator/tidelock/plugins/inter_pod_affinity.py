@@ -53,7 +53,7 @@ class _Domains:
         self._by_key: dict[str, tuple[Label, Counts]] = {}
 
     def __bool__(self) -> bool:
-        return any(counts[:-1].any() for _, counts in self._by_key.values())
+        return any(counts.any() for _, counts in self._by_key.values())
 
     def clone(self) -> "_Domains":
         copy = _Domains(self._labels)
@@ -68,27 +68,31 @@ class _Domains:
     def add_on(self, key: str, row: int, amount: int) -> None:
         """Add to the domain of one node."""
         label, counts = self._of(key)
-        counts[label.codes[row]] += amount
-
-    def by_node(self, key: str, snapshot: Snapshot) -> tuple[Mask, Counts]:
-        """Tell for each node whether it has the label, and what its domain counts, or 0."""
-        label, counts = self._of(key)
-        codes = label.codes[snapshot.rows]
-        has = np.greater_equal(codes, 0)
-        return has, np.where(has, counts[codes], 0)
+        code = label.codes[row]
+        if code >= 0:
+            counts[code] += amount
 
     def sums(self, snapshot: Snapshot) -> Counts:
         """Sum for each node what its domains count."""
         sums = np.zeros(len(snapshot), np.int64)
-        for key in self._by_key:
-            sums += self.by_node(key, snapshot)[1]
+        for label, counts in self._by_key.values():
+            sums += counts.take(label.codes[snapshot.rows])
         return sums
 
     def silent(self, snapshot: Snapshot) -> Mask:
         """Tell which nodes are in no domain that counts anything."""
         mask = np.ones(len(snapshot), np.bool_)
-        for key in self._by_key:
-            mask &= self.by_node(key, snapshot)[1] <= 0
+        for label, counts in self._by_key.values():
+            mask &= (counts <= 0).take(label.codes[snapshot.rows])
+        return mask
+
+    def everywhere(self, snapshot: Snapshot, *, least: int) -> Mask:
+        """Tell which nodes have all the labels, and are in domains that all count so much at least."""
+        mask = np.ones(len(snapshot), np.bool_)
+        for label, counts in self._by_key.values():
+            enough = counts >= least
+            enough[-1] = False
+            mask &= enough.take(label.codes[snapshot.rows])
         return mask
 
     def _of(self, key: str) -> tuple[Label, Counts]:
@@ -317,11 +321,5 @@ def _near(required: _Required, pod: Pod, snapshot: Snapshot) -> Mask:
 
     If there are none anywhere, the pod may be the first of its kind, wherever the labels are.
     """
-    labelled = np.ones(len(snapshot), np.bool_)
-    found = np.ones(len(snapshot), np.bool_)
-    for term in required.affinity:
-        has, counts = required.near.by_node(term.topology_key, snapshot)
-        labelled &= has
-        found &= counts > 0
-    first = required.sought is not None and required.sought.selects(pod) and not required.near
-    return labelled if first else labelled & found
+    first = required.sought is not None and not required.near and required.sought.selects(pod)
+    return required.near.everywhere(snapshot, least=0 if first else 1)

@@ -113,7 +113,7 @@ class NodeAffinity(PreFilter, Filter, PreScore, Score):
     def normalize(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
         """Give 100 for the largest sum."""
         most = scores.max(initial=0.0)
-        normal: Scores = MAX_NODE_SCORE * scores // most if most > 0 else scores
+        normal: Scores = np.floor(MAX_NODE_SCORE * scores / most) if most > 0 else scores
         return normal
 
     def _preferred(self, pod: Pod) -> tuple[PreferredTerm, ...]:

@@ -6,6 +6,7 @@ Pods without constraints get those of the args: `defaultingType` System (the def
 A pod that is being deleted is no longer counted, so its going changes nothing either.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -112,7 +113,7 @@ class _Spread:
 
     Attributes:
         counts: V + 1 by the label's codes, 0 where no node is eligible.
-        domains: V + 1, those with eligible nodes.
+        domains: V + 1, those with eligible nodes; the last is no domain.
         eligible: N, the nodes whose pods count; None for all.
         self_match: 1 if the pod that is placed is itself selected, else 0.
         known: what `fits` found, until a count changes.
@@ -130,9 +131,9 @@ class _Spread:
     def fits(self) -> Mask:
         """Tell for each domain whether one more pod there keeps the skew; the last is False."""
         if self.known is None:
-            there = self.counts[self.domains]
+            there = self.counts[:-1][self.domains[:-1]]
             least = there.min() if len(there) >= self.constraint.min_domains else 0
-            self.known = np.less_equal(self.counts + (self.self_match - least), self.constraint.max_skew)
+            self.known = np.less_equal(self.counts, self.constraint.max_skew + least - self.self_match)
             self.known[-1] = False
         return self.known
 
@@ -180,7 +181,7 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score):
         if not constraints:
             return SKIP
         labels = [snapshot.labels(constraint.topology_key) for constraint in constraints]
-        eligible = _Eligible(pod, snapshot, _labelled(labels))
+        eligible = _Eligible(pod, snapshot, _all_of(label.borne for label in labels))
         namespace = pod.meta.namespace
         spreads = []
         for constraint, label in zip(constraints, labels, strict=True):
@@ -191,7 +192,7 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score):
                     constraint=constraint,
                     label=label,
                     counts=label.totals(tally, nodes),
-                    domains=label.present(nodes),
+                    domains=label.in_use if nodes is None else label.found_at(nodes),
                     eligible=nodes,
                     self_match=int(constraint.selection.matches(pod.meta.labels)),
                 )
@@ -222,7 +223,7 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score):
         spreads = state.read(_Spreads)
         mask = np.ones(len(snapshot), np.bool_)
         for spread in spreads.spreads if spreads else ():
-            mask &= spread.fits()[spread.label.codes[snapshot.rows]]
+            mask &= spread.fits().take(spread.label.codes[snapshot.rows])
         return mask
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
@@ -249,7 +250,11 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score):
         if not constraints:
             return SKIP
         labels = [snapshot.labels(constraint.topology_key) for constraint in constraints]
-        whole = _labelled(labels) if pod.spec.topology_spread_constraints or not self._by_system else None
+        whole = (
+            _all_of(label.borne for label in labels)
+            if pod.spec.topology_spread_constraints or not self._by_system
+            else None
+        )
         rated = rows if whole is None else rows[whole[rows]]
         eligible = _Eligible(pod, snapshot, whole)
         namespace = pod.meta.namespace
@@ -259,11 +264,13 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score):
             if constraint.topology_key == _HOSTNAME:
                 count, domains = tally, len(rated)
             else:
-                codes = _with_blank(label)
-                counts = replace(label, codes=codes).totals(tally, eligible.nodes(constraint))
-                count, domains = counts[codes], len(np.unique(codes[rated]))
-            share = count * np.log(domains + 2) + (constraint.max_skew - 1)
-            sums += np.where(label.codes >= 0, share, 0.0)
+                filled = _filled(label)
+                counts = filled.totals(tally, eligible.nodes(constraint))
+                count = counts.take(filled.codes)
+                everyone = len(rated) == len(snapshot)
+                domains = int(np.count_nonzero(filled.in_use if everyone else filled.found_at(rated)))
+            share = count * math.log(domains + 2) + (constraint.max_skew - 1)
+            sums += share if label.borne is None else np.where(label.borne, share, 0.0)
         scores = np.rint(sums)  # a logarithm's multiple is never half way between two numbers
         if whole is not None:
             scores[~whole] = -1
@@ -281,7 +288,7 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score):
         most, least = scores.max(initial=0.0), scores.min(initial=np.inf, where=rated)
         if most == 0:
             return np.where(rated, float(MAX_NODE_SCORE), 0.0)
-        return np.where(rated, MAX_NODE_SCORE * (most + least - scores) // most, 0.0)
+        return np.where(rated, np.floor(MAX_NODE_SCORE * (most + least - scores) / most), 0.0)
 
     def _constraints(self, pod: Pod, action: str) -> tuple[_Constraint, ...]:
         """Give the pod's constraints of a kind, or the default ones if it has none of any kind."""
@@ -307,15 +314,6 @@ def _own_selection(constraint: SpreadConstraint, pod: Pod) -> Selection:
     return Selection.of(constraint.label_selector, *((key, labels[key]) for key in keys if key in labels))
 
 
-def _labelled(labels: Iterable[Label]) -> Mask | None:
-    """Tell which nodes have all labels; None if all do."""
-    masks = []
-    for label in labels:
-        has = label.codes >= 0
-        masks.append(None if has.all() else has)
-    return _all_of(masks)
-
-
 def _all_of(masks: Iterable[Mask | None]) -> Mask | None:
     result = None
     for mask in masks:
@@ -324,10 +322,12 @@ def _all_of(masks: Iterable[Mask | None]) -> Mask | None:
     return result
 
 
-def _with_blank(label: Label) -> Rows:
-    """Take nodes without a label for a domain of their own, the one of the empty value."""
+def _filled(label: Label) -> Label:
+    """Count nodes without a label to the domain of the empty value, as kube-scheduler does."""
     blank = label.code_of.get("")
-    return label.codes if blank is None else np.where(label.codes < 0, blank, label.codes)
+    if blank is None or label.borne is None:
+        return label
+    return replace(label, codes=np.where(label.borne, label.codes, blank))
 
 
 def _problems(args: _Args) -> Iterator[str]:
