@@ -1,12 +1,14 @@
 """Small clusters whose pods have something to do with each other: few labels, so that much coincides."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from random import Random
+from typing import Any, TypeVar
 
+import msgspec
 from hypothesis import strategies as st
 
 from builders import node, pod
-from tidelock.model.meta import ObjectMeta
 from tidelock.model.namespaces import Namespace
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
@@ -14,10 +16,10 @@ from unit.plugins.scene import Scene
 
 HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 NAMES = ["node-a", "node-b", "node-c", "node-d", "node-e"]
-NAMESPACES = ["shop", "bank", "lab"]
 
 Json = dict[str, Any]
 Placement = tuple[Pod, str]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,8 @@ class World:
         for each, node_name in self.placed:
             scene.cache.assume(each, node_name)
         for name, labels in self.namespaces.items():
-            scene.objects.namespaces.upsert(None, Namespace(ObjectMeta(name=name, labels=labels)))
+            metadata = {"name": name, "labels": labels}
+            scene.objects.namespaces.upsert(None, msgspec.convert({"metadata": metadata}, Namespace))
         return scene
 
     def with_pods(self, *more: Placement) -> "World":
@@ -47,100 +50,102 @@ class World:
         return replace(self, placed=[each for each in self.placed if each not in gone])
 
 
-KEYS = st.sampled_from([HOSTNAME, ZONE])
-NODE_LABELS = st.fixed_dictionaries({}, optional={ZONE: st.sampled_from(["a", "b", "c"])}) | st.just(
-    {ZONE: ""}
-)
-POD_LABELS = st.fixed_dictionaries(
-    {}, optional={"app": st.sampled_from(["web", "db"]), "tier": st.sampled_from(["1", "2"])}
-)
-EXPRESSIONS = st.sampled_from(
-    [
-        {"key": "app", "operator": "In", "values": ["web"]},
-        {"key": "app", "operator": "In", "values": ["web", "db"]},
-        {"key": "tier", "operator": "NotIn", "values": ["1"]},
-        {"key": "tier", "operator": "Exists"},
-        {"key": "tier", "operator": "DoesNotExist"},
-    ]
-)
-SELECTORS: st.SearchStrategy[Json | None] = st.none() | st.fixed_dictionaries(
-    {}, optional={"matchLabels": POD_LABELS, "matchExpressions": st.lists(EXPRESSIONS, max_size=2)}
-)
-NAMESPACE_SELECTORS = st.sampled_from(
-    [
-        {},
-        {"matchLabels": {"team": "x"}},
-        {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]},
-    ]
-)
-TOLERATIONS = st.lists(st.just({"key": "dedicated", "operator": "Exists"}), max_size=1)
+class Dice:
+    """Draws all that makes up such a cluster; the first of several choices is the likeliest in shrinking."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+
+    def one(self, *choices: T) -> T:
+        return choices[self._random.randrange(len(choices))]
+
+    def some(self, choices: Sequence[T], least: int, most: int) -> list[T]:
+        """Draw distinct ones."""
+        left = list(choices)
+        count = min(least + self._random.randrange(most - least + 1), len(left))
+        return [left.pop(self._random.randrange(len(left))) for _ in range(count)]
+
+    def several(self, make: Callable[[], T], most: int, least: int = 0) -> list[T]:
+        return [make() for _ in range(least + self._random.randrange(most - least + 1))]
+
+    def node(self, name: str) -> Node:
+        labels = self.one({ZONE: "a"}, {ZONE: "b"}, {ZONE: "a"}, {ZONE: "b"}, {ZONE: "c"}, {ZONE: ""}, {})
+        host = self.one(*[{HOSTNAME: name}] * 6, {})
+        taints: tuple[str, ...] = self.one((), (), ("dedicated=batch:NoSchedule",))
+        return node(name, labels=labels | host, taints=taints)
+
+    def namespace(self) -> str:
+        return self.one("shop", "shop", "shop", "bank", "lab")
+
+    def labels(self) -> dict[str, str]:
+        app = self.one({"app": "web"}, {"app": "web"}, {"app": "db"}, {})
+        return app | self.one({}, {"tier": "1"}, {"tier": "2"})
+
+    def selector(self) -> Json | None:
+        return self.one(
+            {"matchLabels": {"app": "web"}},
+            {"matchLabels": {"app": "web"}},
+            {"matchLabels": {"app": "db"}, "matchExpressions": []},
+            {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]},
+            {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web", "db"]}]},
+            {"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "tier", "operator": "Exists"}]},
+            {"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["1"]}]},
+            {"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]},
+            {},
+            None,
+        )
+
+    def term(self) -> Json:
+        namespaces: Json = self.one(
+            {},
+            {},
+            {},
+            {"namespaces": ["shop", "lab"]},
+            {"namespaces": ["bank"], "namespaceSelector": {"matchLabels": {"team": "x"}}},
+            {"namespaceSelector": {"matchLabels": {"team": "x"}}},
+            {"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}},
+            {"namespaceSelector": {}},
+        )
+        key = self.one(ZONE, HOSTNAME)
+        return without_none({"topologyKey": key, "labelSelector": self.selector(), **namespaces})
+
+    def wish(self) -> Json:
+        return {"weight": self.one(1, 5, 100), "podAffinityTerm": self.term()}
+
+    def affinity(self, most: int) -> Json:
+        return {
+            kind: {
+                "requiredDuringSchedulingIgnoredDuringExecution": self.several(self.term, most),
+                "preferredDuringSchedulingIgnoredDuringExecution": self.several(self.wish, most),
+            }
+            for kind in ("podAffinity", "podAntiAffinity")
+        }
+
+    def pod(self, name: str, **spec: Any) -> Pod:
+        return pod(
+            name,
+            namespace=self.namespace(),
+            labels=self.labels(),
+            deleted=self.one(False, False, False, True),
+            **spec,
+        )
+
+    def demanding_pod(self, name: str) -> Pod:
+        """Draw a pod with wishes and demands of its neighbours, or without."""
+        most = self.one(0, 1, 2)
+        return self.pod(name, affinity=self.affinity(most)) if most else self.pod(name)
+
+    def world(self, make: Callable[[str], Pod], *, most: int = 8) -> World:
+        nodes = [self.node(name) for name in self.some(NAMES, 2, 5)]
+        homes = [*(each.name for each in nodes), "node-gone"]
+        count = self._random.randrange(most + 1)
+        placed = [(make(f"other-{index}"), self.one(*homes)) for index in range(count)]
+        known = self.some(["shop", "bank", "lab"], 0, 3)
+        return World(nodes, placed, {name: self.one({}, {"team": "x"}) for name in known})
+
+
+DICE = st.builds(Dice, st.randoms(use_true_random=False))
 
 
 def without_none(plain: Json) -> Json:
     return {key: value for key, value in plain.items() if value is not None}
-
-
-@st.composite
-def nodes(draw: st.DrawFn) -> list[Node]:
-    names = draw(st.lists(st.sampled_from(NAMES), min_size=1, unique=True))
-    found = []
-    for name in names:
-        labels = draw(NODE_LABELS)
-        if draw(st.integers(0, 5)):
-            labels = {HOSTNAME: name, **labels}
-        taints = ["dedicated=batch:NoSchedule"] if not draw(st.integers(0, 3)) else []
-        found.append(node(name, labels=labels, taints=taints))
-    return found
-
-
-@st.composite
-def terms(draw: st.DrawFn) -> Json:
-    return without_none(
-        {
-            "topologyKey": draw(KEYS),
-            "labelSelector": draw(SELECTORS),
-            "namespaces": draw(st.none() | st.lists(st.sampled_from(NAMESPACES), unique=True)),
-            "namespaceSelector": draw(st.none() | st.none() | NAMESPACE_SELECTORS),
-        }
-    )
-
-
-WISHES = st.lists(
-    st.builds(lambda term, weight: {"weight": weight, "podAffinityTerm": term}, terms(), st.integers(1, 100)),
-    max_size=2,
-)
-AFFINITIES = st.fixed_dictionaries(
-    {},
-    optional={
-        "requiredDuringSchedulingIgnoredDuringExecution": st.lists(terms(), max_size=2),
-        "preferredDuringSchedulingIgnoredDuringExecution": WISHES,
-    },
-)
-
-
-@st.composite
-def pods(draw: st.DrawFn, /, name: str, *, affinity: bool = False, **spec: Any) -> Pod:
-    if affinity and draw(st.booleans()):
-        both = {"podAffinity": AFFINITIES, "podAntiAffinity": AFFINITIES}
-        spec["affinity"] = draw(st.fixed_dictionaries({}, optional=both))
-    return pod(
-        name,
-        uid=f"uid-{name}",
-        namespace=draw(st.sampled_from(["shop", "shop", *NAMESPACES])),
-        labels=draw(POD_LABELS),
-        deleted=not draw(st.integers(0, 5)),
-        **spec,
-    )
-
-
-@st.composite
-def worlds(draw: st.DrawFn, *, affinity: bool = False) -> World:
-    there = draw(nodes())
-    homes = st.sampled_from([*(each.name for each in there), "node-gone"])
-    placed = [
-        (draw(pods(f"other-{index}", affinity=affinity)), draw(homes))
-        for index in range(draw(st.integers(0, 6)))
-    ]
-    labels = st.sampled_from([{}, {"team": "x"}])
-    known = draw(st.lists(st.sampled_from(NAMESPACES), unique=True))
-    return World(there, placed, {name: draw(labels) for name in known})

@@ -146,7 +146,9 @@ class _Spreads:
 
     def clone(self) -> "_Spreads":
         """Copy what may change."""
-        return _Spreads(tuple(replace(spread, counts=spread.counts.copy()) for spread in self.spreads))
+        return _Spreads(
+            tuple(replace(spread, counts=spread.counts.copy(), known=None) for spread in self.spreads)
+        )
 
 
 @dataclass(frozen=True, slots=True)
