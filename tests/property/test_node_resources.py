@@ -87,7 +87,7 @@ def test_fit_scores_by_its_strategy(
     scene, uses = world
     wanting = pod(requests=requests)
 
-    judgement = scene.judge(NodeResourcesFit, wanting, args={"scoringStrategy": strategy})
+    judgement = scene.judge(NodeResourcesFit, wanting, scoringStrategy=strategy)
 
     assert judgement.scores == {name: fit.score(wanting, used, strategy) for name, used in uses.items()}
     assert judgement.scores_among("node-0") == {"node-0": fit.score(wanting, uses["node-0"], strategy)}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from builders import NAMESPACE, NOW, node, pod
 from tidelock.framework.api import Filter, Plugin, Score
-from tidelock.framework.profile import build_profile
+from tidelock.framework.profile import ProfileSettings, build_profile
 from tidelock.model.nodes import Node
 from tidelock.model.pods import REQUIRE_RESERVATION, Pod
 from tidelock.model.quantities import Resources, parse_resources, plus
@@ -95,13 +95,15 @@ def tolerated(wanting: Pod, taint: Taint) -> bool:
 
 
 def may_run(world: World, wanting: Pod, on: Node) -> bool:
+    if not world.locks and not wanting.requires_reservation:
+        return True  # what pods alone take is NodeResourcesFit's to look at
     own = world.owns_lock_on(wanting, on)
     taken = plus(world.used(on), world.locked(on, but_for=wanting.meta.name))
     return fits_beside(wanting, on, taken) and (own or not wanting.requires_reservation)
 
 
 FILTERS: dict[type[Plugin], Callable[[World, Pod, Node], bool]] = {
-    NodeName: lambda _, wanting, on: wanting.node_name == on.name,
+    NodeName: lambda _, wanting, on: wanting.node_name in ("", on.name),
     NodeUnschedulable: lambda _, wanting, on: (
         not on.unschedulable or tolerated(wanting, Taint("node.kubernetes.io/unschedulable", "NoSchedule"))
     ),
@@ -309,7 +311,7 @@ def test_the_order_of_a_pods_own_locks_decides_nothing(
 def outcome(world: World, wanting: Pod) -> str:
     """Tell where a pod is placed, or why it is not."""
     scene = world.scene()
-    profile = build_profile(NAMESPACE, DEFAULT_PLUGINS, REGISTRY, scene.handle)
+    profile = build_profile(ProfileSettings(NAMESPACE, DEFAULT_PLUGINS), REGISTRY, scene.handle)
     found: Assumed | Refusal = Cycle(scene.cache, scene.book).schedule(profile, wanting, NOW)
     return found.node_name if isinstance(found, Assumed) else found.message
 

@@ -11,7 +11,7 @@ from builders import NOW, node, pod
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
 from tidelock.framework.api import Handle
-from tidelock.framework.profile import build_profile
+from tidelock.framework.profile import ProfileSettings, build_profile
 from tidelock.ledger.book import Book
 from tidelock.model.pods import Pod
 from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
@@ -46,7 +46,9 @@ class Cluster:
     def __init__(self) -> None:
         self.cache = Cache(Columns(capacity=2))
         self.book = Book(self.cache.columns)
-        self.profile = build_profile("mine", DEFAULT_PLUGINS, REGISTRY, Handle(self.book, self.cache))
+        self.profile = build_profile(
+            ProfileSettings("mine", DEFAULT_PLUGINS), REGISTRY, Handle(self.book, self.cache)
+        )
         self.cycle = Cycle(self.cache, self.book)
         self.pods: list[Pod] = []
         self.made = 0

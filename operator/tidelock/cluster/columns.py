@@ -12,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from tidelock.cluster.labels import NodeLabels
 from tidelock.model.nodes import Node
 from tidelock.model.quantities import CEILING, CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
 from tidelock.model.selectors import Taint
@@ -74,6 +75,7 @@ class Columns:
         self.resources: list[str] = [CPU, MEMORY, EPHEMERAL_STORAGE, PODS]
         self.column_of = {name: column for column, name in enumerate(self.resources)}
         self.nodes: list[Node] = []
+        self.labels = NodeLabels(self.nodes)
         self.row_of: dict[str, int] = {}
         self.version = 0
         self.freed = 0
@@ -115,12 +117,15 @@ class Columns:
                 self._grow()
             self.nodes.append(node)
             self.row_of[node.name] = row
+            self.labels.put(row)
             for column in (self.requested, self.locked, self.nonzero):
                 column[row] = 0
             self._changed(row)
-        elif not node.hosts_alike(self.nodes[row]):
-            self._changed(row)
-        self.nodes[row] = node
+        else:
+            earlier, self.nodes[row] = self.nodes[row], node
+            if not node.hosts_alike(earlier):
+                self.labels.put(row)
+                self._changed(row)
         self.allocatable[row] = allocatable
         return row
 
@@ -136,6 +141,7 @@ class Columns:
             self.row_of[moved.name] = row
             for column in (self.allocatable, self.requested, self.locked, self.nonzero):
                 column[row] = column[last]
+            self.labels.move(last, row)
         self._changed(row)
 
     def request(self, node_name: str, resources: Resources, nonzero: tuple[int, int], sign: int) -> None:

@@ -6,7 +6,17 @@ import numpy as np
 
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import MAX_NODE_SCORE, Mask, OneReason, Score, Scores
+from tidelock.framework.api import (
+    MAX_NODE_SCORE,
+    SKIP,
+    SUCCESS,
+    Mask,
+    OneReason,
+    PreScore,
+    Score,
+    Scores,
+    Status,
+)
 from tidelock.framework.cyclestate import CycleState
 from tidelock.model.pods import Pod
 from tidelock.model.selectors import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, untolerated
@@ -14,7 +24,7 @@ from tidelock.model.selectors import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE
 _HARD = (NO_SCHEDULE, NO_EXECUTE)
 
 
-class TaintToleration(OneReason, Score):
+class TaintToleration(OneReason, PreScore, Score):
     """Rules out nodes with untolerated NoSchedule and NoExecute taints; prefers few untolerated soft ones."""
 
     name = "TaintToleration"
@@ -35,6 +45,11 @@ class TaintToleration(OneReason, Score):
         """Name the first taint that is in the way."""
         taint = untolerated(snapshot.nodes[row].taints, pod.spec.tolerations, _HARD)
         return f"taint {taint.key}={taint.value}:{taint.effect}" if taint else ""
+
+    def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
+        """Skip all pods where no node has a soft taint."""
+        soft = any(t.effect == PREFER_NO_SCHEDULE for taints in snapshot.traits.taint_sets for t in taints)
+        return SUCCESS if soft else SKIP
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Count the untolerated PreferNoSchedule taints."""

@@ -1,6 +1,7 @@
 """Pods' side of the API: writes bindings, and tells pods and people why there is none."""
 
 import logging
+from collections.abc import Callable
 
 from tidelock.clock import Clock
 from tidelock.kube.client import PODS, KubeClient
@@ -9,7 +10,8 @@ from tidelock.kube.events import EventRecorder, ObjectReference
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.scheduler.cycle import Assumed
-from tidelock.scheduler.decider import Decider, Unschedulable
+from tidelock.scheduler.decider import Consultation, Decider, Unschedulable
+from tidelock.scheduler.extenders import Extenders
 from tidelock.scheduler.queue import Waiting
 from tidelock.scheduler.tasks import Tasks
 from tidelock.telemetry import Telemetry
@@ -28,6 +30,7 @@ class Binder:
         telemetry: Telemetry,
         clock: Clock,
         tasks: Tasks,
+        extenders: Extenders,
     ) -> None:
         self._client = client
         self._decider = decider
@@ -35,6 +38,11 @@ class Binder:
         self._telemetry = telemetry
         self._clock = clock
         self._tasks = tasks
+        self._extenders = extenders
+
+    def consult(self, consultation: Consultation, answered: Callable[[], None]) -> None:
+        """Ask the extenders about a pod in the background; calls `answered` once the decider has advice."""
+        self._tasks.spawn(self._consult(consultation, answered))
 
     def bind(self, assumed: Assumed, started: float) -> None:
         """Bind a pod in the background; `started` is the monotonic time at which its attempt began."""
@@ -48,7 +56,13 @@ class Binder:
         )
         if waiting.message != message:
             waiting.message = message
-            self._tasks.spawn(self._write_condition(waiting, message))
+            reason = "SchedulerError" if outcome.refusal.error else "Unschedulable"
+            self._tasks.spawn(self._write_condition(waiting, reason, message))
+
+    async def _consult(self, consultation: Consultation, answered: Callable[[], None]) -> None:
+        advice = await self._extenders.advise(consultation.waiting.pod, consultation.nodes)
+        self._decider.advised(advice)
+        answered()
 
     async def _bind(self, assumed: Assumed, started: float) -> None:
         waiting = self._decider.queue.get(assumed.pod.uid)
@@ -74,7 +88,7 @@ class Binder:
             )
 
     async def _write_binding(self, assumed: Assumed) -> ApiError | None:
-        """Post the binding, with the pod's uid as its condition; gives the error if the pod is not bound."""
+        """Have the binding made by an extender or post it; gives the error if the pod is not bound."""
         pod = assumed.pod
         body = {
             "apiVersion": "v1",
@@ -83,8 +97,9 @@ class Binder:
             "target": {"apiVersion": "v1", "kind": "Node", "name": assumed.node_name},
         }
         try:
-            async with self._tasks.turn:
-                await self._client.create(PODS.item(pod.meta.name, pod.meta.namespace, "binding"), body)
+            if not await self._extenders.bind(pod, assumed.node_name):
+                async with self._tasks.turn:
+                    await self._client.create(PODS.item(pod.meta.name, pod.meta.namespace, "binding"), body)
         except ApiError as error:
             if error.outcome_unknown and await self._bound_after_all(assumed):
                 return None
@@ -105,12 +120,12 @@ class Binder:
             else:
                 return stored.uid == pod.uid and stored.node_name == assumed.node_name
 
-    async def _write_condition(self, waiting: Waiting, message: str) -> None:
+    async def _write_condition(self, waiting: Waiting, reason: str, message: str) -> None:
         pod = waiting.pod
         condition = {
             "type": "PodScheduled",
             "status": "False",
-            "reason": "Unschedulable",
+            "reason": reason,
             "message": message,
             "lastProbeTime": None,
             "lastTransitionTime": format_instant(int(self._clock.now())),

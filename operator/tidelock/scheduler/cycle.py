@@ -15,6 +15,7 @@ from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Code, Filter, Mask, Scores, Verdict
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.extender import Advice
 from tidelock.framework.profile import Profile
 from tidelock.ledger import reasons
 from tidelock.ledger.book import Book
@@ -45,10 +46,14 @@ class Assumed:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """No node fits: the message, in kube-scheduler's form, and the plugins that ruled nodes out."""
+    """No node fits: the message, in kube-scheduler's form, and the plugins that ruled nodes out.
+
+    With `error`, none was found because something failed, not because none fits.
+    """
 
     message: str
     plugins: frozenset[str]
+    error: bool = False
 
 
 class Cycle:
@@ -59,9 +64,24 @@ class Cycle:
         self._book = book
         self._shared = SharedVerdicts(cache.columns)
 
-    def schedule(self, profile: Profile, pod: Pod, now: float) -> Assumed | Refusal:
-        """Find a node for a pod, reserve it there and count it as bound."""
+    def feasible(self, profile: Profile, pod: Pod) -> tuple[Node, ...]:
+        """Give the nodes that pass the filters now, for others to be asked about."""
+        found = self._filter(profile, pod, CycleState())
+        if isinstance(found, Refusal):
+            return ()
+        snapshot, _, verdict = found
+        return tuple(snapshot.nodes[int(row)] for row in np.flatnonzero(verdict.fits))
+
+    def schedule(
+        self, profile: Profile, pod: Pod, now: float, advice: Advice | None = None
+    ) -> Assumed | Refusal:
+        """Find a node for a pod, reserve it there and count it as bound.
+
+        With the extenders' advice, the profile has their plugin.
+        """
         state = CycleState()
+        if advice is not None:
+            state.write(advice)
         found = self._find(profile, pod, state)
         if isinstance(found, Refusal):
             return found
@@ -99,6 +119,20 @@ class Cycle:
         self, profile: Profile, pod: Pod, state: CycleState, *, sound_only: bool = False
     ) -> Node | Refusal:
         """Find the best node; `sound_only` leaves out those from which a lock would have to move again."""
+        found = self._filter(profile, pod, state, sound_only=sound_only)
+        if isinstance(found, Refusal):
+            return found
+        snapshot, shared, verdict = found
+        rows = verdict.fits.nonzero()[0]
+        if not len(rows):
+            return _explain(verdict, state, pod, snapshot)
+        scores = _run_scores(profile, state, pod, snapshot, shared, rows)
+        return snapshot.nodes[int(rows[_best(scores, snapshot.traits.name_rank[rows])])]
+
+    def _filter(
+        self, profile: Profile, pod: Pod, state: CycleState, *, sound_only: bool = False
+    ) -> tuple[Snapshot, Verdicts, Verdict] | Refusal:
+        """Run PreFilter and Filter over a snapshot of now."""
         self._cache.columns.vector(pod.requests)  # every resource has its column before the snapshot is taken
         snapshot = Snapshot.of(self._cache.columns)
         skipped: set[str] = set()
@@ -112,12 +146,7 @@ class Cycle:
         filters = tuple(plugin for plugin in profile.filter if plugin.name not in skipped)
         shared = self._shared.of(profile, pod)
         eligible = _sound(snapshot) if sound_only else None
-        verdict = _run_filters(filters, state, pod, snapshot, shared, eligible)
-        rows = verdict.fits.nonzero()[0]
-        if not len(rows):
-            return _explain(verdict, state, pod, snapshot)
-        scores = _run_scores(profile, state, pod, snapshot, shared, rows)
-        return snapshot.nodes[int(rows[_best(scores, snapshot.traits.name_rank[rows])])]
+        return snapshot, shared, _run_filters(filters, state, pod, snapshot, shared, eligible)
 
     def _unreserve(self, assumed: Assumed, now: float) -> None:
         for plugin in reversed(assumed.profile.reserve):

@@ -123,7 +123,7 @@ def test_ignored_extended_resources_are_left_to_others() -> None:
     wanted = pod(requests={GPU: "1", "cpu": "5"})
 
     for args in ({"ignoredResources": [GPU, "cpu"]}, {"ignoredResourceGroups": ["nvidia.com", "cpu"]}):
-        assert scene.judge(NodeResourcesFit, wanted, args=args).reasons() == ("Insufficient cpu",)
+        assert scene.judge(NodeResourcesFit, wanted, **args).reasons() == ("Insufficient cpu",)
 
 
 def test_fuller_nodes_score_higher_if_so_configured() -> None:
@@ -131,7 +131,7 @@ def test_fuller_nodes_score_higher_if_so_configured() -> None:
     scene = Scene(node("node-a", cpu="4", memory="10000"), node("node-b", cpu="6", memory="10000"))
     wanted = pod(requests={"cpu": "3", "memory": "5000"})
     args = {"scoringStrategy": {"type": "MostAllocated"}}
-    assert scene.judge(NodeResourcesFit, wanted, args=args).scores == {"node-a": 62, "node-b": 50}
+    assert scene.judge(NodeResourcesFit, wanted, **args).scores == {"node-a": 62, "node-b": 50}
 
 
 def test_a_shape_rates_how_full_a_resource_gets() -> None:
@@ -139,7 +139,7 @@ def test_a_shape_rates_how_full_a_resource_gets() -> None:
     args = ratio((0, 10), (50, 0), (100, 4))
     args["scoringStrategy"]["resources"] = [{"name": "cpu", "weight": 3}]
     scene = Scene(node("node-a", cpu="4"))
-    judgement = scene.judge(NodeResourcesFit, pod(requests={"cpu": "3"}), args=args)
+    judgement = scene.judge(NodeResourcesFit, pod(requests={"cpu": "3"}), **args)
     assert judgement.scores == {"node-a": 20}
 
 
