@@ -127,10 +127,12 @@ def _configuration(settings: Settings) -> Configuration:
     if not settings.config:
         return default_configuration(settings.scheduler_name, BUILTINS)
     try:
-        text = Path(settings.config).read_bytes().decode(errors="replace")
+        text = Path(settings.config).read_text(encoding="utf-8")
         configuration = read_configuration(text, BUILTINS, partial(load_plugins, builtin=BUILTINS.registry))
     except OSError as error:
         raise ConfigurationError(error.strerror or str(error)) from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"is not UTF-8: {error}") from error
     if configuration.ignored:
         logger.info(
             "configured without effect",

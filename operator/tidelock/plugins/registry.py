@@ -61,4 +61,5 @@ BUILTINS = Builtins(
     defaults=DEFAULT_PLUGINS,
     kept=frozenset({UnknownDemands.name, Reservation.name}),
     needed={Reservation.name: ("preFilter", "filter", "reserve")},
+    counting=(NodeResourcesFit.name, Reservation.name),
 )

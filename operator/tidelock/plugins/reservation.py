@@ -6,6 +6,7 @@ left out. An owner goes to the node of its lock if it can; one that is annotated
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from tidelock.framework.api import (
     SKIP,
     SUCCESS,
     Filter,
+    Handle,
     Mask,
     PreFilter,
     PreScore,
@@ -45,6 +47,12 @@ class Reservation(PreFilter, Filter, PreScore, Score, Reserve):
 
     name = "Reservation"
 
+    def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
+        """Take `ignoredResources`, of which extenders keep count."""
+        others = dict(args)
+        self._ignored = frozenset(others.pop("ignoredResources", ()))
+        super().__init__(handle, others)
+
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Find the pod's own locks; skip the pod if nobody holds room and it does not ask for that."""
         book = self.handle.book
@@ -54,7 +62,7 @@ class Reservation(PreFilter, Filter, PreScore, Score, Reserve):
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes with enough room that is not locked for others."""
-        wanted = snapshot.vector(pod.requests)
+        wanted = snapshot.vector(self._counted(pod))
         mask = snapshot.free_for(wanted, beside_locks=True)
         own = self._rows_of_own(state, snapshot)
         for row in own:
@@ -114,6 +122,12 @@ class Reservation(PreFilter, Filter, PreScore, Score, Reserve):
         """Take the locks back."""
         self.handle.book.unclaim(pod.uid, now)
 
+    def _counted(self, pod: Pod) -> Resources:
+        """Give what the pod requests of resources that are counted here."""
+        if not self._ignored:
+            return pod.requests
+        return {name: units for name, units in pod.requests.items() if name not in self._ignored}
+
     def _rows_of_own(self, state: CycleState, snapshot: Snapshot) -> list[int]:
         held = (entry for entry in state.expect(OwnLocks).entries if entry.held)
         return [row for entry in held if (row := snapshot.row(entry.node)) is not None]
@@ -131,9 +145,10 @@ class Reservation(PreFilter, Filter, PreScore, Score, Reserve):
     ) -> dict[str, tuple[int, int]]:
         """Map each resource that is short to (needed, free)."""
         amounts = self._free(state, snapshot, row)
-        free: Resources = {resource: int(amounts[snapshot.column(resource)]) for resource in pod.requests}
+        wanted = self._counted(pod)
+        free: Resources = {resource: int(amounts[snapshot.column(resource)]) for resource in wanted}
         return {
             resource: (needed, free[resource])
-            for resource, needed in pod.requests.items()
+            for resource, needed in wanted.items()
             if needed > 0 and free[resource] < needed
         }

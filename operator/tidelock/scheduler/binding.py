@@ -61,7 +61,7 @@ class Binder:
 
     async def _consult(self, consultation: Consultation, answered: Callable[[], None]) -> None:
         advice = await self._extenders.advise(consultation.waiting.pod, consultation.nodes)
-        self._decider.advised(advice)
+        self._decider.advised(consultation, advice)
         answered()
 
     async def _bind(self, assumed: Assumed, started: float) -> None:
@@ -97,8 +97,8 @@ class Binder:
             "target": {"apiVersion": "v1", "kind": "Node", "name": assumed.node_name},
         }
         try:
-            if not await self._extenders.bind(pod, assumed.node_name):
-                async with self._tasks.turn:
+            async with self._tasks.turn:
+                if not await self._extenders.bind(pod, assumed.node_name):
                     await self._client.create(PODS.item(pod.meta.name, pod.meta.namespace, "binding"), body)
         except ApiError as error:
             if error.outcome_unknown and await self._bound_after_all(assumed):

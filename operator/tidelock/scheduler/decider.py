@@ -107,9 +107,10 @@ class Decider:
         due = [instant for instant in (self.book.next_deadline(), pods_due) if instant is not None]
         return min(due, default=None)
 
-    def advised(self, advice: Advice) -> None:
-        """Learn what the extenders say of the pod that they were asked about."""
-        self._advice = advice
+    def advised(self, consultation: Consultation, advice: Advice) -> None:
+        """Learn what the extenders say of a pod; nobody waits for it any more if the pod is gone."""
+        if consultation is self._consultation:
+            self._advice = advice
 
     def bound(self, assumed: Assumed, now: float) -> None:
         """Learn that a pod has been bound as decided."""
@@ -149,7 +150,7 @@ class Decider:
             self._refused[shape] = refusal
 
     def _schedule(self, waiting: Waiting, now: float) -> Outcome:
-        if any(has_advice(extender, waiting.pod) for extender in self._extenders):
+        if self._extenders and any(has_advice(extender, waiting.pod) for extender in self._extenders):
             nodes = self._cycle.feasible(waiting.profile, waiting.pod)
             if nodes:
                 self._consultation = Consultation(waiting, nodes, self.columns.freed)
@@ -163,10 +164,11 @@ class Decider:
     def _conclude(self, consultation: Consultation, now: float) -> Outcome | None:
         """Decide a pod that extenders were asked about; None if they have not answered or it is gone."""
         waiting, advice = consultation.waiting, self._advice
-        if advice is None:
+        gone = self.queue.get(waiting.pod.uid) is not waiting
+        if advice is None and not gone:
             return None
         self._consultation = self._advice = None
-        if self.queue.get(waiting.pod.uid) is not waiting:
+        if advice is None or gone:
             return None
         if advice.error:
             outcome: Assumed | Refusal = Refusal(advice.error, frozenset({ExtenderAdvice.name}), error=True)
