@@ -62,12 +62,18 @@ class _Domains:
 
     def add(self, key: str, by_node: Counts, factor: int = 1) -> None:
         """Add what each node counts to its domain."""
-        label, counts = self._of(key)
-        counts += factor * label.totals(by_node)
+        known = self._by_key.get(key)
+        label = self._labels.of(key) if known is None else known[0]
+        totals = factor * label.totals(by_node)
+        self._by_key[key] = label, totals if known is None else known[1] + totals
 
     def add_on(self, key: str, row: int, amount: int) -> None:
         """Add to the domain of one node."""
-        label, counts = self._of(key)
+        known = self._by_key.get(key)
+        if known is None:
+            label = self._labels.of(key)
+            known = self._by_key[key] = label, np.zeros(len(label.values) + 1, np.int64)
+        label, counts = known
         code = label.codes[row]
         if code >= 0:
             counts[code] += amount
@@ -94,13 +100,6 @@ class _Domains:
             enough[-1] = False
             mask &= enough.take(label.codes[snapshot.rows])
         return mask
-
-    def _of(self, key: str) -> tuple[Label, Counts]:
-        known = self._by_key.get(key)
-        if known is None:
-            label = self._labels.of(key)
-            known = self._by_key[key] = label, np.zeros(len(label.values) + 1, np.int64)
-        return known
 
 
 @dataclass(frozen=True, slots=True)

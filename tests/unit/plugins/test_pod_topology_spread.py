@@ -116,13 +116,23 @@ def add(small: Scene, resource: str, selector: Any, kind: type[Any]) -> None:
 def test_by_default_pods_of_one_service_or_controller_are_spread(
     resource: str, selector: Any, kind: type[Any], wanting: Pod
 ) -> None:
-    """The rounded sums: 2 + 4 here, 2 + ln 6 + 4 beside a pod, ln 5 more in its zone; 2 without a zone."""
+    """Sums: 2 for the host name and 4 for a zone; ln 6 more on the pod's node, ln 5 more in its zone."""
     small = scene("a-1")
     assert set(judge(small, wanting).scores.values()) == {0}
 
     add(small, resource, selector, kind)
 
     assert judge(small, wanting).scores == {"a-1": 22, "a-2": 33, "b-1": 55, "far": 100}
+
+
+def test_by_default_a_node_without_a_zone_shares_the_zone_without_a_name() -> None:
+    """Sums: 2 + 4, 2 + 4 + ln 4 by the pod on the node without a zone, and 2 + ln 5 there."""
+    zones = {"a": {ZONE: "a"}, "blank": {ZONE: ""}, "none": {}}
+    small = Scene(*(node(name, labels={HOSTNAME: name} | zone) for name, zone in zones.items()))
+    small.cache.upsert(pod("other", node_name="none", labels={"app": "web"}))
+    add(small, "services", {"app": "web"}, Service)
+
+    assert judge(small, pod(labels={"app": "web"})).scores == {"a": 71, "blank": 57, "none": 100}
 
 
 @pytest.mark.parametrize(
