@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from property.neighbours import DICE, HOSTNAME, NAMES, ZONE, Dice
-from tidelock.cluster import labels
+from tidelock.cluster import labels, selection
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.carriers import Carried
 from tidelock.cluster.columns import Columns
@@ -24,11 +24,12 @@ SELECTIONS = [
     Selection.of(LabelSelector()),
     Selection.of(None),
 ]
-NAMESPACES = [None, frozenset({"shop"}), frozenset({"shop", "bank"}), frozenset({"nowhere"})]
+MANY = frozenset({"shop", *map(str, range(selection._MANY))})
+NAMESPACES = [None, frozenset({"shop"}), frozenset({"shop", "bank"}), frozenset({"nowhere"}), MANY]
 QUERIES = [
     *(
-        Query((Choice(namespaces, selection),), deleted=deleted)
-        for namespaces, selection, deleted in product(NAMESPACES, SELECTIONS, (True, False))
+        Query((Choice(namespaces, selected),), deleted=deleted)
+        for namespaces, selected, deleted in product(NAMESPACES, SELECTIONS, (True, False))
     ),
     Query((Choice(None, SELECTIONS[0]), Choice(frozenset({"shop"}), SELECTIONS[2]))),
 ]

@@ -234,13 +234,11 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score):
 
     def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell whether the first constraint that rules the node out does so by a number of pods."""
-        for spread in state.expect(_Spreads).spreads:
-            code = spread.label.codes[snapshot.rows][row]
-            if code < 0:
-                return False
-            if not spread.fits()[code]:
-                return True
-        return True
+        domains = (
+            (spread.fits(), int(spread.label.codes[snapshot.rows][row]))
+            for spread in state.expect(_Spreads).spreads
+        )
+        return next((code >= 0 for fits, code in domains if not fits[code]), True)
 
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
         """Rate the nodes by the pods in their domains; skip pods that nothing is preferred for.

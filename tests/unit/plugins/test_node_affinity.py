@@ -55,6 +55,12 @@ def test_a_pod_that_requires_nothing_is_skipped(ordinary: Pod) -> None:
             {"node-c"},
         ),
         (
+            requiring({"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["node-c"]}]}),
+            {"node-a", "node-b"},
+        ),
+        (requiring({"matchFields": [{"key": "metadata.name", "operator": "Exists"}]}), set()),
+        (requiring({"matchFields": [{"key": "metadata.uid", "operator": "In", "values": ["x"]}]}), set()),
+        (
             requiring({"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": ["a"]}]}),
             {"node-b", "node-c"},
         ),
