@@ -262,15 +262,16 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score):
         for constraint, label in zip(constraints, labels, strict=True):
             tally = self.handle.cache.tallies.of(constraint.query(namespace))
             if constraint.topology_key == _HOSTNAME:
-                count, domains = tally, len(rated)
+                share = _share(constraint, tally, len(rated))
+                sums += share if label.borne is None else np.where(label.borne, share, 0.0)
             else:
                 filled = _filled(label)
-                counts = filled.totals(tally, eligible.nodes(constraint))
-                count = counts.take(filled.codes)
                 everyone = len(rated) == len(snapshot)
-                domains = int(np.count_nonzero(filled.in_use if everyone else filled.found_at(rated)))
-            share = count * math.log(domains + 2) + (constraint.max_skew - 1)
-            sums += share if label.borne is None else np.where(label.borne, share, 0.0)
+                found = filled.in_use if everyone else filled.found_at(rated)
+                counts = filled.totals(tally, eligible.nodes(constraint))
+                share = _share(constraint, counts, int(np.count_nonzero(found)))
+                share[-1] = 0
+                sums += share.take(label.codes)
         scores = np.rint(sums)  # a logarithm's multiple is never half way between two numbers
         if whole is not None:
             scores[~whole] = -1
@@ -320,6 +321,11 @@ def _all_of(masks: Iterable[Mask | None]) -> Mask | None:
         if mask is not None:
             result = mask if result is None else result & mask
     return result
+
+
+def _share(constraint: _Constraint, counts: Counts, domains: int) -> Scores:
+    """Weigh counts by how many domains there are, and add what the constraint tolerates."""
+    return counts * math.log(domains + 2) + (constraint.max_skew - 1)
 
 
 def _filled(label: Label) -> Label:

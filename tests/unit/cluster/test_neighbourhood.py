@@ -57,6 +57,17 @@ def test_keys_that_nobody_asks_for_are_forgotten() -> None:
     assert len(columns.labels._coded) == labels._KEYS
 
 
+def test_label_values_that_no_pod_has_any_more_are_forgotten() -> None:
+    cache = small()
+    cache.assume(pod("web-0", labels={"app": "web"}, namespace="ci-1"), "a")
+    cache.assume(pod("web-1", labels={"app": "api"}, namespace="ci-1"), "a")
+    cache.tallies.of(Query((Choice(frozenset({"ci-1"}), WEB),)))
+
+    cache.remove("uid-web-0")
+
+    assert set(cache.tallies._pods._found["ci-1"]["app"]) == {"api"}
+
+
 def test_what_a_tally_is_made_from_does_not_outlive_its_namespace() -> None:
     cache = small()
     cache.assume(pod(labels={"app": "web"}, namespace="ci-1"), "a")
