@@ -325,7 +325,8 @@ def _all_of(masks: Iterable[Mask | None]) -> Mask | None:
 
 def _share(constraint: _Constraint, counts: Counts, domains: int) -> Scores:
     """Weigh counts by how many domains there are, and add what the constraint tolerates."""
-    return counts * math.log(domains + 2) + (constraint.max_skew - 1)
+    share: Scores = counts * np.float64(math.log(domains + 2)) + (constraint.max_skew - 1)
+    return share
 
 
 def _filled(label: Label) -> Label:
