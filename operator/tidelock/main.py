@@ -60,9 +60,10 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
     """
     configuration = _configuration(settings)
     connection = load_connection(settings.kubeconfig or None)
+    clock, rng, telemetry = SystemClock(), Random(), Telemetry()  # noqa: S311 -- for jitter
     client = KubeClient(connection, user_agent=f"tidelock/{__version__}")
     extenders = Extenders(configuration.extenders)
-    telemetry = Telemetry()
+    tasks = Tasks(rng)
     decider = Decider(
         configuration,
         move_after=settings.move_after_seconds,
@@ -72,12 +73,13 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
     async with (
         client,
         extenders,
-        EventRecorder(client, "tidelock.dev/operator", settings.instance) as recorder,
+        EventRecorder(
+            client, "tidelock.dev/operator", settings.instance, busy=lambda: tasks.busy
+        ) as recorder,
     ):
-        clock, rng, tasks = SystemClock(), Random(), Tasks()  # noqa: S311 -- for jitter
         telemetry.registry.register(Gauges(decider.book, decider.columns, decider.queue))
-        binder = Binder(client, decider, recorder, telemetry, clock, tasks, rng, extenders)
-        publisher = Publisher(client, decider.book, recorder, telemetry, clock, tasks, rng)
+        binder = Binder(client, decider, recorder, telemetry, clock, tasks, extenders)
+        publisher = Publisher(client, decider.book, recorder, telemetry, clock, tasks)
         loop = Loop(decider, binder, publisher, telemetry, clock)
         others = {name: getattr(decider.objects, name) for name in OTHERS}
         feed = Feed(decider.cache, decider.book, decider.queue, clock, loop.wake, others)

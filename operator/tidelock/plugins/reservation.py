@@ -14,11 +14,13 @@ from tidelock.cluster.columns import Amounts, Rows
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
+    SKIP,
     SUCCESS,
     Filter,
     Handle,
     Mask,
     PreFilter,
+    PreScore,
     Reserve,
     Score,
     Scores,
@@ -40,7 +42,7 @@ class OwnLocks:
     entries: tuple[Entry, ...]
 
 
-class Reservation(PreFilter, Filter, Score, Reserve):
+class Reservation(PreFilter, Filter, PreScore, Score, Reserve):
     """Holds locked room free for its owners."""
 
     name = "Reservation"
@@ -52,10 +54,11 @@ class Reservation(PreFilter, Filter, Score, Reserve):
         super().__init__(handle, others)
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
-        """Find the pod's own locks."""
+        """Find the pod's own locks; skip the pod if nobody holds room and it does not ask for that."""
+        book = self.handle.book
         if state.read(OwnLocks) is None:
-            state.write(OwnLocks(tuple(self.handle.book.own(pod))))
-        return SUCCESS
+            state.write(OwnLocks(tuple(book.own(pod))))
+        return SUCCESS if book.holds_room or pod.requires_reservation else SKIP
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes with enough room that is not locked for others."""
@@ -99,6 +102,10 @@ class Reservation(PreFilter, Filter, Score, Reserve):
                 f"{amount['locked']} locked by {names}{more}"
             )
         return ", ".join(texts)
+
+    def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
+        """Skip pods without a lock that holds room."""
+        return SUCCESS if any(entry.held for entry in state.expect(OwnLocks).entries) else SKIP
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Score 100 for nodes where the pod has a lock, 0 for all others."""

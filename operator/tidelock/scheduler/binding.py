@@ -1,12 +1,9 @@
 """Pods' side of the API: writes bindings, and tells pods and people why there is none."""
 
-import asyncio
 import logging
 from collections.abc import Callable
-from random import Random
 
 from tidelock.clock import Clock
-from tidelock.kube.backoff import Backoff
 from tidelock.kube.client import PODS, KubeClient
 from tidelock.kube.errors import ApiError, NotFound
 from tidelock.kube.events import EventRecorder, ObjectReference
@@ -21,9 +18,6 @@ from tidelock.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
 
-_SHORTEST_RETRY = 0.1
-_LONGEST_RETRY = 5.0
-
 
 class Binder:
     """Carries out decisions about pods, each in a task of its own."""
@@ -36,7 +30,6 @@ class Binder:
         telemetry: Telemetry,
         clock: Clock,
         tasks: Tasks,
-        rng: Random,
         extenders: Extenders,
     ) -> None:
         self._client = client
@@ -45,7 +38,6 @@ class Binder:
         self._telemetry = telemetry
         self._clock = clock
         self._tasks = tasks
-        self._rng = rng
         self._extenders = extenders
 
     def consult(self, consultation: Consultation, answered: Callable[[], None]) -> None:
@@ -117,14 +109,14 @@ class Binder:
     async def _bound_after_all(self, assumed: Assumed) -> bool:
         """Look whether a binding whose answer was lost has been made; until then the room stays taken."""
         pod = assumed.pod
-        backoff = Backoff(_SHORTEST_RETRY, _LONGEST_RETRY, self._rng)
+        pause = self._tasks.retry_pauses()
         while True:
             try:
                 stored = decode_pod(await self._client.get(PODS.item(pod.meta.name, pod.meta.namespace)))
             except NotFound:
                 return False
             except ApiError as error:
-                await asyncio.sleep(max(backoff.next(), error.retry_after or 0.0))
+                await pause(error)
             else:
                 return stored.uid == pod.uid and stored.node_name == assumed.node_name
 

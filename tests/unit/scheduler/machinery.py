@@ -157,9 +157,9 @@ class Shell(Core):
         self, *nodes: Node, listed: bool = True, configuration: Configuration = CONFIGURATION
     ) -> None:
         super().__init__(*nodes, listed=listed, configuration=configuration)
-        self.api, self.recorder, self.telemetry, self.tasks = FakeApi(), FakeRecorder(), Telemetry(), Tasks()
-        rng = Random(1)  # noqa: S311 -- for jitter
-        writers = (self.recorder, self.telemetry, self.clock, self.tasks, rng)
+        self.api, self.recorder, self.telemetry = FakeApi(), FakeRecorder(), Telemetry()
+        self.tasks = Tasks(Random(1))  # noqa: S311 -- for jitter
+        writers = (self.recorder, self.telemetry, self.clock, self.tasks)
         self.extenders = Extenders(configuration.extenders)
         self.binder = Binder(self.api, self.decider, *writers, self.extenders)
         self.publisher = Publisher(self.api, self.book, *writers)
