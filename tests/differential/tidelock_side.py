@@ -11,11 +11,13 @@ from differential.scenario import UPSTREAM
 from tidelock.cluster.objects import Lister
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Code, PreScore
+from tidelock.framework.config import default_configuration
 from tidelock.framework.cyclestate import CycleState
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import Pod, decode_pod
+from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.cycle import Assumed
-from tidelock.scheduler.decider import Decider
+from tidelock.scheduler.decider import Consultation, Decider
 from tidelock.scheduler.feed import Feed
 from tidelock.scheduler.watches import OTHERS
 
@@ -51,7 +53,7 @@ class TidelockSide:
         self, others: Mapping[str, Iterable[bytes]], nodes: Iterable[bytes], pods: Iterable[bytes]
     ) -> None:
         """Take over all objects; `others` by the names of OTHERS."""
-        self._decider = Decider(UPSTREAM)
+        self._decider = Decider(default_configuration(UPSTREAM, BUILTINS))
         listers: dict[str, Lister[Any]] = {name: getattr(self._decider.objects, name) for name in others}
         self._feed = feed = Feed(
             self._decider.cache, self._decider.book, self._decider.queue, _Clock(), lambda: None, listers
@@ -76,6 +78,7 @@ class TidelockSide:
         outcome = self._decider.step(_NOW)
         while outcome is None:
             outcome = self._decider.step(_NOW)
+        assert not isinstance(outcome, Consultation), "there are no extenders"
         if isinstance(outcome, Assumed):
             node_name, message, decided = outcome.node_name, "", outcome.pod
         else:

@@ -75,6 +75,7 @@ _UNUSED = (
 )
 _UNUSED_POINTS = ("placement_generate", "placement_score")
 _TYPE_FIELDS = frozenset({"apiVersion", "kind"})
+_IGNORED = frozenset({"ignoredResources", "ignoredResourceGroups"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class Builtins:
         defaults: the default profile.
         kept: those that `*` does not disable, as no file for kube-scheduler can mean them.
         needed: those that can't be disabled, with the extension points where they are needed.
-        counting: those that take `ignoredResources`, of which extenders keep count.
+        counting: those that count resources; what the first one is told to ignore, all of them ignore.
 
     """
 
@@ -288,9 +289,12 @@ def _settings(
         for config in profile.plugin_config
         if config.name in registry
     }
-    if ignored_resources:
-        for name in builtins.counting:
-            args[name] = {**args.get(name, {}), "ignoredResources": ignored_resources}
+    for name in builtins.counting:
+        ignored = {key: value for key, value in args.get(builtins.counting[0], {}).items() if key in _IGNORED}
+        if ignored_resources:
+            ignored["ignoredResources"] = ignored_resources
+        if ignored:
+            args[name] = {**args.get(name, {}), **ignored}
     return ProfileSettings(
         scheduler_name=_scheduler_name(profile, alone=True),
         enabled=_merged(builtins, profile.plugins.multi_point),

@@ -1,4 +1,4 @@
-"""Args of plugins that score resources: which ones count, and how much."""
+"""Args of plugins that count or score resources: which ones, and how much."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -29,6 +29,23 @@ class ResourceWeight(msgspec.Struct, frozen=True):
 
 CPU_AND_MEMORY = (ResourceWeight(CPU), ResourceWeight(MEMORY))
 """The resources that count if the args name none."""
+
+
+class IgnoredResources(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """Args of plugins that count resources: extended ones may be left to others."""
+
+    ignored_resources: frozenset[str] = frozenset()
+    ignored_resource_groups: frozenset[str] = frozenset()
+
+    def ignores(self, resource: str) -> bool:
+        """Whether an extended resource is left to others, by its name or by what stands before its slash."""
+        group = resource.partition("/")[0]
+        named = resource in self.ignored_resources or group in self.ignored_resource_groups
+        return named and _extended(resource)
+
+
+def _extended(resource: str) -> bool:
+    return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
 
 
 def read_args(plugin: str, args: Mapping[str, Any], kind: type[T]) -> T:

@@ -26,7 +26,7 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.scoringargs import CPU_AND_MEMORY, ResourceWeight, read_args
+from tidelock.framework.scoringargs import CPU_AND_MEMORY, IgnoredResources, ResourceWeight, read_args
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CPU, MEMORY, PODS, format_quantity
 
@@ -56,18 +56,10 @@ class _Strategy(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
     requested_to_capacity_ratio: _Ratio | None = None
 
 
-class _Args(msgspec.Struct, frozen=True, rename="camel"):
+class _Args(IgnoredResources, frozen=True, rename="camel", kw_only=True):
     """NodeResourcesFitArgs."""
 
-    ignored_resources: frozenset[str] = frozenset()
-    ignored_resource_groups: frozenset[str] = frozenset()
     scoring_strategy: _Strategy = _Strategy()
-
-    def ignores(self, resource: str) -> bool:
-        """Whether the filter leaves an extended resource to others."""
-        group = resource.partition("/")[0]
-        named = resource in self.ignored_resources or group in self.ignored_resource_groups
-        return named and _extended(resource)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,10 +229,6 @@ def _check_shape(shape: Sequence[_ShapePoint]) -> None:
         raise ValueError("requestedToCapacityRatio.shape: a utilization is not from 0 to 100")
     if not all(0 <= point.score <= _LARGEST_SHAPE_SCORE for point in shape):
         raise ValueError("requestedToCapacityRatio.shape: a score is not from 0 to 10")
-
-
-def _extended(resource: str) -> bool:
-    return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
 
 
 def _reason(resource: str) -> str:

@@ -27,12 +27,14 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.scoringargs import IgnoredResources, read_args
 from tidelock.ledger.entry import Entry
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import PODS, Resources, format_quantity
 
 _NO_OWN_LOCK = "node(s) without the reservation that the pod requires"
 _NAMED_LOCKS = 3
+_NOTHING_IGNORED = IgnoredResources()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +50,9 @@ class Reservation(PreFilter, Filter, PreScore, Score, Reserve):
     name = "Reservation"
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
-        """Take `ignoredResources`, of which extenders keep count."""
-        others = dict(args)
-        self._ignored = frozenset(others.pop("ignoredResources", ()))
-        super().__init__(handle, others)
+        """Take the resources that NodeResourcesFit ignores, as others keep count of them."""
+        self._ignored = read_args(self.name, args, IgnoredResources)
+        super().__init__(handle, {})
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Find the pod's own locks; skip the pod if nobody holds room and it does not ask for that."""
@@ -124,9 +125,9 @@ class Reservation(PreFilter, Filter, PreScore, Score, Reserve):
 
     def _counted(self, pod: Pod) -> Resources:
         """Give what the pod requests of resources that are counted here."""
-        if not self._ignored:
+        if self._ignored == _NOTHING_IGNORED:
             return pod.requests
-        return {name: units for name, units in pod.requests.items() if name not in self._ignored}
+        return {name: units for name, units in pod.requests.items() if not self._ignored.ignores(name)}
 
     def _rows_of_own(self, state: CycleState, snapshot: Snapshot) -> list[int]:
         held = (entry for entry in state.expect(OwnLocks).entries if entry.held)

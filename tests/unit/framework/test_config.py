@@ -545,6 +545,14 @@ profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {ignoredResources: [b.
         }
 
 
+def test_what_fit_ignores_reservation_ignores_too() -> None:
+    (made,) = read(
+        "profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {ignoredResourceGroups: [a.io]}}]}]",
+        BUILTINS,
+    ).profiles
+    assert made.args["Reservation"] == {"ignoredResourceGroups": ["a.io"]}
+
+
 def test_the_builtin_plugins_can_be_named_as_kube_schedulers_files_do() -> None:
     first, second = profiles(
         """
