@@ -1,5 +1,7 @@
 """NodeAffinity: spec.nodeSelector and spec.affinity.nodeAffinity."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tidelock.cluster.columns import Rows
@@ -8,6 +10,7 @@ from tidelock.framework.api import (
     MAX_NODE_SCORE,
     SKIP,
     SUCCESS,
+    EnqueueExtensions,
     Filter,
     Mask,
     PreFilter,
@@ -16,13 +19,14 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 
 _REASON = "node(s) didn't match Pod's node affinity/selector"
 
 
-class NodeAffinity(PreFilter, Filter, Score):
+class NodeAffinity(PreFilter, Filter, Score, EnqueueExtensions):
     """Rules out nodes that required terms do not match; prefers those that preferred terms do."""
 
     name = "NodeAffinity"
@@ -51,6 +55,16 @@ class NodeAffinity(PreFilter, Filter, Score):
             sums[place] = sum(t.weight for t in terms if t.preference.matches(node.name, node.meta.labels))
         most = sums.max(initial=0.0)
         return np.floor(MAX_NODE_SCORE * sums / most) if most > 0 else sums
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """Hope for nodes that match, and did not before."""
+        return (
+            Registration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL), _matches_now),
+        )
+
+
+def _matches_now(pod: Pod, old: Node | None, new: Node) -> bool:
+    return required_matches(pod, new) and (old is None or not required_matches(pod, old))
 
 
 def required_matches(pod: Pod, node: Node) -> bool:

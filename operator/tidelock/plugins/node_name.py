@@ -1,16 +1,19 @@
 """NodeName: a pod, or a lock, that names its node goes there or nowhere."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import SKIP, SUCCESS, Filter, Mask, PreFilter, Status
+from tidelock.framework.api import SKIP, SUCCESS, EnqueueExtensions, Filter, Mask, PreFilter, Status
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.events import NODE_ADD, Registration
 from tidelock.model.pods import Pod
 
 _REASON = "node(s) didn't match the requested node name"
 
 
-class NodeName(PreFilter, Filter):
+class NodeName(PreFilter, Filter, EnqueueExtensions):
     """Rules out every node but the one of spec.nodeName."""
 
     name = "NodeName"
@@ -30,3 +33,7 @@ class NodeName(PreFilter, Filter):
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Say that the name differs."""
         return (_REASON,)
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """Hope for the node."""
+        return (Registration(NODE_ADD, lambda pod, _old, new: pod.spec.node_name == new.name),)

@@ -4,16 +4,29 @@ Filter and the LeastAllocated score are those of kube-scheduler 1.36 (plugins/no
 least_allocated.go), with locked room counted as taken in the score.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tidelock.cluster.columns import Amounts, Rows
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import MAX_NODE_SCORE, SUCCESS, Filter, Mask, PreFilter, Score, Scores, Status
+from tidelock.framework.api import (
+    MAX_NODE_SCORE,
+    SUCCESS,
+    EnqueueExtensions,
+    Filter,
+    Mask,
+    PreFilter,
+    Score,
+    Scores,
+    Status,
+)
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
+from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
-from tidelock.model.quantities import CPU, MEMORY, PODS, format_quantity
+from tidelock.model.quantities import CPU, MEMORY, PODS, covers, format_quantity
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +36,7 @@ class _Wanted:
     amounts: Amounts
 
 
-class NodeResourcesFit(PreFilter, Filter, Score):
+class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
     """Rules out nodes with too little free of any requested resource; scores by what is left free."""
 
     name = "NodeResourcesFit"
@@ -63,6 +76,34 @@ class NodeResourcesFit(PreFilter, Filter, Score):
             counted += allocatable > 0
         scores: Scores = (points // np.maximum(counted, 1)).astype(np.float64)
         return scores
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """Hope for pods that go or ask for less, and for nodes that are large enough."""
+        node_grows = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE)
+        return (
+            Registration(ClusterEvent(Resource.POD, Action.DELETE)),
+            Registration(ClusterEvent(Resource.POD, Action.UPDATE_POD_SCALE_DOWN), _asks_for_less),
+            Registration(node_grows, _offers_more),
+        )
+
+
+def _asks_for_less(pod: Pod, old: Pod, new: Pod) -> bool:
+    """Whether it is the pod itself, or another gives back something of what it wants."""
+    return new.uid == pod.uid or any(
+        units > 0 and new.requests.get(resource, 0) < old.requests.get(resource, 0)
+        for resource, units in pod.requests.items()
+    )
+
+
+def _offers_more(pod: Pod, old: Node | None, new: Node) -> bool:
+    """Whether an empty node would do, and has more than before of something that the pod wants."""
+    return covers(new.allocatable, pod.requests) and (
+        old is None
+        or any(
+            units > 0 and new.allocatable.get(resource, 0) > old.allocatable.get(resource, 0)
+            for resource, units in pod.requests.items()
+        )
+    )
 
 
 def _shortages(wanted: _Wanted, snapshot: Snapshot, row: int) -> list[tuple[str, int, int]]:

@@ -1,10 +1,14 @@
 """NodeUnschedulable: cordoned nodes take only pods that tolerate it."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import Filter, Mask
+from tidelock.framework.api import EnqueueExtensions, Filter, Mask
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
+from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.selectors import NO_SCHEDULE, Taint
 
@@ -12,17 +16,33 @@ _CORDONED = Taint("node.kubernetes.io/unschedulable", NO_SCHEDULE)
 _REASON = "node(s) were unschedulable"
 
 
-class NodeUnschedulable(Filter):
+class NodeUnschedulable(Filter, EnqueueExtensions):
     """Rules out nodes with spec.unschedulable."""
 
     name = "NodeUnschedulable"
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes that are not cordoned, or all if the pod tolerates the unschedulable taint."""
-        if any(toleration.tolerates(_CORDONED) for toleration in pod.spec.tolerations):
+        if _tolerates(pod):
             return np.ones(len(snapshot), np.bool_)
         return ~snapshot.traits.cordoned
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Say that the node is cordoned."""
         return (_REASON,)
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """Hope for nodes that take pods, and for a toleration of the pod itself."""
+        tolerated = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_TOLERATION)
+        return (
+            Registration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), _uncordoned),
+            Registration(tolerated, lambda pod, _old, _new: _tolerates(pod)),
+        )
+
+
+def _tolerates(pod: Pod) -> bool:
+    return any(toleration.tolerates(_CORDONED) for toleration in pod.spec.tolerations)
+
+
+def _uncordoned(_: Pod, old: Node | None, new: Node) -> bool:
+    return not new.unschedulable and (old is None or old.unschedulable)

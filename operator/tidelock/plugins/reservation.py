@@ -5,6 +5,7 @@ left out. An owner goes to the node of its lock if it can; one that is annotated
 `tidelock.dev/require-reservation: "true"` goes nowhere else. Once it is reserved, its locks are released.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +15,11 @@ from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
     SUCCESS,
+    Code,
+    EnqueueExtensions,
     Filter,
     Mask,
+    PreEnqueue,
     PreFilter,
     Reserve,
     Score,
@@ -23,10 +27,21 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.events import (
+    RESERVATION_ACTIVE,
+    RESERVATION_FREED,
+    Action,
+    ClusterEvent,
+    Registration,
+    Resource,
+)
 from tidelock.ledger.entry import Entry
+from tidelock.ledger.matching import owns
+from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
-from tidelock.model.quantities import PODS, Resources, format_quantity
+from tidelock.model.quantities import PODS, Resources, covers, format_quantity
 
+_NOT_YET = "waiting for one of the pod's reservations to be active"
 _NO_OWN_LOCK = "node(s) without the reservation that the pod requires"
 _NAMED_LOCKS = 3
 
@@ -38,10 +53,28 @@ class OwnLocks:
     entries: tuple[Entry, ...]
 
 
-class Reservation(PreFilter, Filter, Score, Reserve):
+class Reservation(PreEnqueue, PreFilter, Filter, Score, Reserve, EnqueueExtensions):
     """Holds locked room free for its owners."""
 
     name = "Reservation"
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        """Gate a pod that requires its reservation until one of its locks is active."""
+        if not pod.requires_reservation or any(entry.held for entry in self.handle.book.own(pod)):
+            return SUCCESS
+        return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (_NOT_YET,))
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """Hope for the pod's own locks, for room that comes free beside locks, and for the pod's edits."""
+        goes = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN)
+        node_grows = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE)
+        return (
+            Registration(RESERVATION_ACTIVE, _is_owner),
+            Registration(RESERVATION_FREED),
+            Registration(goes),
+            Registration(node_grows, _large_enough),
+            Registration(ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE)),
+        )
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Find the pod's own locks."""
@@ -130,3 +163,12 @@ class Reservation(PreFilter, Filter, Score, Reserve):
             for resource, needed in pod.requests.items()
             if needed > 0 and free[resource] < needed
         }
+
+
+def _is_owner(pod: Pod, _: Entry | None, new: Entry) -> bool:
+    spec = new.reservation.spec
+    return spec is not None and new.key.namespace == pod.meta.namespace and owns(spec, pod)
+
+
+def _large_enough(pod: Pod, _: Node | None, new: Node) -> bool:
+    return covers(new.allocatable, pod.requests)

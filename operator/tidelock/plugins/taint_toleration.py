@@ -1,20 +1,22 @@
 """TaintToleration: taints that a pod does not tolerate keep it away, or make a node less liked."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import MAX_NODE_SCORE, Filter, Mask, Score, Scores
+from tidelock.framework.api import MAX_NODE_SCORE, EnqueueExtensions, Filter, Mask, Score, Scores
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
+from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.selectors import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, untolerated
 
 _HARD = (NO_SCHEDULE, NO_EXECUTE)
 
 
-class TaintToleration(Filter, Score):
+class TaintToleration(Filter, Score, EnqueueExtensions):
     """Rules out nodes with untolerated NoSchedule and NoExecute taints; prefers few untolerated soft ones."""
 
     name = "TaintToleration"
@@ -43,6 +45,21 @@ class TaintToleration(Filter, Score):
         most = max(counts.max(initial=0.0), 1.0)
         scores: Scores = MAX_NODE_SCORE - MAX_NODE_SCORE * counts // most
         return scores
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """Hope for nodes whose taints are tolerated, and were not before, and for the pod's tolerations."""
+        return (
+            Registration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), _tolerated_now),
+            Registration(ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_TOLERATION)),
+        )
+
+
+def _tolerated_now(pod: Pod, old: Node | None, new: Node) -> bool:
+    return _tolerated(pod, new) and (old is None or not _tolerated(pod, old))
+
+
+def _tolerated(pod: Pod, node: Node) -> bool:
+    return untolerated(node.taints, pod.spec.tolerations, _HARD) is None
 
 
 def _over_taints(snapshot: Snapshot, value: Callable[[tuple[Taint, ...]], int]) -> Scores:

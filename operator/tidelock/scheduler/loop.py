@@ -69,8 +69,9 @@ class Loop:
             self._binder.bind(outcome, started)
             return
         profile = outcome.waiting.profile.scheduler_name
-        self._telemetry.schedule_attempts.labels("unschedulable", profile).inc()
-        self._telemetry.scheduling_attempt_duration.labels("unschedulable", profile).observe(elapsed)
+        result = "error" if outcome.error else "unschedulable"
+        self._telemetry.schedule_attempts.labels(result, profile).inc()
+        self._telemetry.scheduling_attempt_duration.labels(result, profile).observe(elapsed)
         self._binder.report(outcome)
 
     async def _sleep(self, due: float | None = None) -> None:

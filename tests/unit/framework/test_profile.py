@@ -65,7 +65,7 @@ def test_plugins_run_in_the_order_in_which_they_are_enabled() -> None:
     profile = build_profile("mine", DEFAULT_PLUGINS, REGISTRY, Handle(Book(columns), Cache(columns)))
 
     assert profile.scheduler_name == "mine"
-    assert [plugin.name for plugin in profile.pre_enqueue] == ["SchedulingGates"]
+    assert [plugin.name for plugin in profile.pre_enqueue] == ["SchedulingGates", "Reservation"]
     assert profile.queue_sort.sort_key(pod(priority=3), 7.0) == (-3, 7.0)
     assert [plugin.name for plugin in profile.filter] == [
         "NodeUnschedulable",
