@@ -380,5 +380,5 @@ class Queueing(RuleBasedStateMachine):
         return min(dues, default=None)
 
 
-Queueing.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+Queueing.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
 TestQueueing = Queueing.TestCase
