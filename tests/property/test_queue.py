@@ -148,7 +148,7 @@ class Record:
 
     @property
     def keepers(self) -> set[str]:
-        return self.refused_by | self.pending | ({"Gate"} if self.gated else set())
+        return {"Gate"} if self.gated else self.refused_by | self.pending
 
 
 class Queueing(RuleBasedStateMachine):

@@ -36,6 +36,7 @@ from tidelock.framework.events import (
     UNSCHEDULABLE_POD_ADD,
     UNSCHEDULABLE_TIMEOUT,
     ClusterEvent,
+    Hint,
     Registration,
     pod_changes,
 )
@@ -76,6 +77,20 @@ EnqueueHook = Callable[[str, str], None]
 _Refuser = tuple[str, str]
 """A plugin, by the names of its profile and itself."""
 
+_Listeners = dict[_Refuser, tuple[Hint | None, ...]]
+"""The plugins that hear of an event, with their hints."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Happening:
+    """An event with its object, and who hears of it; all pods but one, or one alone, where a uid is given."""
+
+    listeners: _Listeners
+    old: Any
+    new: Any
+    but: str = ""
+    alone: str = ""
+
 
 @dataclass(slots=True, eq=False)
 class Waiting:
@@ -100,11 +115,6 @@ class Waiting:
     gated_by: str = ""
     message: str = ""
     indexed: tuple[_Refuser, ...] = ()
-
-    @property
-    def refusers(self) -> frozenset[str]:
-        """All plugins that keep the pod from being tried."""
-        return self.plugins | self.pending | ({self.gated_by} if self.gated_by else _NOBODY)
 
 
 class SchedulingQueue:
@@ -138,7 +148,7 @@ class SchedulingQueue:
             for name, profile in profiles.items()
             for plugin in profile.plugins.values()
         }
-        self._listeners: dict[ClusterEvent, tuple[_Refuser, ...]] = {}
+        self._listeners: dict[ClusterEvent, _Listeners] = {}
         self._pods: dict[str, Waiting] = {}
         self._uids: dict[Key, str] = {}
         self._active: list[tuple[tuple[float, ...], int, Waiting]] = []
@@ -148,7 +158,7 @@ class SchedulingQueue:
         self._refused: defaultdict[_Refuser, dict[str, Waiting]] = defaultdict(dict)
         self._sequence = 0
         self._in_flight: OrderedDict[str, int] = OrderedDict()  # how many events came before each
-        self._events: deque[tuple[ClusterEvent, Any, Any]] = deque()
+        self._events: deque[_Happening] = deque()
         self._events_gone = 0
 
     # Pods come and go.
@@ -167,11 +177,13 @@ class SchedulingQueue:
             return
         old, waiting.pod = waiting.pod, pod
         for event in pod_changes(old, pod):
+            happening = _Happening(self._listeners_of(event), old, pod)
             if waiting.place is Place.IN_FLIGHT:
-                self._keep(event, old, pod)
-            elif waiting.place in (Place.GATED, Place.UNSCHEDULABLE):
-                hope = _Hope.AFTER_BACKOFF if waiting.gated_by else self._hope(waiting, event, old, pod)
-                self._wake(waiting, hope, now, event.label)
+                self._events.append(happening)
+            elif waiting.place is Place.GATED:
+                self._wake(waiting, _Hope.AFTER_BACKOFF, now, event.label)
+            elif waiting.place is Place.UNSCHEDULABLE:
+                self._wake(waiting, _hope(waiting, waiting.indexed, happening), now, event.label)
 
     def remove(self, uid: str) -> None:
         """Drop a pod that is bound, finished or gone."""
@@ -218,14 +230,14 @@ class SchedulingQueue:
         waiting.refusals += 1
         waiting.errors_in_a_row = 0
         waiting.since, waiting.due = now, now + self._backoff_after(waiting.refusals)
-        hopes = (self._hope(waiting, *event) for event in self._missed(waiting))
-        nobody_to_ask = not self._refusers(waiting)
-        hope = _Hope.AFTER_BACKOFF if nobody_to_ask else max(hopes, default=_Hope.NONE)
+        refusers = self._refusers(waiting)
+        hopes = (_hope(waiting, refusers, happening) for happening in self._missed(waiting))
+        hope = max(hopes, default=_Hope.NONE) if refusers else _Hope.AFTER_BACKOFF
         self.done(uid)
         if hope is _Hope.NONE:
             waiting.place = Place.UNSCHEDULABLE
             self._parked[uid] = waiting
-            self._index(waiting, self._refusers(waiting))
+            self._index(waiting, refusers)
             self._on_enqueue(waiting.place, SCHEDULE_ATTEMPT_FAILURE)
         else:
             self._requeue(waiting, hope, now, SCHEDULE_ATTEMPT_FAILURE)
@@ -244,20 +256,24 @@ class SchedulingQueue:
     # Events.
 
     def notify(
-        self, event: ClusterEvent, old: object, new: object, now: float, only: Iterable[Key] | None = None
+        self, event: ClusterEvent, old: Any, new: Any, now: float, only: Iterable[Key] | None = None
     ) -> None:
         """Wake the pods that an event may help; `only` names those that it concerns, if they are known."""
         listeners = self._listeners_of(event)
-        if self._in_flight and listeners:
-            self._keep(event, old, new)
+        if not listeners:
+            return
+        happening = _Happening(listeners, old, new, but=old.uid if event == ASSIGNED_POD_DELETE else "")
+        if self._in_flight:
+            self._events.append(happening)
         if only is not None:
             found = (self._pods.get(self._uids.get(key, "")) for key in only)
-            candidates = [w for w in found if w is not None and not set(listeners).isdisjoint(w.indexed)]
+            candidates = [w for w in found if w is not None and not listeners.keys().isdisjoint(w.indexed)]
         else:
             concerned = [self._refused[refuser] for refuser in listeners if refuser in self._refused]
             candidates = list({uid: each for pods in concerned for uid, each in pods.items()}.values())
+        label = event.label
         for waiting in candidates:
-            self._wake(waiting, self._hope(waiting, event, old, new), now, event.label)
+            self._wake(waiting, _hope(waiting, waiting.indexed, happening), now, label)
 
     def activate(self, uid: str, now: float) -> None:
         """Have a pod be tried at once, or as soon as it comes back, whatever refused it."""
@@ -265,7 +281,7 @@ class SchedulingQueue:
         if waiting is None:
             return
         if waiting.place is Place.IN_FLIGHT:
-            self._keep(ANY_EVENT.event, None, waiting.pod)
+            self._events.append(_Happening({}, None, None, alone=uid))
         elif waiting.place in (Place.BACKOFF, Place.UNSCHEDULABLE):
             self._leave(waiting)
             self._requeue(waiting, _Hope.AT_ONCE, now, FORCE_ACTIVATE)
@@ -289,12 +305,16 @@ class SchedulingQueue:
 
     def refused_by(self) -> Counter[tuple[str, str]]:
         """Count the waiting pods by each plugin that refused or gates them, and their profile."""
-        return Counter(
-            (plugin, waiting.profile.scheduler_name)
+        alike = Counter(
+            (waiting.plugins, waiting.pending, waiting.gated_by, waiting.profile.scheduler_name)
             for waiting in self._pods.values()
             if waiting.place is not Place.IN_FLIGHT
-            for plugin in waiting.refusers
         )
+        counts: Counter[tuple[str, str]] = Counter()
+        for (plugins, pending, gate, profile), pods in alike.items():
+            for plugin in plugins | pending | ({gate} if gate else _NOBODY):
+                counts[plugin, profile] += pods
+        return counts
 
     def get(self, uid: str) -> Waiting | None:
         """Give the pod's state, or None if it does not wait."""
@@ -310,7 +330,7 @@ class SchedulingQueue:
     def _requeue(self, waiting: Waiting, hope: _Hope, now: float, event: str, *, new: bool = False) -> None:
         """Put a pod that is in no place where it belongs, which the gates and its backoff say."""
         if self._closed(waiting):
-            self._index(waiting, (waiting.gated_by,))
+            self._index(waiting, ((waiting.profile.scheduler_name, waiting.gated_by),))
             if new or waiting.place is not Place.GATED:
                 self._on_enqueue(Place.GATED, event)
             waiting.place = Place.GATED
@@ -336,17 +356,19 @@ class SchedulingQueue:
                 del self._refused[refuser]
         waiting.indexed = ()
 
-    def _index(self, waiting: Waiting, plugins: Iterable[str]) -> None:
-        waiting.indexed = tuple((waiting.profile.scheduler_name, plugin) for plugin in plugins)
-        for refuser in waiting.indexed:
+    def _index(self, waiting: Waiting, refusers: tuple[_Refuser, ...]) -> None:
+        waiting.indexed = refusers
+        for refuser in refusers:
             self._refused[refuser][waiting.pod.uid] = waiting
 
     def _closed(self, waiting: Waiting) -> bool:
-        """Ask the gates, first the one that was closed; note which one is."""
-        gates = sorted(waiting.profile.pre_enqueue, key=lambda gate: gate.name != waiting.gated_by)
-        closed = next((gate for gate in gates if not _opens(gate, waiting)), None)
-        waiting.gated_by = closed.name if closed is not None else ""
-        return closed is not None
+        """Ask the gates; note which one is closed."""
+        for gate in waiting.profile.pre_enqueue:
+            if not _opens(gate, waiting):
+                waiting.gated_by = gate.name
+                return True
+        waiting.gated_by = ""
+        return False
 
     def _ripen(self, now: float) -> None:
         while (flush_at := self._next_flush()) is not None and flush_at <= now:
@@ -394,42 +416,27 @@ class SchedulingQueue:
 
     # Inside: events.
 
-    def _keep(self, event: ClusterEvent, old: object, new: object) -> None:
-        self._events.append((event, old, new))
-
-    def _missed(self, waiting: Waiting) -> Iterator[tuple[ClusterEvent, Any, Any]]:
+    def _missed(self, waiting: Waiting) -> Iterator[_Happening]:
         """List the events since a pod has been in flight, the newest first; if it is `done`, none."""
         now = self._events_gone + len(self._events)
         count = now - self._in_flight.get(waiting.pod.uid, now)
         return islice(reversed(self._events), count)
 
-    def _hope(self, waiting: Waiting, event: ClusterEvent, old: Any, new: Any) -> _Hope:
-        """Ask the plugins that refused a pod whether an event may help it."""
-        if event is ANY_EVENT.event:
-            return _Hope.AFTER_BACKOFF if new.uid == waiting.pod.uid else _Hope.NONE
-        if event == ASSIGNED_POD_DELETE and old.uid == waiting.pod.uid:
-            return _Hope.NONE  # what it had itself taken
-        hope = _Hope.NONE
-        for plugin in waiting.refusers:
-            for registration in self._registered.get((waiting.profile.scheduler_name, plugin), ()):
-                if registration.event.covers(event) and _hopeful(registration, waiting.pod, old, new):
-                    hope = max(hope, _Hope.AT_ONCE if plugin in waiting.pending else _Hope.AFTER_BACKOFF)
-        return hope
-
-    def _refusers(self, waiting: Waiting) -> tuple[str, ...]:
-        """List the plugins, by name, that can say when a refused pod may fit."""
+    def _refusers(self, waiting: Waiting) -> tuple[_Refuser, ...]:
+        """List the plugins that can say when a refused pod may fit, by name."""
         profile = waiting.profile.scheduler_name
-        names = waiting.plugins | waiting.pending
-        return tuple(sorted(name for name in names if (profile, name) in self._registered))
+        refusers = ((profile, name) for name in sorted(waiting.plugins | waiting.pending))
+        return tuple(refuser for refuser in refusers if refuser in self._registered)
 
-    def _listeners_of(self, event: ClusterEvent) -> tuple[_Refuser, ...]:
+    def _listeners_of(self, event: ClusterEvent) -> _Listeners:
+        """Map the plugins that hear of an event to their hints, found once for each."""
         found = self._listeners.get(event)
         if found is None:
-            found = self._listeners[event] = tuple(
-                refuser
+            hints = {
+                refuser: tuple(each.hint for each in registrations if each.event.covers(event))
                 for refuser, registrations in self._registered.items()
-                if any(registration.event.covers(event) for registration in registrations)
-            )
+            }
+            found = self._listeners[event] = {refuser: some for refuser, some in hints.items() if some}
         return found
 
 
@@ -449,12 +456,29 @@ def _opens(gate: PreEnqueue, waiting: Waiting) -> bool:
     return status.ok
 
 
-def _hopeful(registration: Registration, pod: Pod, old: Any, new: Any) -> bool:
+def _hope(waiting: Waiting, refusers: Iterable[_Refuser], happening: _Happening) -> _Hope:
+    """Ask the plugins that refused or gate a pod whether an event may help it."""
+    uid = waiting.pod.uid
+    if happening.alone:
+        return _Hope.AFTER_BACKOFF if happening.alone == uid else _Hope.NONE
+    if happening.but == uid:
+        return _Hope.NONE  # it was the pod itself that left
+    hope = _Hope.NONE
+    for refuser in refusers:
+        hints = happening.listeners.get(refuser, ())
+        if any(_hopeful(hint, waiting.pod, happening.old, happening.new) for hint in hints):
+            if refuser[1] in waiting.pending:
+                return _Hope.AT_ONCE
+            hope = _Hope.AFTER_BACKOFF
+    return hope
+
+
+def _hopeful(hint: Hint | None, pod: Pod, old: Any, new: Any) -> bool:
     """Ask for a hint; one that fails is a yes, or the pod might wait for ever."""
-    if registration.hint is None:
+    if hint is None:
         return True
     try:
-        return registration.hint(pod, old, new)
+        return hint(pod, old, new)
     except Exception:
         logger.exception("a queueing hint failed", extra={"pod": str(pod.key)})
         return True
