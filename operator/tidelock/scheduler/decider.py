@@ -126,11 +126,21 @@ class Decider:
         shape = _shape(entry)
         refusal = self._refused.get(shape)
         if refusal is None:
-            refusal = self._cycle.place_lock(self.profile, entry, now)
+            refusal = self._place_anew(entry, now)
         else:
             self._cycle.refuse_lock(entry, refusal, now)
         if refusal is not None and shape is not None:
             self._refused[shape] = refusal
+
+    def _place_anew(self, entry: Entry, now: float) -> Refusal | None:
+        """Find room for a lock; if a plugin fails, that is why it has none."""
+        try:
+            return self._cycle.place_lock(self.profile, entry, now)
+        except Exception as error:
+            logger.exception("a plugin failed", extra={"lock": str(entry.key)})
+            refusal = _failure(error)
+            self._cycle.refuse_lock(entry, refusal, now)
+            return refusal
 
     def _schedule(self, waiting: Waiting, now: float) -> Outcome:
         uid = waiting.pod.uid
@@ -139,8 +149,7 @@ class Decider:
         except Exception as error:
             logger.exception("a plugin failed", extra={"pod": str(waiting.pod.key)})
             self.queue.back_off(uid, now)
-            message = str(error) if isinstance(error, PluginError) else f"{type(error).__name__}: {error}"
-            return Unschedulable(waiting, Refusal(message, frozenset()), error=True)
+            return Unschedulable(waiting, _failure(error), error=True)
         if isinstance(outcome, Assumed):
             if self.waiting_pods.get(uid) is None:
                 self.queue.done(uid)  # what may still go wrong is no refusal
@@ -170,6 +179,12 @@ class Decider:
     def _tell_of_undoing(self, assumed: Assumed, now: float) -> None:
         pod = assigned_to(assumed.pod, assumed.node_name)
         self.queue.notify(ASSIGNED_POD_DELETE, pod, None, now)
+
+
+def _failure(error: Exception) -> Refusal:
+    """Say what went wrong; no plugin has refused anything."""
+    text = str(error) if isinstance(error, PluginError) else f"{type(error).__name__}: {error}"
+    return Refusal(text, frozenset())
 
 
 def _shape(entry: Entry) -> object:

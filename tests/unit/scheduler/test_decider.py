@@ -4,6 +4,7 @@ from builders import NOW, node, pod
 from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
 from tidelock.model.reservations import Phase
+from tidelock.plugins.node_name import NodeName
 from tidelock.scheduler.cycle import Cycle
 from tidelock.scheduler.decider import LOCKS_A_STEP
 from tidelock.scheduler.queue import Place
@@ -225,3 +226,19 @@ def test_a_pod_whose_binding_failed_is_tried_again_after_its_backoff() -> None:
     assert core.decider.next_due() == NOW + 1
     core.clock.advance(1)
     assert core.place().pod.uid == assumed.pod.uid
+
+
+def test_a_plugin_that_fails_for_a_lock_is_why_that_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise LookupError("a bug")
+
+    core = Core(node("node-a"))
+    monkeypatch.setattr(NodeName, "pre_filter", fail)
+    entry = core.lock()
+    core.step()
+
+    assert (entry.phase, entry.message) == (Phase.PENDING, "LookupError: a bug")
+    monkeypatch.undo()
+    core.feed.nodes.upsert(None, node("node-b"))
+    core.step()
+    assert entry.phase is Phase.ACTIVE
