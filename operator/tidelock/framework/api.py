@@ -154,6 +154,14 @@ class PreFilter(Plugin):
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Return SKIP if the plugin's Filter has nothing to say of this pod."""
 
+    def allowed(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask | None:
+        """Tell, after `pre_filter`, which nodes are to be looked at at all; None if it is all of them.
+
+        The plugin's Filter must rule the others out too, and says why: it is asked before all other filters.
+        """
+        del state, pod, snapshot
+        return None
+
     def add_pod(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot) -> None:
         """Change what `pre_filter` wrote as if another pod were on its node too.
 

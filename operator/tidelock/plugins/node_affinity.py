@@ -82,6 +82,15 @@ class NodeAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         state.write(_Named(names))
         return SUCCESS
 
+    def allowed(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask | None:
+        """Allow the nodes that the required terms name, if all of them name some."""
+        named = state.read(_Named)
+        if named is None:
+            return None
+        mask = np.zeros(len(snapshot), np.bool_)
+        mask[[row for name in named.names if (row := snapshot.row(name)) is not None]] = True
+        return mask
+
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes that match the selector, one of the required terms, and one of the added ones."""
         mask = required_of_nodes(pod, snapshot)

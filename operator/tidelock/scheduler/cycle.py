@@ -153,6 +153,7 @@ class Cycle:
         self._cache.columns.vector(pod.requests)  # every resource has its column before the snapshot is taken
         snapshot = Snapshot.of(self._cache.columns)
         skipped: set[str] = set()
+        barred: list[tuple[Filter, Mask]] = []
         for plugin in profile.pre_filter:
             status = plugin.pre_filter(state, pod, snapshot)
             if status.code is Code.ERROR:
@@ -162,10 +163,14 @@ class Cycle:
                 return Refusal(text, frozenset({plugin.name}))
             if status.code is Code.SKIP:
                 skipped.add(plugin.name)
+            elif isinstance(plugin, Filter):
+                allowed = plugin.allowed(state, pod, snapshot)
+                if allowed is not None:
+                    barred.append((plugin, ~allowed))
         filters = tuple(plugin for plugin in profile.filter if plugin.name not in skipped)
         shared = self._shared.of(profile, pod)
         eligible = _sound(snapshot) if sound_only else None
-        return snapshot, shared, _run_filters(filters, state, pod, snapshot, shared, eligible)
+        return snapshot, shared, _run_filters(filters, state, pod, snapshot, shared, eligible, barred)
 
     def _reserve(self, assumed: Assumed, now: float) -> Refusal | None:
         for plugin in assumed.profile.reserve:
@@ -245,10 +250,17 @@ def _run_filters(
     snapshot: Snapshot,
     shared: Verdicts,
     eligible: Mask | None,
+    barred: list[tuple[Filter, Mask]],
 ) -> Verdict:
-    """Run filters until no node is left: first those whose verdict equal pods share."""
+    """Run filters until no node is left: first those whose verdict equal pods share.
+
+    Nodes that are barred by a plugin's PreFilter count as ruled out by it before any filter.
+    """
     fits: Mask = np.ones(len(snapshot), np.bool_) if eligible is None else eligible
     ruled_out: list[tuple[Filter, Mask]] = []
+    for plugin, mask in barred:
+        ruled_out.append((plugin, fits & mask))
+        fits = fits & ~mask
     for heeds_room in (False, True):
         sharing = [plugin for plugin in filters if plugin.per_node and plugin.heeds_room is heeds_room]
         rejecters = shared.rejecters(sharing, state, pod, snapshot, heeds_room=heeds_room)

@@ -71,6 +71,18 @@ def test_a_refusal_names_who_has_locked_the_room() -> None:
     )
 
 
+def test_nodes_that_are_not_named_are_out_before_any_filter() -> None:
+    core = Core(node("node-a", cpu="1"), node("node-b", cordoned=True), node("node-c"))
+    named = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-a"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [named]}}
+    core.add(pod(requests={"cpu": "2"}, affinity={"nodeAffinity": required}))
+
+    assert core.refuse().refusal.message == (
+        "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]. "
+        "node-a: cpu 2 needed, 1 free."
+    )
+
+
 def test_the_numbers_of_three_nodes_are_enough() -> None:
     core = Core(*(node(f"node-{index}", cpu="1") for index in range(9, 0, -1)))
     core.add(pod(requests={"cpu": "2"}))
