@@ -3,8 +3,8 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import inf
-from statistics import median
+from math import inf, log, nan
+from statistics import linear_regression, median
 
 _SMALL = 10  # below it, two decimals are shown
 
@@ -82,10 +82,22 @@ def table(figures: Sequence[Figure], peers: Sequence[Figure], peer_name: str) ->
                 _rounds(figure) + (f" | {peer_name} {_rounds(peer)}" if peer else ""),
             )
         )
+    return columns(rows)
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Lay rows of equal length out in columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     )
+
+
+def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
+    """Fit cost = c * size ** e by least squares of the logarithms; gives e, NaN for less than two sizes."""
+    if len(set(sizes)) <= 1:
+        return nan
+    return linear_regression([log(size) for size in sizes], [log(cost) for cost in costs]).slope
 
 
 def _better(ratios: Sequence[float]) -> str:
