@@ -17,8 +17,13 @@ class _Meta(msgspec.Struct, rename="camel"):
     resource_version: str = ""
 
 
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
 class _Object(msgspec.Struct):
     metadata: _Meta
+    spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
 class _Event(msgspec.Struct):
@@ -31,9 +36,16 @@ _decode_event = msgspec.json.Decoder(_Event).decode
 
 @dataclass
 class Bindings:
-    """When each pod was first seen bound, by its name, as of `time.perf_counter`."""
+    """What was seen of the pods, by their names.
+
+    Attributes:
+        seen: when each was first seen bound, as of `time.perf_counter`.
+        nodes: where to.
+
+    """
 
     seen: dict[str, float] = field(default_factory=dict)
+    nodes: dict[str, str] = field(default_factory=dict)
     _waits: list[tuple[int, asyncio.Event]] = field(default_factory=list)
 
     async def wait(self, count: int) -> None:
@@ -48,6 +60,7 @@ class Bindings:
         event = _decode_event(line)
         if event.type == "ADDED" and event.object.metadata.name not in self.seen:
             self.seen[event.object.metadata.name] = now
+            self.nodes[event.object.metadata.name] = event.object.spec.node_name
             for count, reached in self._waits:
                 if len(self.seen) >= count:
                     reached.set()

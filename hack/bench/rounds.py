@@ -95,6 +95,9 @@ async def play(client: KubeClient, scenario: Scenario, contestant: Contestant, l
             result = await (_drain if scenario.rate is None else _open_loop)(
                 client, scenario, contestant, seen
             )
+            result.faults += scenario.rule(
+                {number_of(pod): number_of(node) for pod, node in seen.nodes.items()}
+            )
             result.faults += await audit_pods(client, beside_locks=contestant.knows_locks)
             return result
     except TimeoutError as error:
@@ -184,6 +187,11 @@ def _costs(program: Component, start_cpu: float, pods: int) -> dict[str, float]:
         "decision, p50": decisions.quantile(0.5) * _MILLI,
         "decision, p99": decisions.quantile(0.99) * _MILLI,
     }
+
+
+def number_of(name: str) -> int:
+    """Give the number of a pod or node, with which its name ends."""
+    return int(name.rpartition("-")[2])
 
 
 def rate(instants: Sequence[float], lower: int, upper: int) -> float:

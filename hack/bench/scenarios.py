@@ -3,11 +3,17 @@
 Pure: objects are made from numbers, so every round and every program gets the same.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 Json = dict[str, Any]
+
+Placement = Mapping[int, int]
+"""On which node each pod is, both by their numbers."""
+
+Rule = Callable[[Placement], list[str]]
 
 ZONES = 3
 LOW, HIGH = "bench-low", "bench-high"  # priority classes
@@ -34,6 +40,7 @@ class Scenario:
         gated: pods that wait at a gate all the time.
         locks: live Reservations.
         plugins: what Tidelock's registry must have.
+        rule: finds what is wrong with a placement, in words.
 
     """
 
@@ -48,6 +55,7 @@ class Scenario:
     gated: int = 0
     locks: int = 0
     plugins: frozenset[str] = frozenset()
+    rule: Rule = field(default=lambda _placement: [])
 
     def missing(self, registry: Collection[str]) -> list[str]:
         """Name the plugins that a registry lacks."""
@@ -73,6 +81,7 @@ class Sizes:
 def scenarios(sizes: Sizes) -> list[Scenario]:
     """Give all scenarios in the order in which they are run."""
     nodes, pods = sizes.nodes, sizes.pods
+    group_size = max(nodes // 2, 1)
     open_loops = [
         Scenario(
             name=f"open-{rate}",
@@ -105,6 +114,7 @@ def scenarios(sizes: Sizes) -> list[Scenario]:
             pods=pods,
             node=plain_node,
             pod=spread_pod,
+            rule=unevenly_spread,
             plugins=frozenset({"PodTopologySpread"}),
         ),
         Scenario(
@@ -113,7 +123,8 @@ def scenarios(sizes: Sizes) -> list[Scenario]:
             nodes=nodes,
             pods=pods,
             node=plain_node,
-            pod=lambda number: lonely_pod(number, group_size=max(nodes // 2, 1)),
+            pod=lambda number: lonely_pod(number, group_size),
+            rule=lambda placement: not_alone(placement, group_size),
             plugins=frozenset({"InterPodAffinity"}),
         ),
         Scenario(
@@ -123,6 +134,7 @@ def scenarios(sizes: Sizes) -> list[Scenario]:
             pods=pods,
             node=mixed_node,
             pod=choosy_pod,
+            rule=not_wanted,
         ),
         Scenario(
             name="preemption",
@@ -241,6 +253,34 @@ def choosy_pod(number: int) -> Json:
     }
     toleration = {"key": "dedicated", "operator": "Equal", "value": "batch", "effect": "NoSchedule"}
     return _shape(affinity={"nodeAffinity": affinity}, tolerations=[toleration] if number % 2 else [])
+
+
+def unevenly_spread(placement: Placement) -> list[str]:
+    """Find zones with too many of the pods that are to be spread."""
+    pods = Counter(node % ZONES for node in placement.values())
+    least = min(pods[zone] for zone in range(ZONES))
+    return [
+        f"zone-{zone} has {count} pods, another {least}" for zone, count in pods.items() if count > least + 1
+    ]
+
+
+def not_alone(placement: Placement, group_size: int) -> list[str]:
+    """Find nodes with several lonely pods of a group."""
+    pods = Counter((pod // group_size, node) for pod, node in placement.items())
+    return [
+        f"{node_name(node)} has {count} pods of group-{group}"
+        for (group, node), count in pods.items()
+        if count > 1
+    ]
+
+
+def not_wanted(placement: Placement) -> list[str]:
+    """Find choosy pods in the zone that they exclude, or on dedicated nodes that they don't tolerate."""
+    return [
+        f"pod {pod} is on {node_name(node)}"
+        for pod, node in placement.items()
+        if pod % ZONES == node % ZONES or pod % 2 < node % 2
+    ]
 
 
 def unimportant_pod() -> Json:

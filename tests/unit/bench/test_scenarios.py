@@ -1,12 +1,10 @@
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections import Counter
 
 import msgspec
 import pytest
 
 from bench.audit import of_pods, overcommitted
 from bench.scenarios import (
-    ZONES,
     Scenario,
     Sizes,
     choosy_pod,
@@ -14,8 +12,11 @@ from bench.scenarios import (
     lonely_pod,
     mixed_node,
     node_name,
+    not_alone,
+    not_wanted,
     pod_object,
     scenarios,
+    unevenly_spread,
 )
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import Pod, decode_pod
@@ -80,26 +81,6 @@ def test_no_group_of_lonely_pods_has_more_members_than_nodes() -> None:
     assert set(groups.values()) == {20}
 
 
-def test_every_choosy_pod_has_nodes_to_choose_from() -> None:
-    nodes = [decode_node(msgspec.json.encode(mixed_node(number))) for number in range(12)]
-    choices: defaultdict[int, Sequence[str]] = defaultdict(list)
-    for number in range(6):
-        pod = decode_pod(msgspec.json.encode(pod_object("pod", "mine", choosy_pod(number))))
-        affinity = pod.spec.affinity
-        assert affinity is not None
-        assert affinity.node_affinity is not None
-        required = affinity.node_affinity.required
-        assert required is not None
-        choices[number] = [
-            node.name
-            for node in nodes
-            if required.matches(node.name, node.meta.labels) and (number % 2 or not node.taints)
-        ]
-    zones = {node.meta.labels["topology.kubernetes.io/zone"] for node in nodes}
-    assert len(zones) == ZONES
-    assert [len(names) for names in choices.values()] == [4, 8, 4, 8, 4, 8]
-
-
 def test_gated_pods_have_a_gate() -> None:
     pod = decode_pod(msgspec.json.encode(pod_object("pod", "mine", gated_pod(0))))
     assert len(pod.spec.scheduling_gates) == 1
@@ -109,3 +90,40 @@ def test_missing_plugins_are_named() -> None:
     assert _named("spread").missing({"NodeResourcesFit"}) == ["PodTopologySpread"]
     assert _named("spread").missing({"PodTopologySpread"}) == []
     assert _named("gated").missing(REGISTRY) == []
+
+
+def test_zones_may_differ_by_one_pod() -> None:
+    assert unevenly_spread({0: 0, 1: 1, 2: 2, 3: 3}) == []
+    assert unevenly_spread({0: 0, 1: 1, 2: 2, 3: 3, 4: 6}) == ["zone-0 has 3 pods, another 1"]
+    assert unevenly_spread({0: 1, 1: 1}) == ["zone-1 has 2 pods, another 0"]
+
+
+def test_lonely_pods_share_a_host_with_other_groups_only() -> None:
+    assert not_alone({0: 5, 1: 6, 2: 5}, group_size=2) == []
+    assert not_alone({0: 5, 1: 5}, group_size=2) == ["node-00005 has 2 pods of group-0"]
+
+
+def test_every_choosy_pod_has_nodes_to_choose_from() -> None:
+    choices = [[node for node in range(12) if not not_wanted({pod: node})] for pod in range(6)]
+    assert [len(nodes) for nodes in choices] == [4, 8, 4, 8, 4, 8]
+
+
+def test_choosy_pods_are_where_they_want_to_be() -> None:
+    assert not_wanted({0: 2, 1: 3}) == []
+    assert not_wanted({0: 1}) == ["pod 0 is on node-00001"]  # dedicated
+    assert not_wanted({1: 4}) == ["pod 1 is on node-00004"]  # the zone that it excludes
+
+
+def test_wherever_choosy_pods_are_let_the_rule_allows() -> None:
+    nodes = [decode_node(msgspec.json.encode(mixed_node(number))) for number in range(12)]
+    for number in range(6):
+        affinity = decode_pod(
+            msgspec.json.encode(pod_object("pod", "mine", choosy_pod(number)))
+        ).spec.affinity
+        assert affinity is not None
+        assert affinity.node_affinity is not None
+        required = affinity.node_affinity.required
+        assert required is not None
+        for place, node in enumerate(nodes):
+            allowed = required.matches(node.name, node.meta.labels) and (number % 2 == 1 or not node.taints)
+            assert allowed == (not_wanted({number: place}) == [])
