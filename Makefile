@@ -43,7 +43,8 @@ bench-lock: venv ## Lock latency and throughput beside a bare Kopf handler
 	$(BIN)/python -m bench.lock
 
 bench-throughput: venv ## Pods a second beside kube-scheduler, with etcd that does not write to the disk
-	$(BIN)/python -m bench.throughput --json throughput.json --plot throughput.png
+	mkdir -p build
+	$(BIN)/python -m bench.throughput --json build/throughput.json --plot build/throughput.png
 
 bench-cycle: venv ## Decisions a second, without an API server
 	$(BIN)/python -m bench.cycle

@@ -18,6 +18,7 @@ class Comparison:
         title: the scenario's, for people.
         tidelock: Tidelock's figures; those of the peer have the same names.
         kube_scheduler: the peer's.
+        bare: bindings a second without any decision, at the start and the end; empty if not measured.
         note: why there are no figures; empty if there are.
         faults: what must not be, in words.
 
@@ -27,6 +28,7 @@ class Comparison:
     title: str
     tidelock: list[Figure]
     kube_scheduler: list[Figure]
+    bare: list[float] = field(default_factory=list)
     note: str = ""
     faults: list[str] = field(default_factory=list)
 
@@ -44,7 +46,9 @@ class Comparison:
     def text(self) -> str:
         """All of it, for people."""
         shown = table(self.tidelock, self.kube_scheduler, PEER) if self.measured else ""
-        return "\n".join(["", self.title, *filter(None, (self.note, shown)), *self.faults])
+        bare = " and ".join(f"{rate:.0f}" for rate in self.bare)
+        ceiling = f"Bindings without any decision: {bare} a second." if bare else ""
+        return "\n".join(["", self.title, *filter(None, (self.note, shown, ceiling)), *self.faults])
 
     def add(self, ours: Round, peers: Round) -> None:
         """Add a pair of rounds."""

@@ -35,7 +35,7 @@ def plot(comparisons: Sequence[Comparison], file: Path) -> None:
         _draw(axis, name, shown)
         if log:
             axis.set_xscale("log")
-    axes[0, 0].legend(loc="best")
+    canvas.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
     canvas.savefig(file, dpi=150)
 
 

@@ -21,7 +21,7 @@ from bench.comparison import PEER, Comparison
 from bench.locks import Locks
 from bench.pods import add_priorities, clear_world
 from bench.programs import kube_scheduler, tidelock
-from bench.rounds import Contestant, Round, RoundError, play
+from bench.rounds import Contestant, Round, RoundError, bare_bindings, play
 from bench.scenarios import Scenario, Sizes, scenarios
 from bench.witness import witness
 from bench.world import admin, install, install_kube_scheduler, put_nodes
@@ -44,12 +44,16 @@ async def compare(
     try:
         async with asyncio.timeout(options.limit):
             await _furnish(client, scenario, pair[0])
+        if scenario.name == "drain":
+            comparison.bare.append(await bare_bindings(client, scenario, options.limit))
         for number in range(options.rounds):
             results: dict[str, Round] = {}
             for contestant in pair if number % 2 == 0 else reversed(pair):
                 say(f"{scenario.title}: round {number + 1} of {options.rounds}, {contestant.name}.")
                 results[contestant.name] = await play(client, scenario, contestant, options.limit)
             comparison.add(*(results[contestant.name] for contestant in pair))
+        if scenario.name == "drain":
+            comparison.bare.append(await bare_bindings(client, scenario, options.limit))
     except TimeoutError:
         comparison.faults.append(f"{scenario.title}: its nodes and locks were not made in time")
     except RoundError as error:

@@ -58,3 +58,9 @@ def test_open_loops_are_about_latency_and_drains_about_throughput() -> None:
     drain = {figure.name for figure in figures(_BY_NAME["drain"])}
     assert "create to bound, p99" in open_loop - drain
     assert "pods bound" in drain - open_loop
+
+
+def test_text_tells_what_the_api_server_can_do_alone() -> None:
+    comparison = Comparison.of(_BY_NAME["drain"])
+    comparison.bare = [310.4, 289.6]
+    assert comparison.text.endswith("Bindings without any decision: 310 and 290 a second.")
