@@ -2,18 +2,18 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from unittest.mock import patch
 
 import msgspec
 
 from bench.scenarios import Json, lonely_pod, node_name, plain_node, plain_pod, pod_object, spread_pod
+from tidelock.framework.config import default_configuration
 from tidelock.framework.profile import Enabled
 from tidelock.model.locks import decode_reservation
 from tidelock.model.nodes import Node, decode_node
 from tidelock.model.pods import Pod, decode_pod
-from tidelock.plugins.registry import DEFAULT_PLUGINS
+from tidelock.plugins.registry import BUILTINS, DEFAULT_PLUGINS
 from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.decider import Decider
 from tidelock.scheduler.feed import Feed
@@ -71,8 +71,8 @@ class _Stopped:
 
 def furnished(workload: Workload, nodes: int, placed: int) -> tuple[Decider, Feed]:
     """Make a decider that knows nodes, placed pods in turn on all of them, and locks that are held."""
-    with patch("tidelock.scheduler.decider.DEFAULT_PLUGINS", workload.enabled):
-        decider = Decider(_SCHEDULER)
+    builtins = replace(BUILTINS, defaults=tuple(workload.enabled))
+    decider = Decider(default_configuration(_SCHEDULER, builtins))
     feed = Feed(decider.cache, decider.book, decider.queue, _Stopped(), wake=lambda: None)
     for node in _nodes(nodes):
         feed.nodes.upsert(None, node)
