@@ -27,9 +27,12 @@ from bench.witness import witness
 from bench.world import admin, install, install_kube_scheduler, put_nodes
 from devcluster import LocalCluster, start_cluster
 from devcluster.output import say
+from devcluster.programs import APISERVER_GOGC
 from tidelock.kube.client import KubeClient
 from tidelock.plugins.registry import REGISTRY
 from tidelock.settings import DEFAULT_SCHEDULER_NAME
+
+_INTERRUPTED = 130  # as a shell says of a program that Ctrl-C ended
 
 
 async def compare(
@@ -96,6 +99,10 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
             knows_locks=False,
         ),
     )
+    print(
+        f"{os.cpu_count()} CPUs for everything; etcd {'with' if options.fsync else 'without'} fsync; "
+        f"kube-apiserver with GOGC={APISERVER_GOGC}; both programs have ServiceAccounts and no limits."
+    )
     comparisons = []
     async with admin(cluster) as client:
         await add_priorities(client)
@@ -114,6 +121,7 @@ def _write(options: argparse.Namespace, comparisons: Sequence[Comparison]) -> No
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "cpus": os.cpu_count(),
             "fsync": options.fsync,
+            "apiserver_gogc": APISERVER_GOGC,
             "rounds": options.rounds,
             "scenarios": comparisons,
         }
@@ -174,11 +182,17 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> int:
     """Run the benchmark on a control plane of its own; gives the exit status."""
     options = parse(arguments)
-    with (
-        tempfile.TemporaryDirectory(prefix="tidelock-bench-") as directory,
-        start_cluster(Path(directory), controller_manager=False, kwok=False, fsync=options.fsync) as cluster,
-    ):
-        return asyncio.run(run(cluster, options))
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="tidelock-bench-") as directory,
+            start_cluster(
+                Path(directory), controller_manager=False, kwok=False, fsync=options.fsync
+            ) as cluster,
+        ):
+            return asyncio.run(run(cluster, options))
+    except KeyboardInterrupt:
+        say("Interrupted; everything is stopped.")
+        return _INTERRUPTED
 
 
 if __name__ == "__main__":
