@@ -11,6 +11,7 @@ import pstats
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import isnan
 from pathlib import Path
 
 import msgspec
@@ -52,6 +53,11 @@ class Growth:
         return exponent(list(self.per_second), [1 / rate for rate in self.per_second.values()])
 
     @property
+    def power(self) -> str:
+        """The exponent for people; empty for one size."""
+        return "" if isnan(self.exponent) else f"n^{self.exponent:.2f}"
+
+    @property
     def verdict(self) -> str:
         """Whether the target is met, where there is one."""
         rate = self.per_second.get(_AT)
@@ -89,11 +95,7 @@ def table(growths: Sequence[Growth], sizes: Sequence[int]) -> str:
     rows = [("plugins", "pods", *(f"{size} nodes" for size in sizes), "grows with", "target", "load")]
     for growth in growths:
         rates = [f"{growth.per_second[size]:.0f}/s" if size in growth.per_second else "" for size in sizes]
-        told = (
-            ("", growth.note, "")
-            if growth.note
-            else (f"n^{growth.exponent:.2f}", growth.verdict, f"{growth.load:.1f}")
-        )
+        told = ("", growth.note, "") if growth.note else (growth.power, growth.verdict, f"{growth.load:.1f}")
         rows.append((growth.workload, _kind(growth.alike), *rates, *told))
     return columns(rows)
 

@@ -52,6 +52,10 @@ def test_time_that_grows_with_the_nodes_has_exponent_one() -> None:
     assert growth.exponent == pytest.approx(1.0)
 
 
+def test_one_size_tells_nothing_of_growth() -> None:
+    assert Growth("default", alike=True, per_second={1_000: 500.0}).power == ""
+
+
 def test_table_says_what_is_not_supported() -> None:
     missing = Growth("spread", alike=True, note="not supported yet")
     measured = Growth("default", alike=False, per_second={1_000: 500.0, 5_000: 100.0}, load=2.0)
