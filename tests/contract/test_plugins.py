@@ -10,6 +10,7 @@ from builders import NOW, encode, node, pod
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
+    Bind,
     Code,
     Filter,
     Mask,
@@ -58,7 +59,13 @@ def bare() -> Scene:
 
 PREFERRED = [{"weight": 5, "preference": {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}}]
 WORLDS: dict[str, Callable[[], Scene]] = {"busy": busy, "bare": bare, "empty": Scene}
+NAMED = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-a"]}]}
 PODS = {
+    "for a node by name": pod(
+        affinity={
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [NAMED]}}
+        }
+    ),
     "ordinary": pod("web-0", requests={"cpu": "500m", "memory": "1Gi"}),
     "greedy": pod("web-0", requests={"cpu": "64", "memory": "1Ti"}),
     "without requests": pod("best-effort", requests={}),
@@ -87,9 +94,11 @@ class Run:
         self.scores: Scores = np.zeros(len(snapshot))
         self.texts: list[tuple[tuple[str, ...], str]] = []
         self.tally: Counter[str] = Counter()
+        self.allowed: Mask | None = None
         skipped = False
         if isinstance(plugin, PreFilter):
             skipped = plugin.pre_filter(state, pod, snapshot).code is Code.SKIP
+            self.allowed = None if skipped else plugin.allowed(state, pod, snapshot)
         if isinstance(plugin, Filter) and not skipped:
             self.mask = plugin.filter(state, pod, snapshot)
             self.texts = [
@@ -116,6 +125,7 @@ def test_a_plugin_answers_for_every_node_whatever_is_missing(
 
     assert run.mask.shape == run.scores.shape == (len(scene.columns),)
     assert run.mask.dtype == np.bool_
+    assert run.allowed is None or not (run.mask & ~run.allowed).any(), "barred nodes are ruled out"
     assert run.scores.dtype == np.float64
     assert ((run.scores >= 0) & (run.scores <= MAX_NODE_SCORE)).all()
     assert all(reasons and all(reasons) for reasons, _ in run.texts), "a node is ruled out for a reason"
@@ -197,7 +207,7 @@ def test_a_plugin_refuses_args_that_it_has_not_by_name(factory: PluginFactory) -
 
 
 def test_the_registry_calls_each_plugin_by_its_own_name() -> None:
-    points = (PreEnqueue, QueueSort, PreFilter, Filter, Score, Reserve)
+    points = (PreEnqueue, QueueSort, PreFilter, Filter, Score, Reserve, Bind)
     for name, factory in REGISTRY.items():
         plugin = factory(Scene().handle, {})
         assert plugin.name == name

@@ -8,6 +8,7 @@ share one API server.
 from collections.abc import Callable
 from random import Random
 
+from differential.profiles import NAMES
 from differential.scenario import FINALIZER, SCENARIO, UPSTREAM, ZONE, Json, Scenario
 from differential.volumes import add_volumes
 
@@ -44,10 +45,17 @@ def make_scenario(seed: int, plugins: frozenset[str], pods: int) -> Scenario:
         for _ in range(rng.choice((0, 0, 1, 1, 2))):
             scenario.residents.append(write.resident(node["metadata"]["name"]))
     scenario.wanting = [write.wanting(index) for index in range(pods)]
+    _choose_profiles(scenario)
     _let_some_leave(scenario)
     if "VolumeBinding" in plugins:
         add_volumes(scenario)
     return scenario
+
+
+def _choose_profiles(scenario: Scenario) -> None:
+    rng = Random(f"{scenario.seed} profiles")  # noqa: S311 -- to be repeatable
+    for pod in scenario.wanting:
+        pod["spec"]["schedulerName"] = rng.choice((*NAMES[:1], *NAMES))
 
 
 def _let_some_leave(scenario: Scenario) -> None:

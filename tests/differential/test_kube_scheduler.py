@@ -11,6 +11,7 @@ import pytest
 
 from devcluster import LocalCluster
 from differential.comparison import differences
+from differential.profiles import configuration
 from differential.scenarios import make_scenario
 from differential.tidelock_side import TidelockSide
 from differential.upstream import upstream
@@ -42,7 +43,9 @@ async def test_every_verdict_is_kube_schedulers(
         try:
             await kube_scheduler.build(scenarios)
             others = {name: await kube_scheduler.list(resource) for name, (resource, _) in OTHERS.items()}
-            tidelock = TidelockSide(others, await kube_scheduler.list(NODES), await kube_scheduler.list(PODS))
+            tidelock = TidelockSide(
+                configuration(), others, await kube_scheduler.list(NODES), await kube_scheduler.list(PODS)
+            )
             for number in range(_PODS_A_SCENARIO):
                 pods = {scenario.seed: scenario.wanting[number] for scenario in scenarios}
                 decisions = await kube_scheduler.decide(pods.values())

@@ -7,17 +7,16 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from differential.scenario import UPSTREAM
 from tidelock.cluster.objects import Lister
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Code, PreScore
-from tidelock.framework.config import default_configuration
+from tidelock.framework.config import read_configuration
 from tidelock.framework.cyclestate import CycleState
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.cycle import Assumed
-from tidelock.scheduler.decider import Consultation, Decider
+from tidelock.scheduler.decider import Decider, Unschedulable
 from tidelock.scheduler.feed import Feed
 from tidelock.scheduler.watches import OTHERS
 
@@ -50,13 +49,23 @@ class TidelockSide:
     """A scheduler that knows what the API server has."""
 
     def __init__(
-        self, others: Mapping[str, Iterable[bytes]], nodes: Iterable[bytes], pods: Iterable[bytes]
+        self,
+        configuration: str,
+        others: Mapping[str, Iterable[bytes]],
+        nodes: Iterable[bytes],
+        pods: Iterable[bytes],
     ) -> None:
-        """Take over all objects; `others` by the names of OTHERS."""
-        self._decider = Decider(default_configuration(UPSTREAM, BUILTINS))
+        """Take over a KubeSchedulerConfiguration and all objects; `others` by the names of OTHERS."""
+        self._decider = Decider(read_configuration(configuration, BUILTINS, lambda _: {}))
         listers: dict[str, Lister[Any]] = {name: getattr(self._decider.objects, name) for name in others}
         self._feed = feed = Feed(
-            self._decider.cache, self._decider.book, self._decider.queue, _Clock(), lambda: None, listers
+            self._decider.cache,
+            self._decider.book,
+            self._decider.queue,
+            self._decider.waiting_pods,
+            _Clock(),
+            lambda: None,
+            listers,
         )
         for name, objects in others.items():
             decode: Callable[[bytes], Any] = msgspec.json.Decoder(OTHERS[name][1]).decode
@@ -78,10 +87,10 @@ class TidelockSide:
         outcome = self._decider.step(_NOW)
         while outcome is None:
             outcome = self._decider.step(_NOW)
-        assert not isinstance(outcome, Consultation), "there are no extenders"
         if isinstance(outcome, Assumed):
             node_name, message, decided = outcome.node_name, "", outcome.pod
         else:
+            assert isinstance(outcome, Unschedulable), outcome
             node_name, message, decided = "", outcome.refusal.message, outcome.waiting.pod
         assert decided.uid == seen.uid, "another pod was decided"
         if bound_to:
@@ -92,7 +101,7 @@ class TidelockSide:
 
     def _judge(self, pod: Pod) -> Judgement:
         """Ask each plugin of the profile, in the order of the extension points."""
-        profile, state = self._decider.profile, CycleState()
+        profile, state = self._decider.profiles[pod.spec.scheduler_name], CycleState()
         self._decider.columns.vector(pod.requests)
         snapshot = Snapshot.of(self._decider.columns)
         fits, skipped, stuck = np.ones(len(snapshot), np.bool_), set[str](), 0

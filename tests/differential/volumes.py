@@ -33,6 +33,16 @@ def add_volumes(scenario: Scenario) -> None:
             for number, kind in enumerate(kinds):
                 if not (resident and kind in ("missing", "unbound")):
                     volumes.append(_volume(f"volume-{number}", kind, rng))
+    _drop_unused(scenario)
+
+
+def _drop_unused(scenario: Scenario) -> None:
+    pods = (*scenario.residents, *scenario.wanting)
+    volumes = [volume for pod in pods for volume in pod["spec"].get("volumes", ())]
+    used = {volume.get("persistentVolumeClaim", {}).get("claimName") for volume in volumes}
+    scenario.claims = [each for each in scenario.claims if each["metadata"]["name"] in used]
+    bound = {each["spec"].get("volumeName") for each in scenario.claims}
+    scenario.volumes = [each for each in scenario.volumes if each["metadata"]["name"] in bound]
 
 
 def _volume(name: str, kind: str, rng: Random) -> Json:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from builders import NAMESPACE, NOW, node, pod
 from tidelock.framework.api import Filter, Plugin, Score
 from tidelock.framework.profile import ProfileSettings, build_profile
+from tidelock.framework.waiting import WaitingPods
 from tidelock.model.nodes import Node
 from tidelock.model.pods import REQUIRE_RESERVATION, Pod
 from tidelock.model.quantities import Resources, parse_resources, plus
@@ -294,7 +295,7 @@ def outcome(world: World, wanting: Pod) -> str:
     """Tell where a pod is placed, or why it is not."""
     scene = world.scene()
     profile = build_profile(ProfileSettings(NAMESPACE, DEFAULT_PLUGINS), REGISTRY, scene.handle)
-    found: Assumed | Refusal = Cycle(scene.cache, scene.book).schedule(profile, wanting, NOW)
+    found: Assumed | Refusal = Cycle(scene.cache, scene.book, WaitingPods()).schedule(profile, wanting, NOW)
     return found.node_name if isinstance(found, Assumed) else found.message
 
 

@@ -67,7 +67,7 @@ def test_plugins_run_in_the_order_in_which_they_are_enabled() -> None:
     )
 
     assert profile.scheduler_name == "mine"
-    assert [plugin.name for plugin in profile.pre_enqueue] == ["SchedulingGates"]
+    assert [plugin.name for plugin in profile.pre_enqueue] == ["SchedulingGates", "Reservation"]
     assert profile.queue_sort.sort_key(pod(priority=3), 7.0) == (-3, 7.0)
     order = [plugin.name for plugin in DEFAULT_PLUGINS]
     filters = [plugin.name for plugin in profile.filter]

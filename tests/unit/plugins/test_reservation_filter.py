@@ -132,8 +132,8 @@ def test_of_many_locks_the_first_three_are_named() -> None:
 
 
 def test_what_extenders_keep_count_of_is_not_counted() -> None:
-    one = Scene(node("node-a", cpu="1"))
-    one.lock("lock", resources={"memory": "1Gi"}, owner="db-0")
+    one = Scene(node("node-a", cpu="2"))
+    one.lock("other", resources={"cpu": "1"}, owners=[{"pod": {"name": "other"}}])
     wanting = pod("web-0", requests={"cpu": "1", "example.com/foo": "1"})
     one.columns.vector(wanting.requests)
     snapshot = Snapshot.of(one.columns)

@@ -6,6 +6,7 @@ import pytest
 
 from builders import NOW, node, pod
 from tidelock.framework.api import SUCCESS, Code, Handle, Reserve, Status
+from tidelock.framework.waiting import WaitingPods
 from tidelock.model.nodes import Node
 from tidelock.model.reservations import Phase
 from tidelock.scheduler.cycle import Cycle, Refusal
@@ -67,6 +68,18 @@ def test_a_refusal_names_who_has_locked_the_room() -> None:
     assert core.refuse().refusal.message == (
         "0/1 nodes are available: 1 Insufficient cpu beside reservations. "
         "node-a: cpu 2 needed, 1 free, 3 locked by shop/lock."
+    )
+
+
+def test_nodes_that_are_not_named_are_out_before_any_filter() -> None:
+    core = Core(node("node-a", cpu="1"), node("node-b", cordoned=True), node("node-c"))
+    named = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-a"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [named]}}
+    core.add(pod(requests={"cpu": "2"}, affinity={"nodeAffinity": required}))
+
+    assert core.refuse().refusal.message == (
+        "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]. "
+        "node-a: cpu 2 needed, 1 free."
     )
 
 
@@ -187,9 +200,10 @@ def test_when_one_plugin_refuses_to_reserve_all_are_undone_in_reverse_order() ->
     )
     profile = replace(core.decider.profile, reserve=plugins)
 
-    outcome = Cycle(core.cache, core.book).schedule(profile, pod(), NOW)
+    outcome = Cycle(core.cache, core.book, WaitingPods()).schedule(profile, pod(), NOW)
 
-    assert outcome == Refusal("no volume; no port", frozenset({"Noting"}))
+    message = "0/1 nodes are available: 1 no port, 1 no volume."
+    assert outcome == Refusal(message, frozenset({"Noting"}))
     assert notes == [
         "reserve first",
         "reserve second",

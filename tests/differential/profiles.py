@@ -1,0 +1,70 @@
+"""The profiles that both schedulers run, in the one format that both read."""
+
+from typing import Any
+
+import yaml
+
+from differential.scenario import UPSTREAM
+from tidelock.plugins.registry import REGISTRY
+
+# Plugins that kube-scheduler is to have only if Tidelock has them.
+_OPTIONAL = (
+    "DynamicResources",
+    "InterPodAffinity",
+    "NodeVolumeLimits",
+    "PodTopologySpread",
+    "VolumeBinding",
+    "VolumeRestrictions",
+    "VolumeZone",
+)
+
+_WEIGHTS = [
+    {"name": "cpu", "weight": 3},
+    {"name": "memory", "weight": 1},
+    {"name": "example.com/gpu", "weight": 5},
+    {"name": "ephemeral-storage", "weight": 2},
+]
+_SHAPE = [{"utilization": 0, "score": 2}, {"utilization": 37, "score": 10}, {"utilization": 100, "score": 0}]
+
+_ARGS: dict[str, dict[str, Any]] = {
+    UPSTREAM: {},
+    "packer": {
+        "NodeResourcesFit": {
+            "scoringStrategy": {"type": "MostAllocated", "resources": _WEIGHTS},
+            "ignoredResources": ["example.com/gpu"],
+        },
+        "NodeResourcesBalancedAllocation": {"resources": [{"name": each["name"]} for each in _WEIGHTS]},
+    },
+    "shaper": {
+        "NodeResourcesFit": {
+            "scoringStrategy": {
+                "type": "RequestedToCapacityRatio",
+                "resources": _WEIGHTS,
+                "requestedToCapacityRatio": {"shape": _SHAPE},
+            },
+        },
+    },
+}
+
+NAMES = tuple(_ARGS)
+"""Their schedulerNames, the first of which is the default profile."""
+
+
+def profiles() -> list[dict[str, Any]]:
+    """Write `profiles` of a KubeSchedulerConfiguration for kube-scheduler."""
+    disabled = [{"name": name} for name in _OPTIONAL if name not in REGISTRY]
+    return [
+        {
+            "schedulerName": name,
+            "plugins": {"multiPoint": {"disabled": disabled}},
+            "pluginConfig": [{"name": plugin, "args": args} for plugin, args in configured.items()],
+        }
+        for name, configured in _ARGS.items()
+    ]
+
+
+def configuration() -> str:
+    """Write the KubeSchedulerConfiguration for Tidelock."""
+    mine = [{key: value for key, value in each.items() if key != "plugins"} for each in profiles()]
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    return yaml.safe_dump({**kind, "profiles": mine})
