@@ -73,6 +73,8 @@ def test_plugins_run_in_the_order_in_which_they_are_enabled() -> None:
         "TaintToleration",
         "NodeAffinity",
         "NodeResourcesFit",
+        "PodTopologySpread",
+        "InterPodAffinity",
         "Reservation",
     ]
     assert profile.pre_filter[0].name == "UnknownDemands"
@@ -89,5 +91,7 @@ def test_a_lock_outweighs_all_other_scores_together() -> None:
         "TaintToleration": 3,
         "NodeAffinity": 2,
         "NodeResourcesFit": 1,
+        "PodTopologySpread": 2,
+        "InterPodAffinity": 2,
         "NodeResourcesBalancedAllocation": 1,
     }
