@@ -1,11 +1,14 @@
 """Labels, tallies and carried terms that follow the events of a cluster equal those made from its state."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from itertools import product
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from builders import NOW
 from property.neighbours import DICE, HOSTNAME, NAMES, ZONE, Dice
 from tidelock.cluster import labels, selection
 from tidelock.cluster.cache import Cache
@@ -38,7 +41,7 @@ NAMESPACE_LABELS: tuple[dict[str, str], ...] = ({}, {"team": "x"})
 
 def event(dice: Dice, cache: Cache) -> None:
     """Let something happen to one of a few nodes or pods."""
-    name, pod_name = dice.one(*NAMES), dice.one("web-0", "web-1", "web-2", "web-3")
+    name, pod_name = dice.one(*NAMES), dice.one("web-0", "web-1", *(f"web-{name}" for name in NAMES))
     uid = f"uid-{pod_name}"
     happenings: list[Callable[[], object]] = [
         lambda: cache.put_node(dice.node(name)),
@@ -47,7 +50,8 @@ def event(dice: Dice, cache: Cache) -> None:
         lambda: cache.assume(dice.demanding_pod(pod_name), name),
         lambda: cache.forget(uid),
         lambda: cache.upsert(bound(dice, pod_name, name)),
-        lambda: cache.upsert(bound(dice, pod_name, name)),
+        lambda: change(dice, cache, uid),
+        lambda: change(dice, cache, uid),
         lambda: cache.remove(uid),
         lambda: cache.tallies.of(dice.one(*QUERIES)),
         lambda: cache.columns.labels.of(dice.one(HOSTNAME, ZONE)),
@@ -55,8 +59,25 @@ def event(dice: Dice, cache: Cache) -> None:
     dice.one(*happenings)()
 
 
+def change(dice: Dice, cache: Cache, uid: str) -> None:
+    """Change a placed pod in one way only."""
+    placed = cache.get(uid)
+    if placed is None:
+        return
+    old, drawn = placed.pod, bound(dice, "other", placed.node_name)
+    replace = msgspec.structs.replace
+    here = replace(old.spec, node_name=placed.node_name)
+    deleted = replace(old.metadata, deletion_timestamp=datetime.fromtimestamp(NOW, tz=UTC))
+    metadata, spec = dice.one(
+        (replace(old.metadata, labels=drawn.metadata.labels), here),
+        (deleted, here),
+        (old.metadata, replace(here, affinity=drawn.spec.affinity)),
+    )
+    cache.upsert(replace(old, metadata=metadata, spec=spec))
+
+
 def bound(dice: Dice, name: str, node_name: str) -> Pod:
-    most = dice.one(0, 1)
+    most = dice.one(0, 2)
     spec = {"affinity": dice.affinity(most)} if most else {}
     return dice.pod(name, node_name=node_name, phase=dice.one("Running", "Running", "Failed"), **spec)
 
@@ -81,6 +102,11 @@ def rebuilt(cache: Cache) -> Cache:
 @settings(deadline=None)
 def test_tallies_and_carried_terms_follow_every_event(dice: Dice, count: int) -> None:
     cache = Cache(Columns(capacity=1))
+    for name in NAMES:
+        cache.put_node(dice.node(name))
+        cache.upsert(bound(dice, f"web-{name}", name))
+    for query in dice.some(QUERIES, 0, 10):
+        cache.tallies.of(query)
     for _ in range(count):
         event(dice, cache)
     fresh = rebuilt(cache)

@@ -89,3 +89,18 @@ def test_a_new_label_of_a_bound_pod_moves_it_to_another_tally() -> None:
     cache.upsert(pod(labels={"app": "api"}, node_name="b", version=2))
 
     assert [cache.tallies.of(query).sum() for query in (web, api)] == [0, 1]
+
+
+def test_terms_that_no_pod_carries_any_more_are_forgotten() -> None:
+    """Without any, a pod that comes is not even looked at."""
+    cache = small()
+    term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "web"}}}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    cache.assume(pod("web-0", affinity=affinity), "a")
+    cache.assume(pod("web-1", affinity=affinity), "b")
+
+    cache.remove("uid-web-0")
+    assert cache.carriers.shunned
+
+    cache.remove("uid-web-1")
+    assert not cache.carriers.shunned
