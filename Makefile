@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PYTHONPATH := operator:hack
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test unit verify demo up down status lock bench-lock clean
+.PHONY: help venv test unit verify demo up down status lock bench-lock bench-throughput bench-cycle clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -41,6 +41,13 @@ status: venv ## Show the development control plane
 
 bench-lock: venv ## Lock latency and throughput beside a bare Kopf handler
 	$(BIN)/python -m bench.lock
+
+bench-throughput: venv ## Pods a second beside kube-scheduler, with etcd that does not write to the disk
+	mkdir -p build
+	$(BIN)/python -m bench.throughput --json build/throughput.json --plot build/throughput.png
+
+bench-cycle: venv ## Decisions a second, without an API server
+	$(BIN)/python -m bench.cycle
 
 lock: venv ## Renew the lock files from pyproject.toml
 	hack/update-locks

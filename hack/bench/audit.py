@@ -1,4 +1,4 @@
-"""Whether the locks that were given are locks: read from the API, when all is done."""
+"""Whether what was given is there to be given: read from the API, when all is done."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -7,20 +7,34 @@ from typing import Any
 import msgspec
 
 from bench.world import NAMESPACE
-from tidelock.kube.client import NODES, RESERVATIONS, KubeClient
-from tidelock.model.quantities import PODS, parse_resources
+from tidelock.kube.client import NODES, PODS, RESERVATIONS, KubeClient
+from tidelock.model.quantities import PODS as POD_COUNT
+from tidelock.model.quantities import Resources, parse_resources
 
 _PAGE = "500"
+
+Taken = tuple[str, Resources]
+"""A node, and what somebody has of it."""
 
 
 async def audit(client: KubeClient) -> list[str]:
     """Find locks that are not held, and nodes with more locked than they have; each fault in words."""
-    nodes = await _read_all(client, NODES.collection())
-    locks = await _read_all(client, RESERVATIONS.collection(NAMESPACE))
-    return [*_not_held(locks), *_overcommitted(nodes, locks)]
+    locks = await read_all(client, RESERVATIONS.collection(NAMESPACE))
+    nodes = await read_all(client, NODES.collection())
+    return [*_not_held(locks), *overcommitted(nodes, of_locks(locks), "locked")]
 
 
-async def _read_all(client: KubeClient, collection: str) -> list[dict[str, Any]]:
+async def audit_pods(client: KubeClient, *, beside_locks: bool) -> list[str]:
+    """Find nodes with more in pods, or in pods and locks, than they have; each fault in words."""
+    nodes = await read_all(client, NODES.collection())
+    taken = of_pods(await read_all(client, PODS.collection()))
+    if beside_locks:
+        taken += of_locks(await read_all(client, RESERVATIONS.collection(NAMESPACE)))
+    return overcommitted(nodes, taken, "taken")
+
+
+async def read_all(client: KubeClient, collection: str) -> list[dict[str, Any]]:
+    """Read all objects of a collection, page by page."""
     items: list[dict[str, Any]] = []
     token = ""
     while True:
@@ -32,6 +46,38 @@ async def _read_all(client: KubeClient, collection: str) -> list[dict[str, Any]]
             return items
 
 
+def of_locks(locks: Iterable[dict[str, Any]]) -> list[Taken]:
+    """Tell what active locks hold."""
+    return [
+        (lock["status"]["nodeName"], parse_resources(lock["spec"]["resources"]) | {POD_COUNT: 1})
+        for lock in locks
+        if _active(lock)
+    ]
+
+
+def of_pods(pods: Iterable[dict[str, Any]]) -> list[Taken]:
+    """Tell what bound pods ask for; the benchmark's have one container each."""
+    return [
+        (node, parse_resources(pod["spec"]["containers"][0]["resources"]["requests"]) | {POD_COUNT: 1})
+        for pod in pods
+        if (node := pod["spec"].get("nodeName"))
+    ]
+
+
+def overcommitted(nodes: Iterable[dict[str, Any]], taken: Iterable[Taken], verb: str) -> list[str]:
+    """Find nodes of which more is taken than they have; the verb is for the sentence."""
+    allocatable = {node["metadata"]["name"]: parse_resources(node["status"]["allocatable"]) for node in nodes}
+    totals: defaultdict[tuple[str, str], int] = defaultdict(int)
+    for node, amounts in taken:
+        for resource, units in amounts.items():
+            totals[node, resource] += units
+    return [
+        f"{node} has {units} {resource} {verb} and {allocatable[node].get(resource, 0)} allocatable"
+        for (node, resource), units in totals.items()
+        if units > allocatable[node].get(resource, 0)
+    ]
+
+
 def _active(lock: dict[str, Any]) -> bool:
     conditions = lock.get("status", {}).get("conditions", [])
     return any((each["type"], each["status"]) == ("Active", "True") for each in conditions)
@@ -39,17 +85,3 @@ def _active(lock: dict[str, Any]) -> bool:
 
 def _not_held(locks: Iterable[dict[str, Any]]) -> list[str]:
     return [f"{lock['metadata']['name']} is not Active" for lock in locks if not _active(lock)]
-
-
-def _overcommitted(nodes: Iterable[dict[str, Any]], locks: Iterable[dict[str, Any]]) -> list[str]:
-    allocatable = {node["metadata"]["name"]: parse_resources(node["status"]["allocatable"]) for node in nodes}
-    locked: defaultdict[tuple[str, str], int] = defaultdict(int)
-    for lock in filter(_active, locks):
-        held = parse_resources(lock["spec"]["resources"]) | {PODS: 1}
-        for resource, units in held.items():
-            locked[lock["status"]["nodeName"], resource] += units
-    return [
-        f"{node} has {units} {resource} locked and {allocatable[node].get(resource, 0)} allocatable"
-        for (node, resource), units in locked.items()
-        if units > allocatable[node].get(resource, 0)
-    ]

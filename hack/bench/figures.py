@@ -3,7 +3,10 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import median
+from math import inf, log, nan
+from statistics import linear_regression, median
+
+_SMALL = 10  # below it, two decimals are shown
 
 
 @dataclass
@@ -26,10 +29,10 @@ class Figure:
     values: list[float] = field(default_factory=list)
     loads: list[float] = field(default_factory=list)
 
-    def add(self, value: float) -> None:
-        """Add a round's value."""
+    def add(self, value: float, load: float | None = None) -> None:
+        """Add a round's value, and the load beside it if that is not the load now."""
         self.values.append(value)
-        self.loads.append(os.getloadavg()[0])
+        self.loads.append(os.getloadavg()[0] if load is None else load)
 
     @property
     def typical(self) -> float:
@@ -55,35 +58,57 @@ def percentile(values: Sequence[float], percent: int) -> float:
     return ordered[max(-(-len(ordered) * percent // 100) - 1, 0)]
 
 
-def pair_ratio(figure: Figure, peer: Figure) -> float:
-    """Compare round with round: the median of the pairs' ratios, over 1 where Tidelock is better."""
+def pair_ratios(figure: Figure, peer: Figure) -> list[float]:
+    """Compare round with round: over 1 where Tidelock is better, 1 for equal zeros."""
     pairs = zip(figure.values, peer.values, strict=True)
-    return median(ours / theirs if figure.more_is_better else theirs / ours for ours, theirs in pairs)
+    ratios = ((ours, theirs) if figure.more_is_better else (theirs, ours) for ours, theirs in pairs)
+    return [1.0 if over == under else over / under if under else inf for over, under in ratios]
 
 
-def table(figures: Sequence[Figure], peers: Sequence[Figure]) -> str:
-    """Lay figures out for people; a figure's peer has its name."""
+def table(figures: Sequence[Figure], peers: Sequence[Figure], peer_name: str) -> str:
+    """Lay figures out for people; a figure's peer has its name. Ratios: median (least to most)."""
     of_peer = {figure.name: figure for figure in peers}
-    rows = [("", "median", "", "target", "bare Kopf", "better by", "rounds (load)")]
+    rows = [("", "median", "", "target", peer_name, "better by", "rounds (load)")]
     for figure in figures:
         peer = of_peer.get(figure.name)
         rows.append(
             (
                 figure.name,
-                f"{figure.typical:.1f}",
+                _short(figure.typical),
                 figure.unit,
                 figure.verdict,
-                f"{peer.typical:.1f}" if peer else "",
-                f"{pair_ratio(figure, peer):.2f} x" if peer else "",
-                _rounds(figure) + (f" | bare Kopf {_rounds(peer)}" if peer else ""),
+                _short(peer.typical) if peer else "",
+                _better(pair_ratios(figure, peer)) if peer else "",
+                _rounds(figure) + (f" | {peer_name} {_rounds(peer)}" if peer else ""),
             )
         )
+    return columns(rows)
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Lay rows of equal length out in columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     )
 
 
+def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
+    """Fit cost = c * size ** e by least squares of the logarithms; gives e, NaN for less than two sizes."""
+    if len(set(sizes)) <= 1:
+        return nan
+    return linear_regression([log(size) for size in sizes], [log(cost) for cost in costs]).slope
+
+
+def _better(ratios: Sequence[float]) -> str:
+    typical = f"{median(ratios):.2f} x"
+    return typical if len(ratios) == 1 else f"{typical} ({min(ratios):.2f} to {max(ratios):.2f})"
+
+
 def _rounds(figure: Figure) -> str:
     values = zip(figure.values, figure.loads, strict=True)
-    return ", ".join(f"{value:.1f} ({load:.1f})" for value, load in values)
+    return ", ".join(f"{_short(value)} ({load:.1f})" for value, load in values)
+
+
+def _short(value: float) -> str:
+    return f"{value:.2f}" if abs(value) < _SMALL else f"{value:.1f}"

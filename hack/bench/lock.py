@@ -149,7 +149,7 @@ def report(
         f"{options.locks} locks one at a time, {options.burst} at once on {IN_FLIGHT} connections; "
         f"{options.live} live locks for the start."
     )
-    print(table(figures, peers))
+    print(table(figures, peers, "bare Kopf"))
     print("\n".join(faults) or "No lock was lost, given twice or given without room.")
     if options.json:
         content = {

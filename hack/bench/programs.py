@@ -1,21 +1,30 @@
 """The programs under test, each as its user would run it, in a process of its own."""
 
+import os
+import ssl
 import sys
 from pathlib import Path
+from urllib.request import urlopen
+
+import yaml
 
 from devcluster import Component, LocalCluster
+from devcluster.binaries import find_binaries
 from devcluster.loopback import HOST, Health, free_ports
 
 _SCRIPTS = Path(sys.executable).parent
 _KIBI = 1024
+_SCRAPE_TIMEOUT = 10.0  # seconds
 
 
-def tidelock(cluster: LocalCluster, kubeconfig: Path) -> Component:
-    """Return the operator; it ends with the cluster."""
+def tidelock(cluster: LocalCluster, kubeconfig: Path, profile: Path | None = None) -> Component:
+    """Return the operator; it ends with the cluster. A profile of each run can be written to a file."""
     (port,) = free_ports(1)
+    profiled = (sys.executable, "-m", "cProfile", "-o", str(profile), "-m", "tidelock.main")
+    command = profiled if profile else (str(_SCRIPTS / "tidelock"),)
     return Component(
         name="tidelock",
-        command=(str(_SCRIPTS / "tidelock"), "run", f"--kubeconfig={kubeconfig}", f"--port={port}"),
+        command=(*command, "run", f"--kubeconfig={kubeconfig}", f"--port={port}"),
         health=Health(port, "/readyz", None),
         directory=cluster.directory,
     )
@@ -41,9 +50,64 @@ def bare_kopf(cluster: LocalCluster, kubeconfig: Path) -> Component:
     )
 
 
+def kube_scheduler(cluster: LocalCluster, kubeconfig: Path, scheduler_name: str) -> Component:
+    """Return the stock scheduler with its default profile and unlimited requests; it ends with the cluster.
+
+    Anybody may read its health and metrics.
+    """
+    (port,) = free_ports(1)
+    keys = cluster.directory / "keys"
+    configuration = cluster.directory / "bench-kube-scheduler.yaml"
+    configuration.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "kubescheduler.config.k8s.io/v1",
+                "kind": "KubeSchedulerConfiguration",
+                "clientConnection": {"kubeconfig": str(kubeconfig), "qps": -1, "burst": 1},
+                "leaderElection": {"leaderElect": False},
+                "profiles": [{"schedulerName": scheduler_name}],
+            }
+        )
+    )
+    return Component(
+        name="kube-scheduler",
+        command=(
+            str(find_binaries().programs["kube-scheduler"]),
+            f"--config={configuration}",
+            f"--bind-address={HOST}",
+            f"--secure-port={port}",
+            f"--tls-cert-file={keys / 'server.crt'}",
+            f"--tls-private-key-file={keys / 'server.key'}",
+            "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics",
+        ),
+        health=Health(port, "/readyz", ssl.create_default_context(cafile=keys / "ca.crt")),
+        directory=cluster.directory,
+    )
+
+
+def scrape(program: Component) -> str:
+    """Read a program's metrics, from the port that also tells its health."""
+    health = program.health
+    scheme = "https" if health.tls else "http"
+    url = f"{scheme}://{HOST}:{health.port}/metrics"
+    with urlopen(url, timeout=_SCRAPE_TIMEOUT, context=health.tls) as answer:  # noqa: S310 -- loopback
+        return str(answer.read(), "utf-8")
+
+
 def resident_bytes(program: Component) -> int:
     """Give the memory that a running program has resident."""
+    status = Path(f"/proc/{_pid(program)}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) * _KIBI
+
+
+def cpu_seconds(program: Component) -> float:
+    """Give the processor time that a running program has used since its start, in all its threads."""
+    stat = Path(f"/proc/{_pid(program)}/stat").read_text()
+    user, system = stat.rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def _pid(program: Component) -> int:
     if program.process is None:
         raise ValueError(f"{program.name} was never started")
-    status = Path(f"/proc/{program.process.pid}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) * _KIBI
+    return program.process.pid

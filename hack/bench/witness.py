@@ -1,20 +1,16 @@
 """An independent witness of locks: a plain watch in the benchmark's own process."""
 
 import asyncio
-import time
 from collections import defaultdict
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import msgspec
 
+from bench.following import following
 from bench.world import NAMESPACE
 from tidelock.kube.client import RESERVATIONS, KubeClient
-from tidelock.kube.errors import TransientError
-
-_RETRY = 0.1  # seconds, between a watch that ended and the next
-_COLLECTION = RESERVATIONS.collection(NAMESPACE)
 
 
 class _Meta(msgspec.Struct, rename="camel"):
@@ -46,10 +42,6 @@ class _Object(msgspec.Struct):
 class _Event(msgspec.Struct):
     type: str
     object: _Object
-
-
-class _List(msgspec.Struct):
-    metadata: _Meta
 
 
 _decode_event = msgspec.json.Decoder(_Event).decode
@@ -93,26 +85,12 @@ class Witness:
 @asynccontextmanager
 async def witness(client: KubeClient) -> AsyncIterator[Witness]:
     """Watch the locks while the context lasts."""
-    listed = msgspec.json.decode(await client.get(_COLLECTION, {"limit": "1"}), type=_List)
     seen = Witness()
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(_watch(client, seen, listed.metadata.resource_version))
+
+    def take(line: bytes, now: float) -> str:
+        event = _decode_event(line)
+        seen.take(event, now)
+        return event.object.metadata.resource_version
+
+    async with following(client, RESERVATIONS.collection(NAMESPACE), take):
         yield seen
-        task.cancel()
-
-
-async def _watch(client: KubeClient, seen: Witness, version: str) -> None:
-    """Follow the locks for ever; a watch that the server ends goes on where it ended."""
-    while True:
-        with suppress(TransientError):
-            params = {"watch": "true", "resourceVersion": version, "timeoutSeconds": "3600"}
-            async with client.stream(_COLLECTION, params, silence_seconds=3600.0) as stream:
-                rest = b""
-                while chunk := await stream.read():
-                    now = time.perf_counter()
-                    *lines, rest = (rest + chunk).split(b"\n")
-                    for line in lines:
-                        event = _decode_event(line)
-                        version = event.object.metadata.resource_version
-                        seen.take(event, now)
-        await asyncio.sleep(_RETRY)

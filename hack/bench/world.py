@@ -4,14 +4,17 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from devcluster import LocalCluster
-from devcluster.identity import BASE, SERVICE_ACCOUNT, SYSTEM_NAMESPACE, operator_kubeconfig
+from devcluster.identity import BASE, SERVICE_ACCOUNT, SYSTEM_NAMESPACE, operator_kubeconfig, token_kubeconfig
 from tidelock.kube.client import NODES, KubeClient
 from tidelock.kube.config import load_connection
 
+T = TypeVar("T")
+
 NAMESPACE = "bench"
+BACKGROUND = "bench-background"
 # Requests that the benchmark has under way at once, each on a connection of its own.
 IN_FLIGHT = 64
 
@@ -25,13 +28,27 @@ def install(cluster: LocalCluster) -> Path:
     """Install Tidelock's manifests and the locks' namespace; gives the kubeconfig of its ServiceAccount."""
     cluster.kubectl("apply", "--server-side", "-k", str(BASE))
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *_DEFINITIONS)
-    cluster.kubectl("create", "namespace", NAMESPACE)
+    for namespace in (NAMESPACE, BACKGROUND):
+        cluster.kubectl("create", "namespace", namespace)
     # The peer patches where the operator puts.
     right = ("--verb=patch", "--resource=reservations.tidelock.dev/status")
     cluster.kubectl("create", "clusterrole", "bench-peer", *right)
     subject = ("--clusterrole=bench-peer", f"--serviceaccount={SYSTEM_NAMESPACE}:{SERVICE_ACCOUNT}")
     cluster.kubectl("create", "clusterrolebinding", "bench-peer", *subject)
     return operator_kubeconfig(cluster, cluster.directory)
+
+
+def install_kube_scheduler(cluster: LocalCluster) -> Path:
+    """Give the stock scheduler a ServiceAccount with its usual rights; gives the kubeconfig.
+
+    Its requests have the priority level of Tidelock's, workload-high, as all of kube-system have.
+    """
+    name, namespace = "kube-scheduler", "kube-system"
+    cluster.kubectl("create", "serviceaccount", name, "-n", namespace)
+    for role in ("system:kube-scheduler", "system:volume-scheduler"):
+        subject = (f"--clusterrole={role}", f"--serviceaccount={namespace}:{name}")
+        cluster.kubectl("create", "clusterrolebinding", f"bench-{role}", *subject)
+    return token_kubeconfig(cluster, name, namespace, cluster.directory / f"{name}.kubeconfig")
 
 
 @asynccontextmanager
@@ -49,22 +66,28 @@ async def admin(cluster: LocalCluster) -> AsyncIterator[KubeClient]:
 
 async def add_nodes(client: KubeClient, count: int) -> None:
     """Create nodes that are Ready and take pods: 12 cores, 48Gi, 110 pods each."""
+    await put_nodes(client, [_node(f"node-{number:04}") for number in range(count)])
 
-    async def add(name: str) -> None:
-        await client.create(NODES.collection(), _node(name))
+
+async def put_nodes(client: KubeClient, nodes: Iterable[dict[str, Any]]) -> None:
+    """Create nodes with no other taints than those that they ask for."""
+
+    async def put(node: dict[str, Any]) -> None:
+        await client.create(NODES.collection(), node)
         # Admission taints every new node; without a controller manager nobody else takes the taint away.
-        await client.patch(NODES.item(name), {"spec": {"taints": None}})
+        taints = node.get("spec", {}).get("taints") or None
+        await client.patch(NODES.item(node["metadata"]["name"]), {"spec": {"taints": taints}})
 
-    await each(add, [f"node-{number:04}" for number in range(count)])
+    await each(put, nodes)
 
 
-async def each(work: Callable[[str], Awaitable[object]], names: Iterable[str]) -> None:
-    """Do the work for every name, at most `IN_FLIGHT` at once, begun in their order."""
-    left = iter(names)
+async def each(work: Callable[[T], Awaitable[object]], items: Iterable[T]) -> None:
+    """Do the work for every item, at most `IN_FLIGHT` at once, begun in their order."""
+    left = iter(items)
 
     async def worker() -> None:
-        for name in left:
-            await work(name)
+        for item in left:
+            await work(item)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(IN_FLIGHT):

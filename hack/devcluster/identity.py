@@ -31,13 +31,17 @@ def operator_kubeconfig(cluster: Cluster, directory: Path) -> Path:
     cluster.kubectl(
         "apply", "--server-side", "--force-conflicts", "-f", "-", input=yaml.safe_dump_all(identity)
     )
+    return token_kubeconfig(cluster, SERVICE_ACCOUNT, SYSTEM_NAMESPACE, directory / _FILE_NAME)
+
+
+def token_kubeconfig(cluster: Cluster, account: str, namespace: str, kubeconfig: Path) -> Path:
+    """Write a kubeconfig with nothing but a token of a ServiceAccount."""
     token = cluster.kubectl(
-        "create", "token", SERVICE_ACCOUNT, f"--namespace={SYSTEM_NAMESPACE}", f"--duration={_VALIDITY}"
+        "create", "token", account, f"--namespace={namespace}", f"--duration={_VALIDITY}"
     ).strip()
     content = json.loads(cluster.kubectl("config", "view", "--minify", "--raw", "--flatten", "-o", "json"))
     for user in content["users"]:
         user["user"] = {"token": token}
-    kubeconfig = directory / _FILE_NAME
     kubeconfig.touch(mode=0o600)
     kubeconfig.write_text(json.dumps(content))
     return kubeconfig

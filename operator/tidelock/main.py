@@ -34,7 +34,7 @@ from tidelock.scheduler.feed import Feed
 from tidelock.scheduler.gauges import Gauges
 from tidelock.scheduler.loop import Loop
 from tidelock.scheduler.publisher import Publisher
-from tidelock.scheduler.tasks import Tasks
+from tidelock.scheduler.tasks import Tasks, TurnTaking
 from tidelock.scheduler.watches import OTHERS, reflectors
 from tidelock.serving import ListenError, serve
 from tidelock.settings import Settings
@@ -68,7 +68,7 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
         configuration,
         move_after=settings.move_after_seconds,
         on_enqueue=telemetry.queued,
-        api=client,
+        api=TurnTaking(client, tasks),
     )
     async with (
         client,
@@ -82,7 +82,9 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
         publisher = Publisher(client, decider.book, recorder, telemetry, clock, tasks)
         loop = Loop(decider, binder, publisher, telemetry, clock)
         others = {name: getattr(decider.objects, name) for name in OTHERS}
-        feed = Feed(decider.cache, decider.book, decider.queue, clock, loop.wake, others)
+        feed = Feed(
+            decider.cache, decider.book, decider.queue, decider.waiting_pods, clock, loop.wake, others
+        )
         telemetry.ready.set_function(lambda: float(feed.ready))
         async with (
             serve(
@@ -127,10 +129,12 @@ def _configuration(settings: Settings) -> Configuration:
     if not settings.config:
         return default_configuration(settings.scheduler_name, BUILTINS)
     try:
-        text = Path(settings.config).read_bytes().decode(errors="replace")
+        text = Path(settings.config).read_text(encoding="utf-8")
         configuration = read_configuration(text, BUILTINS, partial(load_plugins, builtin=BUILTINS.registry))
     except OSError as error:
         raise ConfigurationError(error.strerror or str(error)) from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"is not UTF-8: {error}") from error
     if configuration.ignored:
         logger.info(
             "configured without effect",

@@ -4,8 +4,11 @@ Counters and histograms are written where things happen; what can be read off th
 the scrape, by `tidelock.scheduler.gauges`.
 """
 
+from itertools import cycle
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from tidelock.framework.api import Code
 from tidelock.ledger.book import Change
 from tidelock.ledger.transitions import Event
 
@@ -16,6 +19,11 @@ def _exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
     return tuple(start * factor**step for step in range(count))
 
 
+def code_label(code: Code) -> str:
+    """Write an outcome as kube-scheduler's metrics do."""
+    return code.name.title().replace("_", "")
+
+
 class Telemetry:
     """All metrics of a process, in a registry of their own."""
 
@@ -23,6 +31,7 @@ class Telemetry:
         self.registry = CollectorRegistry()
         self._scheduler_metrics()
         self._tidelock_metrics()
+        self._sampled = cycle([True] + [False] * 9)
 
     def _scheduler_metrics(self) -> None:
         self.schedule_attempts = Counter(
@@ -55,6 +64,27 @@ class Telemetry:
             "scheduler_scheduling_algorithm_duration_seconds",
             "Seconds of a decision alone.",
             buckets=_exponential(0.001, 2, 15),
+            registry=self.registry,
+        )
+        self.permit_wait_duration = Histogram(
+            "scheduler_permit_wait_duration_seconds",
+            "Seconds that pods waited for their permit, by result.",
+            ("result",),
+            buckets=_exponential(0.001, 2, 15),
+            registry=self.registry,
+        )
+        self.extension_point_duration = Histogram(
+            "scheduler_framework_extension_point_duration_seconds",
+            "Seconds of an extension point.",
+            ("extension_point", "status", "profile"),
+            buckets=_exponential(0.0001, 2, 12),
+            registry=self.registry,
+        )
+        self.plugin_execution_duration = Histogram(
+            "scheduler_plugin_execution_duration_seconds",
+            "Seconds of a plugin at an extension point; a tenth of them is measured.",
+            ("plugin", "extension_point", "status"),
+            buckets=_exponential(0.00001, 1.5, 20),
             registry=self.registry,
         )
         self.queue_incoming_pods = Counter(
@@ -101,6 +131,15 @@ class Telemetry:
         self.ready = Gauge(
             "tidelock_ready", "1 when all watched resources have been listed.", registry=self.registry
         )
+
+    def passed(self, point: str, code: Code, profile: str, seconds: float) -> None:
+        """Measure an extension point."""
+        self.extension_point_duration.labels(point, code_label(code), profile).observe(seconds)
+
+    def ran(self, plugin: str, point: str, code: Code, seconds: float) -> None:
+        """Measure a plugin, one call in ten."""
+        if next(self._sampled):
+            self.plugin_execution_duration.labels(plugin, point, code_label(code)).observe(seconds)
 
     def queued(self, place: str, event: str) -> None:
         """Count a pod that enters a queue."""

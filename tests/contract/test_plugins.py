@@ -10,6 +10,7 @@ from builders import NOW, encode, node, pod
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
+    Bind,
     Code,
     Filter,
     Mask,
@@ -206,7 +207,7 @@ def test_a_plugin_refuses_args_that_it_has_not_by_name(factory: PluginFactory) -
 
 
 def test_the_registry_calls_each_plugin_by_its_own_name() -> None:
-    points = (PreEnqueue, QueueSort, PreFilter, Filter, Score, Reserve)
+    points = (PreEnqueue, QueueSort, PreFilter, Filter, Score, Reserve, Bind)
     for name, factory in REGISTRY.items():
         plugin = factory(Scene().handle, {})
         assert plugin.name == name

@@ -48,7 +48,9 @@ class Process:
         self.clock = clock
         self.decider = Decider(default_configuration(scheduler_name, BUILTINS), move_after=MOVE_AFTER)
         self.book, self.cache, self.columns = self.decider.book, self.decider.cache, self.decider.columns
-        self.feed = Feed(self.cache, self.book, self.decider.queue, clock, lambda: None)
+        self.feed = Feed(
+            self.cache, self.book, self.decider.queue, self.decider.waiting_pods, clock, lambda: None
+        )
         self.watches: dict[str, Delivering] = {
             "nodes": Reflection(api.nodes, decode_node, self.feed.nodes),
             "pods": Reflection(api.pods, decode_pod, self.feed.pods),

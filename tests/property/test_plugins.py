@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from builders import NAMESPACE, NOW, node, pod
 from tidelock.framework.api import Filter, Plugin, Score
 from tidelock.framework.profile import ProfileSettings, build_profile
+from tidelock.framework.waiting import WaitingPods
 from tidelock.model.nodes import Node
 from tidelock.model.pods import REQUIRE_RESERVATION, Pod
 from tidelock.model.quantities import Resources, parse_resources, plus
 from tidelock.model.selectors import Taint
-from tidelock.plugins.node_affinity import NodeAffinity
 from tidelock.plugins.node_name import NodeName
 from tidelock.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
@@ -110,7 +110,6 @@ FILTERS: dict[type[Plugin], Callable[[World, Pod, Node], bool]] = {
     TaintToleration: lambda _, wanting, on: all(
         taint.effect == "PreferNoSchedule" or tolerated(wanting, taint) for taint in on.taints
     ),
-    NodeAffinity: lambda _, wanting, on: wanting.spec.node_selector.items() <= on.meta.labels.items(),
     NodeResourcesFit: lambda world, wanting, on: fits_beside(wanting, on, world.used(on)),
     Reservation: may_run,
 }
@@ -152,27 +151,10 @@ def few_soft_taints(world: World, wanting: Pod, on: Node) -> int:
     return 100 - 100 * count(on) // most if most else 100
 
 
-def liked(world: World, wanting: Pod, on: Node) -> int:
-    def weight(each: Node) -> int:
-        affinity = wanting.spec.affinity
-        assert affinity is not None
-        assert affinity.node_affinity is not None
-        terms = affinity.node_affinity.preferred_during_scheduling_ignored_during_execution
-        return sum(
-            term.weight
-            for term in terms
-            if each.meta.labels.get("zone") in term.preference.match_expressions[0].values
-        )
-
-    most = max(map(weight, world.nodes))
-    return 100 * weight(on) // most if most else 0
-
-
 SCORES: dict[type[Plugin], Callable[[World, Pod, Node], int]] = {
     NodeResourcesFit: least_allocated,
     NodeResourcesBalancedAllocation: balanced,
     TaintToleration: few_soft_taints,
-    NodeAffinity: liked,
     Reservation: lambda world, wanting, on: 100 if world.owns_lock_on(wanting, on) else 0,
 }
 
@@ -248,6 +230,7 @@ def wanting_pods(draw: st.DrawFn) -> Pod:
 
 
 def test_every_filter_and_score_has_its_reference() -> None:
+    """Here, or in a module of its own among the oracles."""
     plugins = [factory(Scene().handle, {}) for factory in REGISTRY.values()]
     alone = {path.stem for path in (Path(__file__).parent / "oracles").glob("*.py")}
     shared = [type(plugin) for plugin in plugins if type(plugin).__module__.rpartition(".")[2] not in alone]
@@ -312,7 +295,7 @@ def outcome(world: World, wanting: Pod) -> str:
     """Tell where a pod is placed, or why it is not."""
     scene = world.scene()
     profile = build_profile(ProfileSettings(NAMESPACE, DEFAULT_PLUGINS), REGISTRY, scene.handle)
-    found: Assumed | Refusal = Cycle(scene.cache, scene.book).schedule(profile, wanting, NOW)
+    found: Assumed | Refusal = Cycle(scene.cache, scene.book, WaitingPods()).schedule(profile, wanting, NOW)
     return found.node_name if isinstance(found, Assumed) else found.message
 
 

@@ -12,6 +12,7 @@ from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
 from tidelock.framework.api import Handle
 from tidelock.framework.profile import ProfileSettings, build_profile
+from tidelock.framework.waiting import WaitingPods
 from tidelock.ledger.book import Book
 from tidelock.model.pods import Pod
 from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
@@ -49,7 +50,7 @@ class Cluster:
         self.profile = build_profile(
             ProfileSettings("mine", DEFAULT_PLUGINS), REGISTRY, Handle(self.book, self.cache)
         )
-        self.cycle = Cycle(self.cache, self.book)
+        self.cycle = Cycle(self.cache, self.book, WaitingPods())
         self.pods: list[Pod] = []
         self.made = 0
 
@@ -66,7 +67,7 @@ class Cluster:
     def decide(self, kind: int) -> None:
         self.made += 1
         new = pod(f"pod-{self.made}", uid=str(self.made), **KINDS[kind])
-        afresh = Cycle(self.cache, self.book)
+        afresh = Cycle(self.cache, self.book, WaitingPods())
         expected = afresh.schedule(self.profile, new, NOW)
         if isinstance(expected, Assumed):
             afresh.undo(expected, NOW)

@@ -7,6 +7,8 @@ mean the pod, whatever the number of pods.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.rowcounts import Counts, RowCounts
 from tidelock.cluster.selection import Index, Term
@@ -82,7 +84,7 @@ class Carried:
         """Add a carrier of a term on a node (sign 1), or take it away (-1)."""
         carried = self._terms.get(term)
         if carried is None:
-            carried = self._terms[term] = _Term(term, RowCounts(len(self._columns)))
+            carried = self._terms[term] = _Term(term, RowCounts(np.zeros(len(self._columns), np.int64)))
             self._index.add(term.scope, carried)
         carried.weights.add(row, sign * weight)
         carried.carriers += sign

@@ -11,8 +11,9 @@ class RowCounts:
 
     __slots__ = ("_counts",)
 
-    def __init__(self, size: int) -> None:
-        self._counts = np.zeros(size, np.int64)
+    def __init__(self, counts: Counts) -> None:
+        """Begin with these counts, which are from then on its own."""
+        self._counts = counts
 
     def add(self, row: int, amount: int) -> None:
         """Add to the count of a row."""

@@ -129,9 +129,6 @@ class Index(Generic[T]):
         )
         self._places: dict[int, tuple[tuple[str, ...], Pair | None]] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._places)
-
     def add(self, choice: Choice, item: T) -> None:
         """File an item under the pods that it chooses."""
         if choice.selection.nothing:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Protocol
 
+import numpy as np
+
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.rowcounts import Counts, RowCounts
 from tidelock.cluster.selection import Choice, Index
@@ -84,12 +86,15 @@ class Tallies:
             tally.counts.move(source, target)
 
     def _made(self, query: Query) -> "_Tally":
-        tally = _Tally(query, RowCounts(len(self._columns)))
         narrowest = min(query.choices, key=_breadth)
         row_of = self._columns.row_of
-        for occupant in self._pods.near(narrowest):
-            if query.selects(occupant.pod) and (row := row_of.get(occupant.node_name)) is not None:
-                tally.counts.add(row, 1)
+        rows = [
+            row_of[occupant.node_name]
+            for occupant in self._pods.near(narrowest)
+            if query.selects(occupant.pod) and occupant.node_name in row_of
+        ]
+        counts = np.bincount(np.array(rows, np.intp), minlength=len(self._columns))
+        tally = _Tally(query, RowCounts(counts.astype(np.int64, copy=False)))
         self._index.add(narrowest, tally)
         if len(self._tallies) >= _TALLIES:
             self._index.discard(self._tallies.pop(next(iter(self._tallies))))

@@ -7,6 +7,7 @@ Arrays over nodes have one element a row of the snapshot.
 
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, ClassVar, Literal, Protocol
@@ -19,6 +20,8 @@ from tidelock.cluster.columns import Columns, Rows
 from tidelock.cluster.objects import Objects
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.events import Registration
+from tidelock.framework.waiting import WaitingPods
 from tidelock.ledger.book import Book
 from tidelock.model.pods import Pod
 
@@ -89,6 +92,7 @@ class Handle:
     cache: Cache
     objects: Objects = field(default_factory=Objects)
     api: Api | None = None
+    waiting_pods: WaitingPods = field(default_factory=WaitingPods)
 
     @property
     def columns(self) -> Columns:
@@ -116,12 +120,23 @@ class Plugin(ABC):
         self.handle = handle
 
 
+class EnqueueExtensions(Plugin):
+    """Tells which events may help the pods that the plugin refused; without it, any event may."""
+
+    @abstractmethod
+    def events_to_register(self) -> Sequence[Registration]:
+        """Return the events, and hints that look closer; asked once."""
+
+
 class PreEnqueue(Plugin):
     """Decides whether a pod may enter the active queue."""
 
     @abstractmethod
     def pre_enqueue(self, pod: Pod) -> Status:
-        """Return a status that is not ok to keep the pod gated until its next update."""
+        """Return a status that is not ok to keep the pod gated.
+
+        It is asked again when the pod is updated, or an event that the plugin has registered may help it.
+        """
 
 
 class QueueSort(Plugin):

@@ -35,8 +35,6 @@ from tidelock.model.wire import QUALIFIED_NAME
 INITIAL_BACKOFF = 1
 MAX_BACKOFF = 10
 
-_FIT = "NodeResourcesFit"
-
 # Plugins of kube-scheduler 1.36 which a file may switch off or configure, whether they are here or not.
 _UPSTREAM = frozenset(
     {
@@ -88,6 +86,7 @@ class Builtins:
         defaults: the default profile.
         kept: those that `*` does not disable, as no file for kube-scheduler can mean them.
         needed: those that can't be disabled, with the extension points where they are needed.
+        counting: those that take `ignoredResources`, of which extenders keep count.
 
     """
 
@@ -95,6 +94,7 @@ class Builtins:
     defaults: tuple[Enabled, ...]
     kept: frozenset[str] = frozenset()
     needed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    counting: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,7 +289,8 @@ def _settings(
         if config.name in registry
     }
     if ignored_resources:
-        args[_FIT] = {**args.get(_FIT, {}), "ignoredResources": ignored_resources}
+        for name in builtins.counting:
+            args[name] = {**args.get(name, {}), "ignoredResources": ignored_resources}
     return ProfileSettings(
         scheduler_name=_scheduler_name(profile, alone=True),
         enabled=_merged(builtins, profile.plugins.multi_point),

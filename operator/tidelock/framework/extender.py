@@ -61,7 +61,7 @@ class _MetaPod(msgspec.Struct, frozen=True):
 
 
 class _MetaVictims(msgspec.Struct, frozen=True):
-    pods: tuple[_MetaPod, ...] | None = None
+    pods: tuple[_MetaPod, ...] = ()
     numpdbviolations: int = 0
 
 
@@ -157,8 +157,8 @@ def read_filtered(extender: Extender, answer: bytes, asked: Iterable[str]) -> Fi
 
 def read_priorities(extender: Extender, answer: bytes) -> list[tuple[str, int]]:
     """Read a HostPriorityList as what it adds to the scores of nodes; raises AnswerError."""
-    items = _decoded(answer)
-    hosts = _convert([_fields(item) for item in items] if isinstance(items, list) else items or [], _HOSTS)
+    items = _convert(_decoded(answer), _ITEMS) or []
+    hosts = _convert([_fields(item) for item in items], tuple[_HostPriority, ...])
     return [(each.host, each.score * extender.weight * _POINTS) for each in hosts]
 
 
@@ -200,16 +200,14 @@ def read_preemption(
     extender: Extender, answer: bytes, pods_on: Callable[[str], Iterable[Pod]]
 ) -> dict[str, Victims]:
     """Read an ExtenderPreemptionResult; raises AnswerError, also for a pod that is not on its node."""
-    by_node = _fields(_decoded(answer)).get("nodenametometavictims") or {}
-    if not isinstance(by_node, dict):
-        raise AnswerError("NodeNameToMetaVictims is no object")
     chosen = {}
+    by_node = _convert(_fields(_decoded(answer)).get("nodenametometavictims"), _BY_NODE) or {}
     for name, meta in by_node.items():
         fields = _fields(meta)
-        fields["pods"] = [_fields(each) for each in fields.get("pods") or []]
-        wanted = _convert(fields, _MetaVictims)
+        metapods = _convert(fields.pop("pods", None), _ITEMS) or []
+        wanted = _convert({**fields, "pods": [_fields(each) for each in metapods]}, _MetaVictims)
         present = {pod.uid: pod for pod in pods_on(name)}
-        uids = [each.uid for each in wanted.pods or ()]
+        uids = [each.uid for each in wanted.pods]
         strange = [uid for uid in uids if uid not in present]
         if strange:
             raise AnswerError(
@@ -220,7 +218,8 @@ def read_preemption(
     return chosen
 
 
-_HOSTS = tuple[_HostPriority, ...]
+_ITEMS: Any = list[Any] | None
+_BY_NODE: Any = dict[str, Any] | None
 
 
 def _decoded(answer: bytes) -> Any:

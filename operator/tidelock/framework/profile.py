@@ -113,6 +113,25 @@ class Profile:
     bind: tuple[Bind, ...]
     post_bind: tuple[PostBind, ...]
 
+    @property
+    def plugins(self) -> dict[str, Plugin]:
+        """All plugins by name."""
+        points = (
+            (self.queue_sort,),
+            self.pre_enqueue,
+            self.pre_filter,
+            self.filter,
+            self.post_filter,
+            self.pre_score,
+            tuple(plugin for plugin, _ in self.score),
+            self.reserve,
+            self.permit,
+            self.pre_bind,
+            self.bind,
+            self.post_bind,
+        )
+        return {plugin.name: plugin for plugins in points for plugin in plugins}
+
 
 def build_profile(
     settings: ProfileSettings, registry: Mapping[str, PluginFactory], handle: Handle

@@ -43,6 +43,16 @@ class Change:
     due: float
 
 
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """A lock now holds another amount on a node than before; NOTHING where it is not there."""
+
+    entry: Entry
+    node: str
+    before: Resources
+    after: Resources
+
+
 class Book:
     """All Reservations and the room that they hold.
 
@@ -59,6 +69,7 @@ class Book:
         self.untried: dict[Key, Entry] = {}
         self.changed: dict[Key, None] = {}
         self.changes: list[Change] = []
+        self.shifts: list[Shift] = []
         self._columns = columns
         self._epoch = epoch
         self._move_after = move_after
@@ -382,6 +393,8 @@ class Book:
 
     def _hold(self, entry: Entry, resources: Resources) -> None:
         """Make the room that an entry holds on its node exactly this much."""
+        if resources != entry.held:
+            self.shifts.append(Shift(entry, entry.node, entry.held, resources))
         self._columns.lock(entry.node, entry.held, -1)
         self._columns.lock(entry.node, resources, 1)
         entry.held = resources

@@ -22,6 +22,13 @@ def owns(spec: ReservationSpec, pod: Pod) -> bool:
     return any(_term_matches(term, pod) for term in spec.owners)
 
 
+def owner_names(key: Key, spec: ReservationSpec | None) -> list[Key] | None:
+    """List the pods that a lock's owner terms name; None if not all of them name one."""
+    terms = spec.owners if spec is not None else []
+    names = [Key(key.namespace, term.pod.name) for term in terms if term.pod is not None]
+    return names if spec is not None and len(names) == len(terms) else None
+
+
 def _term_matches(term: Owner, pod: Pod) -> bool:
     if term.pod is not None and term.pod.name != pod.meta.name:
         return False

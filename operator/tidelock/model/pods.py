@@ -269,6 +269,13 @@ def stand_in(meta: ObjectMeta, spec: PodSpec, requests: Resources) -> Pod:
     return pod
 
 
+def assigned_to(pod: Pod, node_name: str) -> Pod:
+    """Give the pod as it is on a node to which it is bound or about to be."""
+    if pod.node_name == node_name:
+        return pod
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node_name))
+
+
 def pinned_to(pod: Pod, node_name: str) -> Pod:
     """Make the same pod for one node alone."""
     return stand_in(pod.metadata, msgspec.structs.replace(pod.spec, node_name=node_name), pod.requests)

@@ -62,12 +62,18 @@ class _Domains:
 
     def add(self, key: str, by_node: Counts, factor: int = 1) -> None:
         """Add what each node counts to its domain."""
-        label, counts = self._of(key)
-        counts += factor * label.totals(by_node)
+        known = self._by_key.get(key)
+        label = self._labels.of(key) if known is None else known[0]
+        totals = factor * label.totals(by_node)
+        self._by_key[key] = label, totals if known is None else known[1] + totals
 
     def add_on(self, key: str, row: int, amount: int) -> None:
         """Add to the domain of one node."""
-        label, counts = self._of(key)
+        known = self._by_key.get(key)
+        if known is None:
+            label = self._labels.of(key)
+            known = self._by_key[key] = label, np.zeros(len(label.values) + 1, np.int64)
+        label, counts = known
         code = label.codes[row]
         if code >= 0:
             counts[code] += amount
@@ -83,24 +89,16 @@ class _Domains:
         """Tell which nodes are in no domain that counts anything."""
         mask = np.ones(len(snapshot), np.bool_)
         for label, counts in self._by_key.values():
-            mask &= (counts <= 0).take(label.codes[snapshot.rows])
+            mask &= counts.take(label.codes[snapshot.rows]) <= 0
         return mask
 
     def everywhere(self, snapshot: Snapshot, *, least: int) -> Mask:
         """Tell which nodes have all the labels, and are in domains that all count so much at least."""
         mask = np.ones(len(snapshot), np.bool_)
         for label, counts in self._by_key.values():
-            enough = counts >= least
-            enough[-1] = False
-            mask &= enough.take(label.codes[snapshot.rows])
+            codes = label.codes[snapshot.rows]
+            mask &= (codes >= 0) & (counts.take(codes) >= least)
         return mask
-
-    def _of(self, key: str) -> tuple[Label, Counts]:
-        known = self._by_key.get(key)
-        if known is None:
-            label = self._labels.of(key)
-            known = self._by_key[key] = label, np.zeros(len(label.values) + 1, np.int64)
-        return known
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,19 +115,19 @@ class _Required:
     """What the required terms of a pod and those of its neighbours come to.
 
     Attributes:
-        affinity: terms of the pod, and `sought` the choices of pods behind them.
-        anti_affinity: terms of the pod, with the choice behind each.
+        sought: the pods that all affinity terms of the pod mean, and `near_keys` the terms' topology keys.
+        shunned: topology key and pods of each anti-affinity term of the pod.
         namespace_labels: those of the pod's namespace.
-        near: pods that all affinity terms mean.
-        far: pods that an anti-affinity term means.
-        shunning: pods that have an anti-affinity term that means this pod.
+        near: counts of the pods sought.
+        far: counts of the pods shunned.
+        shunning: counts of the pods with an anti-affinity term that means this pod.
         judged: what came of it for a snapshot, until something is added or removed.
 
     """
 
-    affinity: tuple[PodAffinityTerm, ...]
     sought: Query | None
-    anti_affinity: tuple[tuple[str, Query], ...]
+    near_keys: frozenset[str]
+    shunned: tuple[tuple[str, Query], ...]
     namespace_labels: Labels
     near: _Domains
     far: _Domains
@@ -139,9 +137,9 @@ class _Required:
     def clone(self) -> "_Required":
         """Copy what may change."""
         return _Required(
-            self.affinity,
             self.sought,
-            self.anti_affinity,
+            self.near_keys,
+            self.shunned,
             self.namespace_labels,
             self.near.clone(),
             self.far.clone(),
@@ -179,9 +177,9 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score):
         if not near and not far and not cache.carriers.shunned:
             return SKIP
         required = _Required(
-            affinity=near,
             sought=Query(tuple(self._choice(pod, term) for term in near)) if near else None,
-            anti_affinity=tuple((term.topology_key, Query((self._choice(pod, term),))) for term in far),
+            near_keys=frozenset(term.topology_key for term in near),
+            shunned=tuple((term.topology_key, Query((self._choice(pod, term),))) for term in far),
             namespace_labels=self._namespace_labels(pod),
             near=self._domains(),
             far=self._domains(),
@@ -193,9 +191,9 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score):
             return SKIP
         if required.sought:
             tally = cache.tallies.of(required.sought)
-            for key in {term.topology_key for term in near}:
+            for key in required.near_keys:
                 required.near.add(key, tally)
-        for key, query in required.anti_affinity:
+        for key, query in required.shunned:
             required.far.add(key, cache.tallies.of(query))
         state.write(required)
         return SUCCESS
@@ -218,9 +216,9 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score):
             if Term.of(other.pod.meta.namespace, term).selects(pod, required.namespace_labels):
                 required.shunning.add_on(term.topology_key, row, sign)
         if required.sought and required.sought.selects(other.pod):
-            for key in {term.topology_key for term in required.affinity}:
+            for key in required.near_keys:
                 required.near.add_on(key, row, sign)
-        for key, query in required.anti_affinity:
+        for key, query in required.shunned:
             if query.selects(other.pod):
                 required.far.add_on(key, row, sign)
 

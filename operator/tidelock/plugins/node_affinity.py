@@ -4,6 +4,7 @@ The arg `addedAffinity` is a node affinity that all pods of the profile have bes
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ from tidelock.framework.api import (
     SKIP,
     SUCCESS,
     Code,
+    EnqueueExtensions,
     Filter,
     Handle,
     Mask,
@@ -28,7 +30,9 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.model import pods
+from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, PreferredTerm
 from tidelock.model.selectors import NodeSelector
 
@@ -49,7 +53,7 @@ class _Named:
     names: frozenset[str]
 
 
-class NodeAffinity(PreFilter, Filter, PreScore, Score):
+class NodeAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
     """Rules out nodes that required terms do not match; prefers those that preferred terms do."""
 
     name = "NodeAffinity"
@@ -132,6 +136,22 @@ class NodeAffinity(PreFilter, Filter, PreScore, Score):
         most = scores.max(initial=0.0)
         normal: Scores = np.floor(MAX_NODE_SCORE * scores / most) if most > 0 else scores
         return normal
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """Hope for nodes that match, and did not before."""
+        appears = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
+        return (Registration(appears, self._matches_now),)
+
+    def _matches_now(self, pod: Pod, old: Node | None, new: Node) -> bool:
+        return self._matches(pod, new) and (old is None or not self._matches(pod, old))
+
+    def _matches(self, pod: Pod, node: Node) -> bool:
+        name, labels = node.name, node.meta.labels
+        affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+        selectors = (self._added.required, affinity.required if affinity else None)
+        return pod.spec.node_selector.items() <= labels.items() and all(
+            selector is None or selector.matches(name, labels) for selector in selectors
+        )
 
     def _preferred(self, pod: Pod) -> tuple[PreferredTerm, ...]:
         affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None

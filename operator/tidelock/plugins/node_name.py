@@ -1,14 +1,17 @@
 """NodeName: a pod, or a lock, that names its node goes there or nowhere."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import SKIP, SUCCESS, Mask, OneReason, PreFilter, Status
+from tidelock.framework.api import SKIP, SUCCESS, EnqueueExtensions, Mask, OneReason, PreFilter, Status
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.events import NODE_ADD, Registration
 from tidelock.model.pods import Pod
 
 
-class NodeName(PreFilter, OneReason):
+class NodeName(PreFilter, OneReason, EnqueueExtensions):
     """Rules out every node but the one of spec.nodeName."""
 
     name = "NodeName"
@@ -31,3 +34,7 @@ class NodeName(PreFilter, OneReason):
     def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell that no eviction changes a node's name."""
         return False
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """Hope for the node."""
+        return (Registration(NODE_ADD, lambda pod, _old, new: pod.spec.node_name == new.name),)

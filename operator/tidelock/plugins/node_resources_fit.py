@@ -17,6 +17,7 @@ from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
     SUCCESS,
+    EnqueueExtensions,
     Filter,
     Handle,
     Mask,
@@ -26,9 +27,11 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.framework.scoringargs import CPU_AND_MEMORY, ResourceWeight, read_args
+from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
-from tidelock.model.quantities import CPU, MEMORY, PODS, format_quantity
+from tidelock.model.quantities import CPU, MEMORY, PODS, covers, format_quantity
 
 _LARGEST_WEIGHT = 100
 _LARGEST_SHAPE_SCORE = 10
@@ -77,7 +80,7 @@ class _Wanted:
     amounts: Amounts
 
 
-class NodeResourcesFit(PreFilter, Filter, Score):
+class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
     """Rules out nodes with too little free of any requested resource; scores by what is left free."""
 
     name = "NodeResourcesFit"
@@ -177,6 +180,15 @@ class NodeResourcesFit(PreFilter, Filter, Score):
             has = has & (points > 0)
         return (points, has) if has is True else (points * has, has)
 
+    def events_to_register(self) -> Sequence[Registration]:
+        """Hope for pods that go or ask for less, and for nodes that are large enough."""
+        node_grows = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE)
+        return (
+            Registration(ClusterEvent(Resource.POD, Action.DELETE)),
+            Registration(ClusterEvent(Resource.POD, Action.UPDATE_POD_SCALE_DOWN), _asks_for_less),
+            Registration(node_grows, _offers_more),
+        )
+
 
 def _points(strategy: _Strategy) -> Points:
     match strategy.type:
@@ -255,3 +267,22 @@ def _shortages(wanted: _Wanted, snapshot: Snapshot, row: int) -> list[tuple[str,
         for column, needed in enumerate(wanted.amounts)
         if needed > 0 and free[column] < needed
     ]
+
+
+def _asks_for_less(pod: Pod, old: Pod, new: Pod) -> bool:
+    """Whether it is the pod itself, or another gives back something of what it wants."""
+    return new.uid == pod.uid or any(
+        units > 0 and new.requests.get(resource, 0) < old.requests.get(resource, 0)
+        for resource, units in pod.requests.items()
+    )
+
+
+def _offers_more(pod: Pod, old: Node | None, new: Node) -> bool:
+    """Whether an empty node would do, and has more than before of something that the pod wants."""
+    return covers(new.allocatable, pod.requests) and (
+        old is None
+        or any(
+            units > 0 and new.allocatable.get(resource, 0) > old.allocatable.get(resource, 0)
+            for resource, units in pod.requests.items()
+        )
+    )

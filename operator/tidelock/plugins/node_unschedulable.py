@@ -1,17 +1,21 @@
 """NodeUnschedulable: cordoned nodes take only pods that tolerate it."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import Mask, OneReason
+from tidelock.framework.api import EnqueueExtensions, Mask, OneReason
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
+from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.selectors import NO_SCHEDULE, Taint
 
 _CORDONED = Taint("node.kubernetes.io/unschedulable", NO_SCHEDULE)
 
 
-class NodeUnschedulable(OneReason):
+class NodeUnschedulable(OneReason, EnqueueExtensions):
     """Rules out nodes with spec.unschedulable."""
 
     name = "NodeUnschedulable"
@@ -21,10 +25,26 @@ class NodeUnschedulable(OneReason):
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes that are not cordoned, or all if the pod tolerates the unschedulable taint."""
-        if any(toleration.tolerates(_CORDONED) for toleration in pod.spec.tolerations):
+        if _tolerates(pod):
             return np.ones(len(snapshot), np.bool_)
         return ~snapshot.traits.cordoned
 
     def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell that no eviction uncordons a node."""
         return False
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """Hope for nodes that take pods, and for a toleration of the pod itself."""
+        tolerated = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_TOLERATION)
+        return (
+            Registration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), _uncordoned),
+            Registration(tolerated, lambda pod, _old, _new: _tolerates(pod)),
+        )
+
+
+def _tolerates(pod: Pod) -> bool:
+    return any(toleration.tolerates(_CORDONED) for toleration in pod.spec.tolerations)
+
+
+def _uncordoned(_: Pod, old: Node | None, new: Node) -> bool:
+    return not new.unschedulable and (old is None or old.unschedulable)

@@ -234,13 +234,11 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score):
 
     def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell whether the first constraint that rules the node out does so by a number of pods."""
-        for spread in state.expect(_Spreads).spreads:
-            code = spread.label.codes[snapshot.rows][row]
-            if code < 0:
-                return False
-            if not spread.fits()[code]:
-                return True
-        return True
+        domains = (
+            (spread.fits(), int(spread.label.codes[snapshot.rows][row]))
+            for spread in state.expect(_Spreads).spreads
+        )
+        return next((code >= 0 for fits, code in domains if not fits[code]), True)
 
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
         """Rate the nodes by the pods in their domains; skip pods that nothing is preferred for.
@@ -264,15 +262,16 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score):
         for constraint, label in zip(constraints, labels, strict=True):
             tally = self.handle.cache.tallies.of(constraint.query(namespace))
             if constraint.topology_key == _HOSTNAME:
-                count, domains = tally, len(rated)
+                share = _share(constraint, tally, len(rated))
+                sums += share if label.borne is None else np.where(label.borne, share, 0.0)
             else:
                 filled = _filled(label)
-                counts = filled.totals(tally, eligible.nodes(constraint))
-                count = counts.take(filled.codes)
                 everyone = len(rated) == len(snapshot)
-                domains = int(np.count_nonzero(filled.in_use if everyone else filled.found_at(rated)))
-            share = count * math.log(domains + 2) + (constraint.max_skew - 1)
-            sums += share if label.borne is None else np.where(label.borne, share, 0.0)
+                found = filled.in_use if everyone else filled.found_at(rated)
+                counts = filled.totals(tally, eligible.nodes(constraint))
+                share = _share(constraint, counts, int(np.count_nonzero(found)))
+                share[-1] = 0
+                sums += share.take(label.codes)
         scores = np.rint(sums)  # a logarithm's multiple is never half way between two numbers
         if whole is not None:
             scores[~whole] = -1
@@ -322,6 +321,12 @@ def _all_of(masks: Iterable[Mask | None]) -> Mask | None:
         if mask is not None:
             result = mask if result is None else result & mask
     return result
+
+
+def _share(constraint: _Constraint, counts: Counts, domains: int) -> Scores:
+    """Weigh counts by how many domains there are, and add what the constraint tolerates."""
+    share: Scores = counts * np.float64(math.log(domains + 2)) + (constraint.max_skew - 1)
+    return share
 
 
 def _filled(label: Label) -> Label:

@@ -3,6 +3,7 @@
 from tidelock.framework.api import Plugin
 from tidelock.framework.config import Builtins
 from tidelock.framework.profile import Enabled, PluginFactory
+from tidelock.plugins.default_binder import DefaultBinder
 from tidelock.plugins.image_locality import ImageLocality
 from tidelock.plugins.inter_pod_affinity import InterPodAffinity
 from tidelock.plugins.node_affinity import NodeAffinity
@@ -32,6 +33,7 @@ _PLUGINS: tuple[type[Plugin], ...] = (
     InterPodAffinity,
     NodeResourcesBalancedAllocation,
     ImageLocality,
+    DefaultBinder,
     Reservation,
 )
 
@@ -53,6 +55,7 @@ DEFAULT_PLUGINS: tuple[Enabled, ...] = (
     Enabled(InterPodAffinity.name, 2),
     Enabled(NodeResourcesBalancedAllocation.name),
     Enabled(ImageLocality.name),
+    Enabled(DefaultBinder.name),
     Enabled(Reservation.name, 5000),
 )
 
@@ -61,4 +64,5 @@ BUILTINS = Builtins(
     defaults=DEFAULT_PLUGINS,
     kept=frozenset({UnknownDemands.name, Reservation.name}),
     needed={Reservation.name: ("preFilter", "filter", "reserve")},
+    counting=(NodeResourcesFit.name, Reservation.name),
 )

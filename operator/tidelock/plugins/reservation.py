@@ -5,7 +5,9 @@ left out. An owner goes to the node of its lock if it can; one that is annotated
 `tidelock.dev/require-reservation: "true"` goes nowhere else. Once it is reserved, its locks are released.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,8 +17,12 @@ from tidelock.framework.api import (
     MAX_NODE_SCORE,
     SKIP,
     SUCCESS,
+    Code,
+    EnqueueExtensions,
     Filter,
+    Handle,
     Mask,
+    PreEnqueue,
     PreFilter,
     PreScore,
     Reserve,
@@ -25,11 +31,22 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.events import (
+    RESERVATION_ACTIVE,
+    RESERVATION_FREED,
+    Action,
+    ClusterEvent,
+    Registration,
+    Resource,
+)
 from tidelock.ledger.entry import Entry
+from tidelock.ledger.matching import owns
+from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
-from tidelock.model.quantities import PODS, Resources, format_quantity
+from tidelock.model.quantities import PODS, Resources, covers, format_quantity
 
 _NO_OWN_LOCK = "node(s) without the reservation that the pod requires"
+_NOT_YET = "waiting for one of the pod's reservations to be active"
 _NAMED_LOCKS = 3
 
 
@@ -40,10 +57,22 @@ class OwnLocks:
     entries: tuple[Entry, ...]
 
 
-class Reservation(PreFilter, Filter, PreScore, Score, Reserve):
+class Reservation(PreEnqueue, PreFilter, Filter, PreScore, Score, Reserve, EnqueueExtensions):
     """Holds locked room free for its owners."""
 
     name = "Reservation"
+
+    def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
+        """Take `ignoredResources`, of which extenders keep count."""
+        others = dict(args)
+        self._ignored = frozenset(others.pop("ignoredResources", ()))
+        super().__init__(handle, others)
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        """Gate a pod that requires its reservation until one of its locks is active."""
+        if not pod.requires_reservation or any(entry.held for entry in self.handle.book.own(pod)):
+            return SUCCESS
+        return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (_NOT_YET,))
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Find the pod's own locks; skip the pod if nobody holds room and it does not ask for that."""
@@ -54,7 +83,7 @@ class Reservation(PreFilter, Filter, PreScore, Score, Reserve):
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes with enough room that is not locked for others."""
-        wanted = snapshot.vector(pod.requests)
+        wanted = snapshot.vector(self._counted(pod))
         mask = snapshot.free_for(wanted, beside_locks=True)
         own = self._rows_of_own(state, snapshot)
         for row in own:
@@ -114,6 +143,12 @@ class Reservation(PreFilter, Filter, PreScore, Score, Reserve):
         """Take the locks back."""
         self.handle.book.unclaim(pod.uid, now)
 
+    def _counted(self, pod: Pod) -> Resources:
+        """Give what the pod requests of resources that are counted here."""
+        if not self._ignored:
+            return pod.requests
+        return {name: units for name, units in pod.requests.items() if name not in self._ignored}
+
     def _rows_of_own(self, state: CycleState, snapshot: Snapshot) -> list[int]:
         held = (entry for entry in state.expect(OwnLocks).entries if entry.held)
         return [row for entry in held if (row := snapshot.row(entry.node)) is not None]
@@ -131,9 +166,31 @@ class Reservation(PreFilter, Filter, PreScore, Score, Reserve):
     ) -> dict[str, tuple[int, int]]:
         """Map each resource that is short to (needed, free)."""
         amounts = self._free(state, snapshot, row)
-        free: Resources = {resource: int(amounts[snapshot.column(resource)]) for resource in pod.requests}
+        wanted = self._counted(pod)
+        free: Resources = {resource: int(amounts[snapshot.column(resource)]) for resource in wanted}
         return {
             resource: (needed, free[resource])
-            for resource, needed in pod.requests.items()
+            for resource, needed in wanted.items()
             if needed > 0 and free[resource] < needed
         }
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """Hope for the pod's own locks, for room that comes free beside locks, and for the pod's edits."""
+        goes = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN)
+        node_grows = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE)
+        return (
+            Registration(RESERVATION_ACTIVE, _is_owner),
+            Registration(RESERVATION_FREED),
+            Registration(goes),
+            Registration(node_grows, _large_enough),
+            Registration(ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE)),
+        )
+
+
+def _is_owner(pod: Pod, _: Entry | None, new: Entry) -> bool:
+    spec = new.reservation.spec
+    return spec is not None and new.key.namespace == pod.meta.namespace and owns(spec, pod)
+
+
+def _large_enough(pod: Pod, _: Node | None, new: Node) -> bool:
+    return covers(new.allocatable, pod.requests)

@@ -1,6 +1,6 @@
 """TaintToleration: taints that a pod does not tolerate keep it away, or make a node less liked."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from tidelock.framework.api import (
     MAX_NODE_SCORE,
     SKIP,
     SUCCESS,
+    EnqueueExtensions,
     Mask,
     OneReason,
     PreScore,
@@ -18,13 +19,15 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
+from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.selectors import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, untolerated
 
 _HARD = (NO_SCHEDULE, NO_EXECUTE)
 
 
-class TaintToleration(OneReason, PreScore, Score):
+class TaintToleration(OneReason, PreScore, Score, EnqueueExtensions):
     """Rules out nodes with untolerated NoSchedule and NoExecute taints; prefers few untolerated soft ones."""
 
     name = "TaintToleration"
@@ -66,9 +69,24 @@ class TaintToleration(OneReason, PreScore, Score):
         points: Scores = MAX_NODE_SCORE - np.floor(MAX_NODE_SCORE * scores / most)
         return points
 
+    def events_to_register(self) -> Sequence[Registration]:
+        """Hope for nodes whose taints are tolerated, and were not before, and for the pod's tolerations."""
+        return (
+            Registration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), _tolerated_now),
+            Registration(ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_TOLERATION)),
+        )
+
 
 def _over_taints(snapshot: Snapshot, value: Callable[[tuple[Taint, ...]], int]) -> Scores:
     """Evaluate once for each distinct set of taints, of which a cluster has few."""
     values = np.array([value(taints) for taints in snapshot.traits.taint_sets], np.float64)
     spread: Scores = values[snapshot.traits.taint_set_of]
     return spread
+
+
+def _tolerated_now(pod: Pod, old: Node | None, new: Node) -> bool:
+    return _tolerated(pod, new) and (old is None or not _tolerated(pod, old))
+
+
+def _tolerated(pod: Pod, node: Node) -> bool:
+    return untolerated(node.taints, pod.spec.tolerations, _HARD) is None

@@ -4,6 +4,7 @@ Nothing here waits or does I/O, so a cycle is one step of the serial decision lo
 counted before the next one looks.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,10 +14,11 @@ import numpy as np
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import Code, Filter, Mask, Scores, Verdict
+from tidelock.framework.api import Code, Filter, Mask, Scores, Status, Verdict
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.extender import Advice
 from tidelock.framework.profile import Profile
+from tidelock.framework.waiting import WaitingPod, WaitingPods
 from tidelock.ledger import reasons
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
@@ -27,6 +29,8 @@ from tidelock.plugins.node_unschedulable import NodeUnschedulable
 from tidelock.plugins.reservation import OwnLocks, Reservation
 from tidelock.plugins.taint_toleration import TaintToleration
 from tidelock.scheduler.verdicts import SharedVerdicts, Verdicts
+
+logger = logging.getLogger(__name__)
 
 # How many nodes a refusal tells the numbers of; the counts cover all of them.
 _NODES_TOLD = 3
@@ -48,20 +52,27 @@ class Assumed:
 class Refusal:
     """No node fits: the message, in kube-scheduler's form, and the plugins that ruled nodes out.
 
-    With `error`, none was found because something failed, not because none fits.
+    With `error`, none was found because something failed, not because none fits. The plugins in `pending`
+    have let the pod wait until they activate it themselves.
     """
 
     message: str
     plugins: frozenset[str]
     error: bool = False
+    pending: frozenset[str] = frozenset()
+
+
+class PluginError(Exception):
+    """A plugin could not tell: that is an error of its pod, and no refusal."""
 
 
 class Cycle:
     """Decides one pod or lock at a time over the cache and the ledger."""
 
-    def __init__(self, cache: Cache, book: Book) -> None:
+    def __init__(self, cache: Cache, book: Book, waiting_pods: WaitingPods) -> None:
         self._cache = cache
         self._book = book
+        self._waiting_pods = waiting_pods
         self._shared = SharedVerdicts(cache.columns)
 
     def feasible(self, profile: Profile, pod: Pod) -> tuple[Node, ...]:
@@ -75,9 +86,13 @@ class Cycle:
     def schedule(
         self, profile: Profile, pod: Pod, now: float, advice: Advice | None = None
     ) -> Assumed | Refusal:
-        """Find a node for a pod, reserve it there and count it as bound.
+        """Find a node for a pod, reserve it there and count it as bound; it may have to wait for a permit.
 
         With the extenders' advice, the profile has their plugin.
+
+        Raises:
+            Exception: a plugin failed; nothing is reserved.
+
         """
         state = CycleState()
         if advice is not None:
@@ -86,12 +101,14 @@ class Cycle:
         if isinstance(found, Refusal):
             return found
         assumed = Assumed(pod, found.name, profile, state)
-        for plugin in profile.reserve:
-            status = plugin.reserve(state, pod, found.name, now)
-            if not status.ok:
-                self._unreserve(assumed, now)
-                return Refusal("; ".join(status.reasons), frozenset({plugin.name}))
-        self._cache.assume(pod, found.name)
+        try:
+            refusal = self._reserve(assumed, now) or self._permit(assumed)
+        except Exception:
+            self.undo(assumed, now)
+            raise
+        if refusal is not None:
+            self.undo(assumed, now)
+            return refusal
         return assumed
 
     def undo(self, assumed: Assumed, now: float) -> None:
@@ -139,6 +156,8 @@ class Cycle:
         barred: list[tuple[Filter, Mask]] = []
         for plugin in profile.pre_filter:
             status = plugin.pre_filter(state, pod, snapshot)
+            if status.code is Code.ERROR:
+                raise PluginError(f'running PreFilter plugin "{plugin.name}": {", ".join(status.reasons)}')
             if not status.ok:
                 text = f"0/{len(snapshot)} nodes are available: {'; '.join(status.reasons)}."
                 return Refusal(text, frozenset({plugin.name}))
@@ -153,9 +172,34 @@ class Cycle:
         eligible = _sound(snapshot) if sound_only else None
         return snapshot, shared, _run_filters(filters, state, pod, snapshot, shared, eligible, barred)
 
+    def _reserve(self, assumed: Assumed, now: float) -> Refusal | None:
+        for plugin in assumed.profile.reserve:
+            status = plugin.reserve(assumed.state, assumed.pod, assumed.node_name, now)
+            if not status.ok:
+                return turned_down("Reserve", plugin.name, status)
+        self._cache.assume(assumed.pod, assumed.node_name)
+        return None
+
+    def _permit(self, assumed: Assumed) -> Refusal | None:
+        waits: dict[str, float] = {}
+        for plugin in assumed.profile.permit:
+            status, seconds = plugin.permit(assumed.state, assumed.pod, assumed.node_name)
+            if status.code is Code.WAIT:
+                waits[plugin.name] = seconds
+            elif not status.ok:
+                return turned_down("Permit", plugin.name, status)
+        if waits:
+            self._waiting_pods.add(WaitingPod(assumed.pod, assumed.node_name, waits))
+        return None
+
     def _unreserve(self, assumed: Assumed, now: float) -> None:
         for plugin in reversed(assumed.profile.reserve):
-            plugin.unreserve(assumed.state, assumed.pod, assumed.node_name, now)
+            try:
+                plugin.unreserve(assumed.state, assumed.pod, assumed.node_name, now)
+            except Exception:
+                logger.exception(
+                    "Unreserve failed", extra={"plugin": plugin.name, "pod": str(assumed.pod.key)}
+                )
 
     def _reason(self, pod: Pod, refusal: Refusal) -> str:
         """Name the cause for which a lock has no room, for programs."""
@@ -170,6 +214,21 @@ class Cycle:
         if row is not None and TaintToleration.name in refusal.plugins and not columns.nodes[row].ready:
             return reasons.NODE_NOT_READY
         return reasons.NO_MATCHING_NODE
+
+
+def turned_down(point: str, plugin: str, status: Status) -> Refusal:
+    """Say that a plugin refuses the one node that was left, in kube-scheduler's form.
+
+    Raises:
+        PluginError: the status is an error.
+
+    """
+    if status.code is Code.ERROR:
+        raise PluginError(f'running {point} plugin "{plugin}": {", ".join(status.reasons)}')
+    message = f"0/1 nodes are available: {', '.join(f'1 {reason}' for reason in sorted(status.reasons))}."
+    if status.code is Code.PENDING:
+        return Refusal(message, frozenset(), pending=frozenset({plugin}))
+    return Refusal(message, frozenset({plugin}))
 
 
 def _stand_in(entry: Entry) -> Pod:

@@ -4,6 +4,7 @@ Pure: time comes in as a parameter, and outcomes are returned for somebody else 
 """
 
 import heapq
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import count
@@ -13,15 +14,22 @@ from tidelock.cluster.columns import Columns
 from tidelock.cluster.objects import Objects
 from tidelock.framework.api import Api, Handle
 from tidelock.framework.config import Configuration
+from tidelock.framework.events import ASSIGNED_POD_DELETE, RESERVATION_ACTIVE, RESERVATION_FREED
 from tidelock.framework.extender import Advice, has_advice
 from tidelock.framework.profile import Profile, build_profiles
+from tidelock.framework.waiting import WaitingPods
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry, Order
+from tidelock.ledger.matching import owner_names
 from tidelock.model.nodes import Node
+from tidelock.model.pods import assigned_to
+from tidelock.model.quantities import covers
 from tidelock.model.reservations import Phase
 from tidelock.plugins.extender import ExtenderAdvice
-from tidelock.scheduler.cycle import Assumed, Cycle, Refusal
+from tidelock.scheduler.cycle import Assumed, Cycle, PluginError, Refusal
 from tidelock.scheduler.queue import EnqueueHook, SchedulingQueue, Waiting
+
+logger = logging.getLogger(__name__)
 
 # Locks placed in one step, so that the event loop turns between the steps of a long line.
 LOCKS_A_STEP = 16
@@ -29,7 +37,7 @@ LOCKS_A_STEP = 16
 
 @dataclass(frozen=True, slots=True)
 class Unschedulable:
-    """A pod that fits nowhere now."""
+    """A pod that fits nowhere now, or an error for which that could not be told."""
 
     waiting: Waiting
     refusal: Refusal
@@ -45,7 +53,6 @@ class Consultation:
 
     waiting: Waiting
     nodes: tuple[Node, ...]
-    freed: int
 
 
 Outcome = Assumed | Unschedulable | Consultation
@@ -69,12 +76,17 @@ class Decider:
         self.cache = Cache(self.columns)
         self.objects = Objects()
         self.book = Book(self.columns, epoch=epoch, move_after=move_after)
-        handle = Handle(self.book, self.cache, self.objects, api)
+        self.waiting_pods = WaitingPods()
+        handle = Handle(self.book, self.cache, self.objects, api, self.waiting_pods)
         self.profiles = build_profiles(configuration.profiles, configuration.registry, handle)
         self.profile: Profile = next(iter(self.profiles.values()))
-        backoff = (configuration.initial_backoff, configuration.max_backoff)
-        self.queue = SchedulingQueue(self.profiles, on_enqueue, backoff)
-        self._cycle = Cycle(self.cache, self.book)
+        self.queue = SchedulingQueue(
+            self.profiles,
+            on_enqueue,
+            initial_backoff=configuration.initial_backoff,
+            max_backoff=configuration.max_backoff,
+        )
+        self._cycle = Cycle(self.cache, self.book, self.waiting_pods)
         self._extenders = configuration.extenders
         self._advised_profiles = _with_advice(self.profiles, handle) if self._extenders else {}
         self._consultation: Consultation | None = None
@@ -87,9 +99,10 @@ class Decider:
     def step(self, now: float) -> Outcome | None:
         """Do what is due, place a few locks, decide one pod."""
         self.book.advance(now)
-        self._line_up(now)
+        self._line_up()
         for _ in range(min(LOCKS_A_STEP, len(self._line))):
             self._place(heapq.heappop(self._line)[-1], now)
+        self._tell_of_locks(now)
         if self._line:
             return None  # locks first: they were promised an answer at once
         if self._consultation is not None:
@@ -99,7 +112,7 @@ class Decider:
 
     def next_due(self) -> float | None:
         """Instant at which there is something to do without any event; 0 for at once, None for never."""
-        if self._line or self.book.untried or self._freed != self.columns.freed:
+        if self._line or self.book.untried or self.book.shifts or self._freed != self.columns.freed:
             return 0.0
         if self._advice is not None:
             return 0.0
@@ -107,9 +120,10 @@ class Decider:
         due = [instant for instant in (self.book.next_deadline(), pods_due) if instant is not None]
         return min(due, default=None)
 
-    def advised(self, advice: Advice) -> None:
-        """Learn what the extenders say of the pod that they were asked about."""
-        self._advice = advice
+    def advised(self, consultation: Consultation, advice: Advice) -> None:
+        """Learn what the extenders say of a pod; nobody waits for it any more if the pod is gone."""
+        if consultation is self._consultation:
+            self._advice = advice
 
     def bound(self, assumed: Assumed, now: float) -> None:
         """Learn that a pod has been bound as decided."""
@@ -120,15 +134,21 @@ class Decider:
         """Learn that a pod could not be bound: its room is free, its locks are back, it tries again later."""
         self._cycle.undo(assumed, now)
         self.queue.back_off(assumed.pod.uid, now)
+        self._tell_of_undoing(assumed, now)
 
-    def _line_up(self, now: float) -> None:
+    def rejected(self, assumed: Assumed, refusal: Refusal, now: float) -> None:
+        """Learn that a pod was refused while it waited for a permit: events that may help will wake it."""
+        self._cycle.undo(assumed, now)
+        self.queue.park(assumed.pod.uid, now, refusal.plugins, refusal.pending)
+        self._tell_of_undoing(assumed, now)
+
+    def _line_up(self) -> None:
         """Line up the locks that may fit: all that wait if room came free, else those that are new."""
         if self._freed != self.columns.freed:
             self._freed = self.columns.freed
             self._refused.clear()
             self._line.clear()
             entries = self.book.in_line(untried_only=False)
-            self.queue.wake(now, "RoomFreed")
         else:
             entries = self.book.in_line(untried_only=True)
         for entry in entries:
@@ -140,46 +160,83 @@ class Decider:
         shape = _shape(entry)
         refusal = self._refused.get(shape)
         if refusal is None:
-            refusal = self._cycle.place_lock(self.profile, entry, now)
+            refusal = self._place_anew(entry, now)
         else:
             self._cycle.refuse_lock(entry, refusal, now)
-        if refusal is None:
-            self.queue.wake(now, "ReservationActive")
-        elif shape is not None:
+        if refusal is not None and shape is not None:
             self._refused[shape] = refusal
 
+    def _place_anew(self, entry: Entry, now: float) -> Refusal | None:
+        """Find room for a lock; if a plugin fails, that is why it has none."""
+        try:
+            return self._cycle.place_lock(self.profile, entry, now)
+        except Exception as error:
+            logger.exception("a plugin failed", extra={"lock": str(entry.key)})
+            refusal = _failure(error)
+            self._cycle.refuse_lock(entry, refusal, now)
+            return refusal
+
     def _schedule(self, waiting: Waiting, now: float) -> Outcome:
-        if any(has_advice(extender, waiting.pod) for extender in self._extenders):
+        if self._extenders and any(has_advice(extender, waiting.pod) for extender in self._extenders):
             nodes = self._cycle.feasible(waiting.profile, waiting.pod)
             if nodes:
-                self._consultation = Consultation(waiting, nodes, self.columns.freed)
+                self._consultation = Consultation(waiting, nodes)
                 return self._consultation
-        outcome = self._cycle.schedule(waiting.profile, waiting.pod, now)
+        return self._decide(waiting, waiting.profile, now)
+
+    def _decide(
+        self, waiting: Waiting, profile: Profile, now: float, advice: Advice | None = None
+    ) -> Assumed | Unschedulable:
+        uid = waiting.pod.uid
+        try:
+            outcome = self._cycle.schedule(profile, waiting.pod, now, advice)
+        except Exception as error:
+            logger.exception("a plugin failed", extra={"pod": str(waiting.pod.key)})
+            self.queue.back_off(uid, now)
+            return Unschedulable(waiting, _failure(error))
         if isinstance(outcome, Assumed):
+            if self.waiting_pods.get(uid) is None:
+                self.queue.done(uid)  # what may still go wrong is no refusal
+            self._tell_of_locks(now, outcome)
             return outcome
-        self.queue.park(waiting.pod.uid, now)
+        # Without nodes nobody ruled one out: each filter then hopes for its own events.
+        plugins = outcome.plugins | outcome.pending or {plugin.name for plugin in waiting.profile.filter}
+        self.queue.park(uid, now, plugins - outcome.pending, outcome.pending)
         return Unschedulable(waiting, outcome)
 
     def _conclude(self, consultation: Consultation, now: float) -> Outcome | None:
         """Decide a pod that extenders were asked about; None if they have not answered or it is gone."""
         waiting, advice = consultation.waiting, self._advice
-        if advice is None:
+        gone = self.queue.get(waiting.pod.uid) is not waiting
+        if advice is None and not gone:
             return None
         self._consultation = self._advice = None
-        if self.queue.get(waiting.pod.uid) is not waiting:
+        if advice is None or gone:
             return None
         if advice.error:
-            outcome: Assumed | Refusal = Refusal(advice.error, frozenset({ExtenderAdvice.name}), error=True)
-        else:
-            profile = self._advised_profiles[waiting.profile.scheduler_name]
-            outcome = self._cycle.schedule(profile, waiting.pod, now, advice)
-        if isinstance(outcome, Assumed):
-            return outcome
-        if outcome.error or consultation.freed != self.columns.freed:
-            self.queue.back_off(waiting.pod.uid, now)  # what came free meanwhile would wake it no more
-        else:
-            self.queue.park(waiting.pod.uid, now)
-        return Unschedulable(waiting, outcome)
+            self.queue.back_off(waiting.pod.uid, now)
+            return Unschedulable(waiting, Refusal(advice.error, frozenset({ExtenderAdvice.name}), error=True))
+        return self._decide(waiting, self._advised_profiles[waiting.profile.scheduler_name], now, advice)
+
+    def _tell_of_locks(self, now: float, claimed_by: Assumed | None = None) -> None:
+        """Tell the queue of room that locks have got, and given back to others than their owner."""
+        shifts, self.book.shifts = self.book.shifts, []
+        for shift in shifts:
+            entry = shift.entry
+            if shift.after and not covers(shift.before, shift.after):
+                self.queue.notify(
+                    RESERVATION_ACTIVE, None, entry, now, only=owner_names(entry.key, entry.reservation.spec)
+                )
+            if claimed_by is not None and claimed_by.node_name == shift.node:
+                freed = not covers(claimed_by.pod.requests, shift.before)
+            else:
+                freed = not covers(shift.after, shift.before)
+            if freed:
+                self.queue.notify(RESERVATION_FREED, entry, entry, now)
+
+    def _tell_of_undoing(self, assumed: Assumed, now: float) -> None:
+        pod = assigned_to(assumed.pod, assumed.node_name)
+        self.queue.notify(ASSIGNED_POD_DELETE, pod, None, now)
 
 
 def _with_advice(profiles: Mapping[str, Profile], handle: Handle) -> dict[str, Profile]:
@@ -189,6 +246,12 @@ def _with_advice(profiles: Mapping[str, Profile], handle: Handle) -> dict[str, P
         name: replace(profile, filter=(*profile.filter, plugin), score=(*profile.score, (plugin, 1)))
         for name, profile in profiles.items()
     }
+
+
+def _failure(error: Exception) -> Refusal:
+    """Say what went wrong; no plugin has refused anything."""
+    text = str(error) if isinstance(error, PluginError) else f"{type(error).__name__}: {error}"
+    return Refusal(text, frozenset(), error=True)
 
 
 def _shape(entry: Entry) -> object:

@@ -9,8 +9,20 @@ from types import MappingProxyType
 from typing import Any
 
 from tidelock.clock import Clock
-from tidelock.cluster.cache import Cache
+from tidelock.cluster.cache import Cache, Placed
 from tidelock.cluster.objects import Lister, Named
+from tidelock.framework.events import (
+    ASSIGNED_POD_ADD,
+    ASSIGNED_POD_DELETE,
+    NODE_ADD,
+    NODE_DELETE,
+    Action,
+    ClusterEvent,
+    Resource,
+    node_changes,
+    pod_changes,
+)
+from tidelock.framework.waiting import WaitingPods
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import owns
@@ -18,9 +30,20 @@ from tidelock.ledger.transitions import SETTLED
 from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
-from tidelock.model.pods import Pod
+from tidelock.model.pods import Pod, assigned_to
 from tidelock.model.reservations import ReservationSpec
 from tidelock.scheduler.queue import SchedulingQueue
+
+# What plugins can register for, by the field of Objects that holds it.
+_RESOURCES = {
+    "namespaces": Resource.NAMESPACE,
+    "persistent_volumes": Resource.PERSISTENT_VOLUME,
+    "persistent_volume_claims": Resource.PERSISTENT_VOLUME_CLAIM,
+    "storage_classes": Resource.STORAGE_CLASS,
+    "csi_nodes": Resource.CSI_NODE,
+    "csi_drivers": Resource.CSI_DRIVER,
+    "csi_storage_capacities": Resource.CSI_STORAGE_CAPACITY,
+}
 
 
 class Feed:
@@ -31,6 +54,7 @@ class Feed:
         cache: Cache,
         book: Book,
         queue: SchedulingQueue,
+        waiting_pods: WaitingPods,
         clock: Clock,
         wake: Callable[[], None],
         others: Mapping[str, Lister[Any]] = MappingProxyType({}),
@@ -39,6 +63,7 @@ class Feed:
         self.cache = cache
         self.book = book
         self.queue = queue
+        self.waiting_pods = waiting_pods
         self.clock = clock
         self.wake = wake
         self.ready = False
@@ -59,6 +84,10 @@ class Feed:
         for name in self.book.nodes_with_locks():
             self.settle(name)
         self.wake()
+
+    def notify(self, event: ClusterEvent, old: object, new: object) -> None:
+        """Tell the queue what happened."""
+        self.queue.notify(event, old, new, self.clock.now())
 
     def settle(self, node_name: str) -> None:
         """Bring the locks of a node in line with it, once everything is known."""
@@ -96,21 +125,39 @@ class PodSink:
     def upsert(self, old: Pod | None, new: Pod) -> None:
         """Take over a pod's newest version."""
         feed, now = self._feed, self._feed.clock.now()
+        before = feed.cache.get(new.uid)
         feed.cache.upsert(new)
         if new.node_name or new.leaving:
             feed.queue.remove(new.uid)
+            feed.waiting_pods.reject_removed(new.uid)
         elif feed.queue.get(new.uid) is not None or feed.cache.get(new.uid) is None:
             feed.queue.upsert(new, now)  # else it is bound already, and this version is older than that
         if new.node_name and not new.leaving:
             feed.book.owner_bound(new, new.node_name, now)
         feed.settle(new.node_name)
+        self._tell(before, feed.cache.get(new.uid))
         feed.wake()
 
     def remove(self, last: Pod) -> None:
         """Forget a pod."""
+        before = self._feed.cache.get(last.uid)
         self._feed.cache.remove(last.uid)
         self._feed.queue.remove(last.uid)
+        self._feed.waiting_pods.reject_removed(last.uid)
+        self._tell(before, None)
         self._feed.wake()
+
+    def _tell(self, before: Placed | None, after: Placed | None) -> None:
+        """Tell the queue what became of a pod's place on a node."""
+        left = before is not None and (after is None or after.node_name != before.node_name)
+        came = after is not None and not after.assumed and (before is None or before.assumed or left)
+        if before is not None and left:
+            self._feed.notify(ASSIGNED_POD_DELETE, assigned_to(before.pod, before.node_name), None)
+        if after is not None and came:
+            self._feed.notify(ASSIGNED_POD_ADD, None, after.pod)
+        elif before is not None and after is not None and not after.assumed:
+            for event in pod_changes(before.pod, after.pod):
+                self._feed.notify(event, before.pod, after.pod)
 
     def synced(self) -> None:
         """All pods are known."""
@@ -126,17 +173,28 @@ class NodeSink:
     def upsert(self, old: Node | None, new: Node) -> None:
         """Take over a node's newest version."""
         feed = self._feed
-        known = new.name in feed.cache.columns.row_of
+        columns = feed.cache.columns
+        row = columns.row_of.get(new.name)
+        known = columns.nodes[row] if row is not None else None
         feed.cache.put_node(new)
-        if not known:
+        if known is None:
             feed.book.recount(new.name)
         feed.settle(new.name)
+        if known is None:
+            feed.notify(NODE_ADD, None, new)
+        elif known.meta.uid != new.meta.uid:
+            feed.notify(NODE_DELETE, known, None)
+            feed.notify(NODE_ADD, None, new)
+        else:
+            for event in node_changes(known, new):
+                feed.notify(event, known, new)
         feed.wake()
 
     def remove(self, last: Node) -> None:
         """Forget a node."""
         self._feed.cache.drop_node(last.name)
         self._feed.settle(last.name)
+        self._feed.notify(NODE_DELETE, last, None)
         self._feed.wake()
 
     def synced(self) -> None:
@@ -174,21 +232,27 @@ class ReservationSink:
 class ObjectSink:
     """Objects that only plugins read go to their lister."""
 
-    def __init__(self, feed: Feed, resource: str, lister: Lister[Any]) -> None:
+    def __init__(self, feed: Feed, name: str, lister: Lister[Any]) -> None:
         self._feed = feed
-        self._resource = resource
+        self._name = name
         self._lister = lister
+        self._resource = _RESOURCES.get(name)
 
     def upsert(self, old: Named | None, new: Named) -> None:
         """Take over an object's newest version."""
         self._lister.upsert(old, new)
-        self._feed.wake()
+        self._tell(Action.UPDATE if old is not None else Action.ADD, old, new)
 
     def remove(self, last: Named) -> None:
         """Forget an object."""
         self._lister.remove(last)
+        self._tell(Action.DELETE, last, None)
+
+    def _tell(self, action: Action, old: Named | None, new: Named | None) -> None:
+        if self._resource is not None:
+            self._feed.notify(ClusterEvent(self._resource, action), old, new)
         self._feed.wake()
 
     def synced(self) -> None:
         """All objects of the resource are known."""
-        self._feed.listed(self._resource)
+        self._feed.listed(self._name)

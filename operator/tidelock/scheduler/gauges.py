@@ -39,6 +39,14 @@ class Gauges(Collector):
             if place is not Place.IN_FLIGHT:
                 pending.add_metric((place.value,), count)
         yield pending
+        unschedulable = GaugeMetricFamily(
+            "scheduler_unschedulable_pods",
+            "Pods that wait, by each plugin that refused or gates them.",
+            labels=("plugin", "profile"),
+        )
+        for labels, count in self._queue.refused_by().items():
+            unschedulable.add_metric(labels, count)
+        yield unschedulable
         yield from self._amounts()
 
     def _amounts(self) -> Iterator[Metric]:

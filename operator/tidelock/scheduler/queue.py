@@ -1,26 +1,55 @@
-"""The pods that wait to be scheduled.
+"""The pods that wait to be scheduled, and the events that wake them.
 
-    add --> active --pop--> in flight --done--> (gone)
-      |       ^   ^             |   |
-    gated     |   +-- backoff <-+   +--> unschedulable
-              |         ^                    |
-              +---------+------ wake --------+
+    upsert --> active --pop--> in flight --remove--> (gone)
+      |       ^   ^  ^            |   |
+    gated     |   |  +-- backoff <-+  +--> unschedulable
+              |   |         ^                    |
+              +---+---------+------ notify ------+
 
-`active` is a heap in the profile's order; `backoff` holds pods until their time is up; `unschedulable` waits
-for an event that may help, or for FLUSH_AFTER; `gated` for an update of the pod. Times are seconds.
+`active` is a heap in the profile's order. A pod that was refused waits in `unschedulable` for an event that
+one of the plugins which refused it has registered and hopes something of, or for `flush_after`; then it waits
+for the end of its backoff, unless nobody else wants to be tried. A pod that failed by an error just waits for
+the end of its backoff. `gated` pods wait for the plugin that gates them. Events are kept while pods are in
+flight, since they may help one that comes back.
+
+Semantics of kube-scheduler 1.36 (backend/queue), but that it rounds backoffs to whole seconds, and goes by
+priority within each. Times are seconds.
 """
 
 import heapq
-from collections.abc import Callable
+import logging
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
+from itertools import islice
+from typing import Any
 
+from tidelock.framework.api import EnqueueExtensions, PreEnqueue
 from tidelock.framework.config import INITIAL_BACKOFF, MAX_BACKOFF
+from tidelock.framework.events import (
+    ANY_EVENT,
+    ASSIGNED_POD_DELETE,
+    BACKOFF_COMPLETE,
+    FORCE_ACTIVATE,
+    POP_FROM_BACKOFF,
+    SCHEDULE_ATTEMPT_FAILURE,
+    UNSCHEDULABLE_POD_ADD,
+    UNSCHEDULABLE_TIMEOUT,
+    ClusterEvent,
+    Hint,
+    Registration,
+    pod_changes,
+)
 from tidelock.framework.profile import Profile
+from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 
 FLUSH_AFTER = 300.0
-_MOST_DOUBLINGS = 60
+_MOST_DOUBLINGS = 32
+_NOBODY: frozenset[str] = frozenset()
+
+logger = logging.getLogger(__name__)
 
 
 class Place(StrEnum):
@@ -33,48 +62,105 @@ class Place(StrEnum):
     IN_FLIGHT = "in flight"
 
 
+class _Hope(IntEnum):
+    """What an event does for a pod; the larger wins."""
+
+    NONE = 0
+    AFTER_BACKOFF = 1
+    AT_ONCE = 2
+
+
 EnqueueHook = Callable[[str, str], None]
 """Called with the place that a pod enters and the event that brought it there."""
+
+_Refuser = tuple[str, str]
+"""A plugin, by the names of its profile and itself."""
+
+_Listeners = dict[_Refuser, tuple[Hint | None, ...]]
+"""The plugins that hear of an event, with their hints."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Happening:
+    """An event with its object, and who hears of it; all pods but one, or one alone, where a uid is given."""
+
+    listeners: _Listeners
+    old: Any
+    new: Any
+    but: str = ""
+    alone: str = ""
 
 
 @dataclass(slots=True, eq=False)
 class Waiting:
-    """A pod in the queue: its newest version, when it came, and how often it was tried."""
+    """A pod in the queue: its newest version, when it came, and how it fared.
+
+    `added_at` is when it came, `since` when it came or its last attempt ended, `due` the end of its backoff.
+    `plugins` refused it at its last attempt, those in `pending` will say themselves when it may go on,
+    `gated_by` keeps it gated; it is looked up under `indexed`. `message` was last told to it.
+    """
 
     pod: Pod
     profile: Profile
     added_at: float
     place: Place
+    since: float = 0.0
     attempts: int = 0
+    refusals: int = 0
+    errors_in_a_row: int = 0
     due: float = 0.0
+    plugins: frozenset[str] = _NOBODY
+    pending: frozenset[str] = _NOBODY
+    gated_by: str = ""
     message: str = ""
-
-    def backoff_ends(self, now: float, first: float = INITIAL_BACKOFF, longest: float = MAX_BACKOFF) -> float:
-        """Tell when the pod may be tried again: `first` after its first attempt, doubling to `longest`."""
-        if self.attempts == 0:
-            return now
-        doublings = min(self.attempts - 1, _MOST_DOUBLINGS)  # or a pod that waits for hours overflows a float
-        return now + min(first * 2.0**doublings, longest)
+    indexed: tuple[_Refuser, ...] = ()
 
 
 class SchedulingQueue:
-    """Pods of all profiles; they share one order, so all profiles must sort alike."""
+    """Pods of all profiles; they share one order, so all profiles must sort alike.
+
+    Args:
+        profiles: by schedulerName.
+        on_enqueue: hears of every pod that enters a place.
+        initial_backoff: seconds between a pod's first attempt and its next, which doubles with each attempt.
+        max_backoff: the most that it grows to.
+        flush_after: seconds after which a refused pod is tried again without any event.
+
+    """
 
     def __init__(
         self,
         profiles: dict[str, Profile],
         on_enqueue: EnqueueHook | None = None,
-        backoff: tuple[float, float] = (INITIAL_BACKOFF, MAX_BACKOFF),
+        *,
+        initial_backoff: float = INITIAL_BACKOFF,
+        max_backoff: float = MAX_BACKOFF,
+        flush_after: float = FLUSH_AFTER,
     ) -> None:
         self._profiles = profiles
-        self._backoff_limits = backoff
-        self._pods: dict[str, Waiting] = {}
-        self._active: list[tuple[tuple[float, ...], int, Waiting]] = []
-        self._backoff: list[tuple[float, int, Waiting]] = []
-        self._parked: dict[str, Waiting] = {}
-        self._sequence = 0
-        self._flush_at = FLUSH_AFTER
         self._on_enqueue = on_enqueue or _ignore
+        self._initial_backoff = initial_backoff
+        self._max_backoff = max_backoff
+        self._flush_after = flush_after
+        self._registered = {
+            (name, plugin.name): _registrations(plugin)
+            for name, profile in profiles.items()
+            for plugin in profile.plugins.values()
+        }
+        self._listeners: dict[ClusterEvent, _Listeners] = {}
+        self._pods: dict[str, Waiting] = {}
+        self._uids: dict[Key, str] = {}
+        self._active: list[tuple[tuple[float, ...], int, Waiting]] = []
+        self._backoff: list[tuple[float, tuple[float, ...], int, Waiting]] = []
+        self._error_backoff: list[tuple[float, tuple[float, ...], int, Waiting]] = []
+        self._parked: OrderedDict[str, Waiting] = OrderedDict()  # in the order in which they were parked
+        self._refused: defaultdict[_Refuser, dict[str, Waiting]] = defaultdict(dict)
+        self._sequence = 0
+        self._in_flight: OrderedDict[str, int] = OrderedDict()  # how many events came before each
+        self._events: deque[_Happening] = deque()
+        self._events_gone = 0
+
+    # Pods come and go.
 
     def upsert(self, pod: Pod, now: float) -> None:
         """Add an unbound pod, or take over its newer version, which may open a gate or fit at last."""
@@ -83,62 +169,131 @@ class SchedulingQueue:
             return
         waiting = self._pods.get(pod.uid)
         if waiting is None:
-            waiting = Waiting(pod, profile, now, Place.GATED)
+            waiting = Waiting(pod, profile, now, Place.GATED, since=now)
             self._pods[pod.uid] = waiting
-            self._enter(waiting, "PodAdd")
+            self._uids[pod.key] = pod.uid
+            self._requeue(waiting, _Hope.AT_ONCE, now, UNSCHEDULABLE_POD_ADD.label, new=True)
             return
-        edited = _wishes(pod) != _wishes(waiting.pod)
-        waiting.pod = pod
-        if waiting.place is Place.GATED or (edited and waiting.place is Place.UNSCHEDULABLE):
-            self._enter(waiting, "PodUpdate")
+        old, waiting.pod = waiting.pod, pod
+        for event in pod_changes(old, pod):
+            happening = _Happening(self._listeners_of(event), old, pod)
+            if waiting.place is Place.IN_FLIGHT:
+                self._events.append(happening)
+            elif waiting.place is Place.GATED:
+                self._wake(waiting, _Hope.AFTER_BACKOFF, now, event.label)
+            elif waiting.place is Place.UNSCHEDULABLE:
+                self._wake(waiting, _hope(waiting, waiting.indexed, happening), now, event.label)
 
     def remove(self, uid: str) -> None:
         """Drop a pod that is bound, finished or gone."""
-        self._pods.pop(uid, None)
-        self._parked.pop(uid, None)
+        waiting = self._pods.pop(uid, None)
+        if waiting is None:
+            return
+        if self._uids.get(waiting.pod.key) == uid:
+            del self._uids[waiting.pod.key]
+        self._leave(waiting)
+        self.done(uid)
+
+    # Attempts.
 
     def pop(self, now: float) -> Waiting | None:
-        """Take the first pod that is ready; it is in flight until `done`, `back_off` or `park`."""
+        """Take the next pod to try; it is in flight until it is removed or comes back.
+
+        That is the first which is ready, or else the first whose backoff is only for its having been refused.
+        """
         self._ripen(now)
-        while self._active:
-            _, _, waiting = heapq.heappop(self._active)
-            if self._pods.get(waiting.pod.uid) is waiting and waiting.place is Place.ACTIVE:
-                waiting.place = Place.IN_FLIGHT
-                waiting.attempts += 1
-                return waiting
-        return None
+        waiting = self._first_active() or self._first_refused()
+        if waiting is None:
+            return None
+        waiting.place = Place.IN_FLIGHT
+        waiting.attempts += 1
+        self._in_flight[waiting.pod.uid] = self._events_gone + len(self._events)
+        return waiting
+
+    def done(self, uid: str) -> None:
+        """Note that no event can help a pod in flight any more, as no plugin can refuse it."""
+        if self._in_flight.pop(uid, None) is not None:
+            oldest = next(iter(self._in_flight.values()), self._events_gone + len(self._events))
+            while self._events_gone < oldest:
+                self._events.popleft()
+                self._events_gone += 1
+
+    def park(
+        self, uid: str, now: float, plugins: Collection[str], pending: Collection[str] = _NOBODY
+    ) -> None:
+        """Keep a pod that plugins refused until something happens that may help it."""
+        waiting = self._pods.get(uid)
+        if waiting is None or waiting.place is not Place.IN_FLIGHT:
+            return
+        waiting.plugins, waiting.pending = frozenset(plugins), frozenset(pending)
+        waiting.refusals += 1
+        waiting.errors_in_a_row = 0
+        waiting.since, waiting.due = now, now + self._backoff_after(waiting.refusals)
+        refusers = self._refusers(waiting)
+        hopes = (_hope(waiting, refusers, happening) for happening in self._missed(waiting))
+        hope = max(hopes, default=_Hope.NONE) if refusers else _Hope.AFTER_BACKOFF
+        self.done(uid)
+        if hope is _Hope.NONE:
+            waiting.place = Place.UNSCHEDULABLE
+            self._parked[uid] = waiting
+            self._index(waiting, refusers)
+            self._on_enqueue(waiting.place, SCHEDULE_ATTEMPT_FAILURE)
+        else:
+            self._requeue(waiting, hope, now, SCHEDULE_ATTEMPT_FAILURE)
 
     def back_off(self, uid: str, now: float) -> None:
-        """Try a pod in flight again after its backoff."""
+        """Try a pod in flight, which failed by an error, again after its backoff."""
         waiting = self._pods.get(uid)
-        if waiting is not None and waiting.place is Place.IN_FLIGHT:
-            self._to_backoff(
-                waiting, waiting.backoff_ends(now, *self._backoff_limits), "ScheduleAttemptFailure"
-            )
+        if waiting is None or waiting.place is not Place.IN_FLIGHT:
+            return
+        self.done(uid)
+        waiting.plugins = waiting.pending = _NOBODY
+        waiting.errors_in_a_row += 1
+        waiting.since, waiting.due = now, now + self._backoff_after(waiting.errors_in_a_row)
+        self._requeue(waiting, _Hope.AFTER_BACKOFF, now, SCHEDULE_ATTEMPT_FAILURE)
 
-    def park(self, uid: str, now: float) -> None:
-        """Keep a pod in flight until something changes that may help it."""
+    # Events.
+
+    def notify(
+        self, event: ClusterEvent, old: Any, new: Any, now: float, only: Iterable[Key] | None = None
+    ) -> None:
+        """Wake the pods that an event may help; `only` names those that it concerns, if they are known."""
+        listeners = self._listeners_of(event)
+        if not listeners:
+            return
+        happening = _Happening(listeners, old, new, but=old.uid if event == ASSIGNED_POD_DELETE else "")
+        if self._in_flight:
+            self._events.append(happening)
+        if only is not None:
+            found = (self._pods.get(self._uids.get(key, "")) for key in only)
+            candidates = [w for w in found if w is not None and not listeners.keys().isdisjoint(w.indexed)]
+        else:
+            concerned = [self._refused[refuser] for refuser in listeners if refuser in self._refused]
+            candidates = list({uid: each for pods in concerned for uid, each in pods.items()}.values())
+        label = event.label
+        for waiting in candidates:
+            self._wake(waiting, _hope(waiting, waiting.indexed, happening), now, label)
+
+    def activate(self, uid: str, now: float) -> None:
+        """Have a pod be tried at once, or as soon as it comes back, whatever refused it."""
         waiting = self._pods.get(uid)
-        if waiting is not None and waiting.place is Place.IN_FLIGHT:
-            waiting.place = Place.UNSCHEDULABLE
-            waiting.due = waiting.backoff_ends(now, *self._backoff_limits)
-            self._parked[uid] = waiting
-            self._on_enqueue(waiting.place, "ScheduleAttemptFailure")
+        if waiting is None:
+            return
+        if waiting.place is Place.IN_FLIGHT:
+            self._events.append(_Happening({}, None, None, alone=uid))
+        elif waiting.place in (Place.BACKOFF, Place.UNSCHEDULABLE):
+            self._leave(waiting)
+            self._requeue(waiting, _Hope.AT_ONCE, now, FORCE_ACTIVATE)
 
-    def wake(self, now: float, event: str) -> None:
-        """Let unschedulable pods try again, each after its backoff."""
-        for waiting in tuple(self._parked.values()):
-            self._to_backoff(waiting, waiting.due, event)
-        self._flush_at = now + FLUSH_AFTER
+    # What there is.
 
     def next_due(self) -> float | None:
-        """Earliest instant at which a pod becomes ready; None if an event is needed."""
-        if self._active:
+        """Earliest instant at which a pod becomes ready, 0 for at once; None if an event is needed."""
+        if self._active or self._backoff:
             return 0.0
-        due = self._backoff[0][0] if self._backoff else None
-        if self._parked:
-            return min(due, self._flush_at) if due is not None else self._flush_at
-        return due
+        backoff_ends = self._error_backoff[0][0] if self._error_backoff else None
+        due = (instant for instant in (backoff_ends, self._next_flush()) if instant is not None)
+        return min(due, default=None)
 
     def counts(self) -> dict[Place, int]:
         """Count the pods in each place."""
@@ -147,60 +302,186 @@ class SchedulingQueue:
             counts[waiting.place] += 1
         return counts
 
+    def refused_by(self) -> Counter[tuple[str, str]]:
+        """Count the waiting pods by each plugin that refused or gates them, and their profile."""
+        alike = Counter(
+            (waiting.plugins, waiting.pending, waiting.gated_by, waiting.profile.scheduler_name)
+            for waiting in self._pods.values()
+            if waiting.place is not Place.IN_FLIGHT
+        )
+        counts: Counter[tuple[str, str]] = Counter()
+        for (plugins, pending, gate, profile), pods in alike.items():
+            for plugin in plugins | pending | ({gate} if gate else _NOBODY):
+                counts[plugin, profile] += pods
+        return counts
+
     def get(self, uid: str) -> Waiting | None:
         """Give the pod's state, or None if it does not wait."""
         return self._pods.get(uid)
 
-    def _enter(self, waiting: Waiting, event: str) -> None:
-        self._parked.pop(waiting.pod.uid, None)
-        for plugin in waiting.profile.pre_enqueue:
-            status = plugin.pre_enqueue(waiting.pod)
-            if not status.ok:
-                waiting.message = "; ".join(status.reasons)
-                if waiting.place is not Place.GATED or event == "PodAdd":
-                    self._on_enqueue(Place.GATED, event)
-                waiting.place = Place.GATED
-                return
-        self._to_active(waiting, event)
+    # Inside: from place to place.
+
+    def _wake(self, waiting: Waiting, hope: _Hope, now: float, event: str) -> None:
+        if hope is not _Hope.NONE and waiting.place in (Place.GATED, Place.UNSCHEDULABLE):
+            self._leave(waiting)
+            self._requeue(waiting, hope, now, event)
+
+    def _requeue(self, waiting: Waiting, hope: _Hope, now: float, event: str, *, new: bool = False) -> None:
+        """Put a pod that is in no place where it belongs, which the gates and its backoff say."""
+        if self._closed(waiting):
+            self._index(waiting, ((waiting.profile.scheduler_name, waiting.gated_by),))
+            if new or waiting.place is not Place.GATED:
+                self._on_enqueue(Place.GATED, event)
+            waiting.place = Place.GATED
+        elif hope is _Hope.AFTER_BACKOFF and waiting.due > now:
+            waiting.place = Place.BACKOFF
+            heap = self._backoff if waiting.plugins or waiting.pending else self._error_backoff
+            heapq.heappush(heap, (waiting.due, self._sort_key(waiting), self._next(), waiting))
+            self._on_enqueue(waiting.place, event)
+        else:
+            self._to_active(waiting, event)
 
     def _to_active(self, waiting: Waiting, event: str) -> None:
         waiting.place = Place.ACTIVE
-        self._sequence += 1
-        key = waiting.profile.queue_sort.sort_key(waiting.pod, waiting.added_at)
-        heapq.heappush(self._active, (key, self._sequence, waiting))
+        heapq.heappush(self._active, (self._sort_key(waiting), self._next(), waiting))
         self._on_enqueue(waiting.place, event)
 
-    def _to_backoff(self, waiting: Waiting, due: float, event: str) -> None:
+    def _leave(self, waiting: Waiting) -> None:
+        """Take a pod out of what is looked up; the heaps forget it when its turn comes."""
         self._parked.pop(waiting.pod.uid, None)
-        waiting.place, waiting.due = Place.BACKOFF, due
-        self._sequence += 1
-        heapq.heappush(self._backoff, (due, self._sequence, waiting))
-        self._on_enqueue(waiting.place, event)
+        for refuser in waiting.indexed:
+            del self._refused[refuser][waiting.pod.uid]
+            if not self._refused[refuser]:
+                del self._refused[refuser]
+        waiting.indexed = ()
+
+    def _index(self, waiting: Waiting, refusers: tuple[_Refuser, ...]) -> None:
+        waiting.indexed = refusers
+        for refuser in refusers:
+            self._refused[refuser][waiting.pod.uid] = waiting
+
+    def _closed(self, waiting: Waiting) -> bool:
+        """Ask the gates; note which one is closed."""
+        for gate in waiting.profile.pre_enqueue:
+            if not _opens(gate, waiting):
+                waiting.gated_by = gate.name
+                return True
+        waiting.gated_by = ""
+        return False
 
     def _ripen(self, now: float) -> None:
-        if now >= self._flush_at:
-            self.wake(now, "UnschedulableTimeout")
-        while self._backoff and self._backoff[0][0] <= now:
-            due, _, waiting = heapq.heappop(self._backoff)
-            if self._pods.get(waiting.pod.uid) is waiting and (waiting.place, waiting.due) == (
-                Place.BACKOFF,
-                due,
-            ):
-                self._to_active(waiting, "BackoffComplete")
+        while (flush_at := self._next_flush()) is not None and flush_at <= now:
+            oldest = next(iter(self._parked.values()))
+            self._wake(oldest, _Hope.AFTER_BACKOFF, now, UNSCHEDULABLE_TIMEOUT)
+        for heap in (self._backoff, self._error_backoff):
+            while heap and (heap[0][0] <= now or not self._backs_off(*heap[0])):
+                entry = heapq.heappop(heap)
+                if self._backs_off(*entry):
+                    self._to_active(entry[-1], BACKOFF_COMPLETE)
+
+    def _first_active(self) -> Waiting | None:
+        while self._active:
+            waiting = heapq.heappop(self._active)[-1]
+            if self._pods.get(waiting.pod.uid) is waiting and waiting.place is Place.ACTIVE:
+                return waiting
+        return None
+
+    def _first_refused(self) -> Waiting | None:
+        while self._backoff:
+            entry = heapq.heappop(self._backoff)
+            if self._backs_off(*entry):
+                self._on_enqueue(Place.ACTIVE, POP_FROM_BACKOFF)
+                return entry[-1]
+        return None
+
+    def _backs_off(self, due: float, _key: tuple[float, ...], _sequence: int, waiting: Waiting) -> bool:
+        """Whether an entry of a heap still tells of a pod that backs off."""
+        known = self._pods.get(waiting.pod.uid) is waiting
+        return known and waiting.place is Place.BACKOFF and waiting.due == due
+
+    def _next_flush(self) -> float | None:
+        return next(iter(self._parked.values())).since + self._flush_after if self._parked else None
+
+    def _backoff_after(self, failures: int) -> float:
+        doublings = min(failures - 1, _MOST_DOUBLINGS)  # or a pod that waits for days overflows a float
+        return min(self._initial_backoff * 2.0**doublings, self._max_backoff)
+
+    def _sort_key(self, waiting: Waiting) -> tuple[float, ...]:
+        return waiting.profile.queue_sort.sort_key(waiting.pod, waiting.since)
+
+    def _next(self) -> int:
+        self._sequence += 1
+        return self._sequence
+
+    # Inside: events.
+
+    def _missed(self, waiting: Waiting) -> Iterator[_Happening]:
+        """List the events since a pod has been in flight, the newest first; if it is `done`, none."""
+        now = self._events_gone + len(self._events)
+        count = now - self._in_flight.get(waiting.pod.uid, now)
+        return islice(reversed(self._events), count)
+
+    def _refusers(self, waiting: Waiting) -> tuple[_Refuser, ...]:
+        """List the plugins that can say when a refused pod may fit, by name."""
+        profile = waiting.profile.scheduler_name
+        refusers = ((profile, name) for name in sorted(waiting.plugins | waiting.pending))
+        return tuple(refuser for refuser in refusers if refuser in self._registered)
+
+    def _listeners_of(self, event: ClusterEvent) -> _Listeners:
+        """Map the plugins that hear of an event to their hints, found once for each."""
+        found = self._listeners.get(event)
+        if found is None:
+            hints = {
+                refuser: tuple(each.hint for each in registrations if each.event.covers(event))
+                for refuser, registrations in self._registered.items()
+            }
+            found = self._listeners[event] = {refuser: some for refuser, some in hints.items() if some}
+        return found
+
+
+def _registrations(plugin: object) -> tuple[Registration, ...]:
+    return tuple(plugin.events_to_register()) if isinstance(plugin, EnqueueExtensions) else (ANY_EVENT,)
+
+
+def _opens(gate: PreEnqueue, waiting: Waiting) -> bool:
+    """Ask a gate; one that fails keeps the pod, as it cannot say that it may go on."""
+    try:
+        status = gate.pre_enqueue(waiting.pod)
+    except Exception:
+        logger.exception("a gate failed", extra={"plugin": gate.name, "pod": str(waiting.pod.key)})
+        return False
+    if not status.ok:
+        waiting.message = "; ".join(status.reasons)
+    return status.ok
+
+
+def _hope(waiting: Waiting, refusers: Iterable[_Refuser], happening: _Happening) -> _Hope:
+    """Ask the plugins that refused or gate a pod whether an event may help it."""
+    uid = waiting.pod.uid
+    if happening.alone:
+        return _Hope.AFTER_BACKOFF if happening.alone == uid else _Hope.NONE
+    if happening.but == uid:
+        return _Hope.NONE  # it was the pod itself that left
+    hope = _Hope.NONE
+    for refuser in refusers:
+        hints = happening.listeners.get(refuser, ())
+        if any(_hopeful(hint, waiting.pod, happening.old, happening.new) for hint in hints):
+            if refuser[1] in waiting.pending:
+                return _Hope.AT_ONCE
+            hope = _Hope.AFTER_BACKOFF
+    return hope
+
+
+def _hopeful(hint: Hint | None, pod: Pod, old: Any, new: Any) -> bool:
+    """Ask for a hint; one that fails is a yes, or the pod might wait for ever."""
+    if hint is None:
+        return True
+    try:
+        return hint(pod, old, new)
+    except Exception:
+        logger.exception("a queueing hint failed", extra={"pod": str(pod.key)})
+        return True
 
 
 def _ignore(*_: str) -> None:
     """Stand in for a hook that nobody needs."""
-
-
-def _wishes(pod: Pod) -> tuple[object, ...]:
-    """Give what decides where a pod may go: an update of anything else cannot help it."""
-    spec = pod.spec
-    return (
-        pod.placement_key,
-        pod.meta.labels,
-        pod.meta.annotations,
-        spec.scheduling_gates,
-        spec.affinity,
-        spec.topology_spread_constraints,
-    )

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
 from typing import Any, NoReturn
 
+from tidelock.framework.api import Api, PatchKind
 from tidelock.kube.backoff import Backoff
 from tidelock.kube.errors import ApiError
 
@@ -72,3 +73,36 @@ class Tasks:
         error = task.exception()
         if error is not None and not self._crash.done():
             self._crash.set_exception(error)
+
+
+class TurnTaking(Api):
+    """What plugins write to: the client's requests, each in its turn."""
+
+    def __init__(self, api: Api, tasks: Tasks) -> None:
+        self._api = api
+        self._turn = tasks.turn
+
+    async def get(self, path: str) -> bytes:
+        """Read an object."""
+        async with self._turn:
+            return await self._api.get(path)
+
+    async def create(self, path: str, body: object) -> bytes:
+        """Create an object, or post to a subresource."""
+        async with self._turn:
+            return await self._api.create(path, body)
+
+    async def replace(self, path: str, body: object) -> bytes:
+        """Put an object, or its subresource, in the place of the stored one."""
+        async with self._turn:
+            return await self._api.replace(path, body)
+
+    async def patch(self, path: str, body: object, *, kind: PatchKind = "merge") -> bytes:
+        """Change an object."""
+        async with self._turn:
+            return await self._api.patch(path, body, kind=kind)
+
+    async def delete(self, path: str, *, uid: str | None = None) -> bytes:
+        """Delete an object, if it still has that uid."""
+        async with self._turn:
+            return await self._api.delete(path, uid=uid)

@@ -138,6 +138,15 @@ def test_a_file_may_be_json() -> None:
     assert read_configuration(text, TOY, load).profiles[0].scheduler_name == "default-scheduler"
 
 
+def test_keys_may_be_merged() -> None:
+    first, second = profiles(
+        "profiles: [{schedulerName: a, plugins: &p {score: {disabled: [{name: Beta}]}}},"
+        " {schedulerName: b, plugins: {<<: *p, filter: {disabled: [{name: Alpha}]}}}]"
+    )
+    assert scores(first) == scores(second) == [("Alpha", 3)]
+    assert filters(second) == ["Keeper", "Beta"]
+
+
 def test_null_counts_as_not_given() -> None:
     (made,) = profiles("profiles: [{schedulerName: null, plugins: {score: null, filter: {enabled: null}}}]")
     assert made.scheduler_name == "default-scheduler"
@@ -523,7 +532,10 @@ profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {ignoredResources: [b.
 """,
             BUILTINS,
         ).profiles
-        assert settings.args == {"NodeResourcesFit": {"ignoredResources": ["a.io/x"]}}
+        assert settings.args == {
+            "NodeResourcesFit": {"ignoredResources": ["a.io/x"]},
+            "Reservation": {"ignoredResources": ["a.io/x"]},
+        }
 
 
 def test_the_builtin_plugins_can_be_named_as_kube_schedulers_files_do() -> None:

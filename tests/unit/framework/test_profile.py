@@ -67,7 +67,7 @@ def test_plugins_run_in_the_order_in_which_they_are_enabled() -> None:
     )
 
     assert profile.scheduler_name == "mine"
-    assert [plugin.name for plugin in profile.pre_enqueue] == ["SchedulingGates"]
+    assert [plugin.name for plugin in profile.pre_enqueue] == ["SchedulingGates", "Reservation"]
     assert profile.queue_sort.sort_key(pod(priority=3), 7.0) == (-3, 7.0)
     order = [plugin.name for plugin in DEFAULT_PLUGINS]
     filters = [plugin.name for plugin in profile.filter]
@@ -83,3 +83,11 @@ def test_a_lock_outweighs_all_other_scores_together() -> None:
     weights = {plugin.name: weight for plugin, weight in profile.score}
 
     assert weights.pop("Reservation") > sum(weights.values())
+
+
+def test_a_factory_that_makes_something_else_is_refused() -> None:
+    columns = Columns()
+    odd: dict[str, PluginFactory] = {**REGISTRY, "Odd": SchedulingGates}
+    settings = ProfileSettings("mine", (Enabled("PrioritySort"), Enabled("Odd")))
+    with pytest.raises(ValueError, match=r"^profile mine: Odd makes .*, which is no plugin of that name$"):
+        build_profile(settings, odd, Handle(Book(columns), Cache(columns)))

@@ -109,3 +109,12 @@ def test_a_configuration_names_its_schedulers_itself(capsys: pytest.CaptureFixtu
 
     assert left.value.code == 2
     assert "not allowed with argument" in capsys.readouterr().err
+
+
+def test_a_configuration_that_is_no_text_is_told_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config").write_bytes(b"\xff\xfe\xfd")
+    assert main(["run", "--config", str(tmp_path / "config"), "--port", "0"]) == 1
+    told = capsys.readouterr().err.strip()
+    assert told.startswith(f"tidelock: configuration {tmp_path / 'config'}: is not UTF-8: ")

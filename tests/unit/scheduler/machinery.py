@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from builders import NAMESPACE, NOW, SCHEDULER, Json, encode, pod_json, reservation_json
+from tidelock.framework.api import Api
 from tidelock.framework.config import Configuration, default_configuration
 from tidelock.kube.client import PODS, RESERVATIONS
 from tidelock.kube.events import EventRecorder, EventType, ObjectReference
@@ -23,7 +24,8 @@ from tidelock.scheduler.extenders import Extenders
 from tidelock.scheduler.feed import Feed
 from tidelock.scheduler.loop import Loop
 from tidelock.scheduler.publisher import Publisher
-from tidelock.scheduler.tasks import Tasks
+from tidelock.scheduler.queue import FLUSH_AFTER
+from tidelock.scheduler.tasks import Tasks, TurnTaking
 from tidelock.telemetry import Telemetry
 from unit.scheduler.fake_api import FakeApi
 
@@ -54,14 +56,18 @@ class Core:
     """Feed and decider, as pure as they are."""
 
     def __init__(
-        self, *nodes: Node, listed: bool = True, configuration: Configuration = CONFIGURATION
+        self,
+        *nodes: Node,
+        listed: bool = True,
+        configuration: Configuration = CONFIGURATION,
+        api: Api | None = None,
     ) -> None:
         self.clock = HandClock()
-        self.decider = Decider(configuration, on_enqueue=self._enqueued)
+        self.decider = Decider(configuration, on_enqueue=self._enqueued, api=api)
         self.book, self.cache, self.queue = self.decider.book, self.decider.cache, self.decider.queue
         self.enqueued: list[tuple[str, str]] = []
         self.wakes = 0
-        self.feed = Feed(self.cache, self.book, self.queue, self.clock, self._wake)
+        self.feed = Feed(self.cache, self.book, self.queue, self.decider.waiting_pods, self.clock, self._wake)
         for node in nodes:
             self.feed.nodes.upsert(None, node)
         if listed:
@@ -97,6 +103,10 @@ class Core:
         outcome = self.step()
         assert isinstance(outcome, Unschedulable), outcome
         return outcome
+
+    def wake(self) -> None:
+        """Have every refused pod be looked at again."""
+        self.clock.advance(FLUSH_AFTER)
 
     def used(self, node_name: str = "node-a", resource: str = "cpu") -> int:
         """Give what pods have taken of a node, cpu in thousandths."""
@@ -156,9 +166,10 @@ class Shell(Core):
     def __init__(
         self, *nodes: Node, listed: bool = True, configuration: Configuration = CONFIGURATION
     ) -> None:
-        super().__init__(*nodes, listed=listed, configuration=configuration)
         self.api, self.recorder, self.telemetry = FakeApi(), FakeRecorder(), Telemetry()
         self.tasks = Tasks(Random(1))  # noqa: S311 -- for jitter
+        api = TurnTaking(self.api, self.tasks)
+        super().__init__(*nodes, listed=listed, configuration=configuration, api=api)
         writers = (self.recorder, self.telemetry, self.clock, self.tasks)
         self.extenders = Extenders(configuration.extenders)
         self.binder = Binder(self.api, self.decider, *writers, self.extenders)

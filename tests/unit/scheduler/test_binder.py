@@ -79,9 +79,13 @@ async def test_a_binding_that_is_refused_is_undone_and_the_pod_tried_again(shell
     await bind(shell)
 
     assert not bound(shell)
-    assert shell.recorder.reasons == []
+    (told,) = shell.recorder
+    message = 'running Bind plugin "DefaultBinder": 409: the uid differs'
+    assert (told.type, told.reason, told.note) == ("Warning", "FailedScheduling", message)
+    (condition,) = shell.api.objects[pod_path()]["status"]["conditions"]
+    assert (condition["reason"], condition["message"]) == ("SchedulerError", message)
     assert attempts(shell, "error") == 1
-    assert shell.metric("tidelock_api_write_errors_total", write="binding", reason="Conflict") == 1
+    assert shell.metric("tidelock_api_write_errors_total", write="Bind", reason="Conflict") == 1
     shell.clock.advance(1)
     await bind(shell)
     assert bound(shell)
@@ -101,7 +105,7 @@ async def test_a_binding_whose_answer_was_lost_is_undone_if_it_was_not_made(shel
     await bind(shell)
 
     assert not bound(shell)
-    assert shell.recorder.reasons == []
+    assert shell.recorder.reasons == ["FailedScheduling"]
 
 
 async def test_a_binding_whose_answer_was_lost_is_undone_if_the_pod_is_gone(shell: Shell) -> None:
@@ -139,8 +143,7 @@ async def test_a_refused_pod_is_told_why_once() -> None:
     for _ in range(2):
         shell.binder.report(shell.refuse())
         await shell.settle()
-        shell.queue.wake(shell.clock.now(), "Test")
-        shell.clock.advance(10)
+        shell.wake()
 
     message = "0/1 nodes are available: 1 Insufficient cpu. node-a: cpu 2 needed, 1 free."
     assert [(told.type, told.reason, told.note) for told in shell.recorder] == [
@@ -167,7 +170,7 @@ async def test_a_condition_is_written_again_when_its_message_changes() -> None:
     shell.store_pod(requests={"cpu": "2"})
     shell.binder.report(shell.refuse())
     shell.feed.nodes.upsert(None, node("node-b", cpu="1"))
-    shell.clock.advance(10)
+    shell.wake()
     shell.binder.report(shell.refuse())
     await shell.settle()
 
@@ -183,8 +186,7 @@ async def test_a_condition_that_was_not_written_is_written_by_the_next_attempt()
     for _ in range(2):
         shell.binder.report(shell.refuse())
         await shell.settle()
-        shell.queue.wake(shell.clock.now(), "Test")
-        shell.clock.advance(10)
+        shell.wake()
 
     assert shell.api.verbs == ["PATCH", "PATCH"]
     assert "conditions" in shell.api.objects[pod_path()]["status"]

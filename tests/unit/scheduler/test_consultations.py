@@ -49,6 +49,13 @@ def consulted(scheduler: Core) -> Consultation:
     return outcome
 
 
+def answer(scheduler: Core, advice: Advice) -> None:
+    """Have the extenders answer what they were asked last."""
+    consultation = scheduler.decider._consultation
+    assert consultation is not None
+    scheduler.decider.advised(consultation, advice)
+
+
 def names(consultation: Consultation) -> list[str]:
     return [each.name for each in consultation.nodes]
 
@@ -76,7 +83,7 @@ class TestOrder:
 
         assert scheduler.step() is None
         assert scheduler.decider.next_due() is None
-        scheduler.decider.advised(Advice(frozenset({"node-a"})))
+        answer(scheduler, Advice(frozenset({"node-a"})))
         assert scheduler.decider.next_due() == 0
 
         assert scheduler.place().pod.meta.name == "web-0"
@@ -92,7 +99,7 @@ class TestOrder:
         assert lock.phase is Phase.ACTIVE
         assert scheduler.decider.next_due() == scheduler.clock.now() + 60
 
-        scheduler.decider.advised(Advice(frozenset({"node-a", "node-b"}), scores={"node-a": 100}))
+        answer(scheduler, Advice(frozenset({"node-a", "node-b"}), scores={"node-a": 100}))
         assert scheduler.place().node_name == "node-b"
 
     def test_a_lock_expires_while_extenders_are_asked(self) -> None:
@@ -116,21 +123,21 @@ class TestAnswer:
         return scheduler
 
     def test_the_answer_narrows_the_choice(self, asked: Core) -> None:
-        asked.decider.advised(Advice(frozenset({"node-b"})))
+        answer(asked, Advice(frozenset({"node-b"})))
         assert asked.place().node_name == "node-b"
 
     def test_priorities_are_added_to_the_scores(self, asked: Core) -> None:
-        asked.decider.advised(Advice(frozenset({"node-a", "node-b"})))
+        answer(asked, Advice(frozenset({"node-a", "node-b"})))
         assert asked.place().node_name == "node-a"
 
     def test_priorities_may_outweigh_the_scores(self, asked: Core) -> None:
-        asked.decider.advised(Advice(frozenset({"node-a", "node-b"}), scores={"node-b": 1000}))
+        answer(asked, Advice(frozenset({"node-a", "node-b"}), scores={"node-b": 1000}))
         assert asked.place().node_name == "node-b"
 
     def test_the_answer_never_widens_the_choice(self, asked: Core) -> None:
         asked.feed.nodes.upsert(None, node("node-c", cpu="128"))
         asked.add(pod("big", requests={"cpu": "64"}, node_name="node-a"))
-        asked.decider.advised(Advice(frozenset({"node-a"})))
+        answer(asked, Advice(frozenset({"node-a"})))
 
         refused = asked.refuse()
 
@@ -138,7 +145,7 @@ class TestAnswer:
 
     def test_reasons_are_those_of_the_extender(self, asked: Core) -> None:
         failed = {"node-a": Failed("too hot", resolvable=True)}
-        asked.decider.advised(Advice(frozenset(), failed))
+        answer(asked, Advice(frozenset(), failed))
 
         refused = asked.refuse()
 
@@ -150,14 +157,14 @@ class TestAnswer:
     def test_what_came_free_meanwhile_is_not_missed(self, asked: Core) -> None:
         """The pod is in flight when room comes free, so nothing would wake it later."""
         asked.feed.nodes.upsert(None, node("node-c"))
-        asked.decider.advised(Advice())
+        answer(asked, Advice())
 
         asked.refuse()
 
         assert asked.queue.counts()[Place.BACKOFF] == 1
 
     def test_a_failure_is_tried_again_after_a_while(self, asked: Core) -> None:
-        asked.decider.advised(Advice(error="failed filter with extender"))
+        answer(asked, Advice(error="failed filter with extender"))
 
         refused = asked.refuse()
 
@@ -169,11 +176,25 @@ class TestAnswer:
     def test_an_answer_about_a_pod_that_is_gone_is_dropped(self, asked: Core) -> None:
         asked.feed.pods.remove(pod("web-0", requests=WANTED))
         asked.add(pod("web-1"))
-        asked.decider.advised(Advice(frozenset({"node-a"})))
+        answer(asked, Advice(frozenset({"node-a"})))
 
         assert asked.step() is None
         assert asked.place().pod.meta.name == "web-1"
         assert asked.used("node-a") + asked.used("node-b") == 1000
+
+    def test_nobody_waits_for_an_answer_about_a_pod_that_is_gone(self, asked: Core) -> None:
+        late = asked.decider._consultation
+        assert late is not None
+        asked.feed.pods.remove(pod("web-0", requests=WANTED))
+        asked.add(pod("web-1", requests=WANTED))
+        assert asked.step() is None
+        assert asked.decider.next_due() == 0
+        consulted(asked)
+
+        asked.decider.advised(late, Advice(frozenset({"node-a"})))
+        assert asked.step() is None
+        answer(asked, Advice(frozenset({"node-b"})))
+        assert asked.place().node_name == "node-b"
 
     def test_an_owner_gets_its_lock_if_the_extender_agrees(self) -> None:
         scheduler = core(node("node-a", cpu="8"), node("node-b", cpu="1"))
@@ -181,7 +202,7 @@ class TestAnswer:
         scheduler.step()
         scheduler.add(pod("web-0", requests=WANTED))
         consulted(scheduler)
-        scheduler.decider.advised(Advice(frozenset({"node-a", "node-b"}), scores={"node-a": 100}))
+        answer(scheduler, Advice(frozenset({"node-a", "node-b"}), scores={"node-a": 100}))
 
         assert scheduler.place().node_name == "node-b"
         assert lock.phase is Phase.BOUND

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from builders import NOW, node, pod
+from tidelock.framework.waiting import WaitingPods
 from tidelock.ledger import reasons
 from tidelock.model.nodes import Node
 from tidelock.model.reservations import Phase
@@ -113,4 +114,4 @@ def test_a_lock_whose_spec_cannot_be_read_is_never_placed() -> None:
     assert core.step() is None
     assert entry.phase is Phase.REJECTED
     with pytest.raises(ValueError, match="spec cannot be read"):
-        Cycle(core.cache, core.book).place_lock(core.decider.profile, entry, NOW)
+        Cycle(core.cache, core.book, WaitingPods()).place_lock(core.decider.profile, entry, NOW)

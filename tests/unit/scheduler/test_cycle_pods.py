@@ -6,6 +6,7 @@ import pytest
 
 from builders import NOW, node, pod
 from tidelock.framework.api import SUCCESS, Code, Handle, Reserve, Status
+from tidelock.framework.waiting import WaitingPods
 from tidelock.model.nodes import Node
 from tidelock.model.reservations import Phase
 from tidelock.scheduler.cycle import Cycle, Refusal
@@ -199,9 +200,10 @@ def test_when_one_plugin_refuses_to_reserve_all_are_undone_in_reverse_order() ->
     )
     profile = replace(core.decider.profile, reserve=plugins)
 
-    outcome = Cycle(core.cache, core.book).schedule(profile, pod(), NOW)
+    outcome = Cycle(core.cache, core.book, WaitingPods()).schedule(profile, pod(), NOW)
 
-    assert outcome == Refusal("no volume; no port", frozenset({"Noting"}))
+    message = "0/1 nodes are available: 1 no port, 1 no volume."
+    assert outcome == Refusal(message, frozenset({"Noting"}))
     assert notes == [
         "reserve first",
         "reserve second",

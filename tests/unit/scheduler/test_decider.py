@@ -4,6 +4,7 @@ from builders import NOW, node, pod
 from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
 from tidelock.model.reservations import Phase
+from tidelock.plugins.node_name import NodeName
 from tidelock.scheduler.cycle import Cycle
 from tidelock.scheduler.decider import LOCKS_A_STEP
 from tidelock.scheduler.queue import Place
@@ -121,23 +122,54 @@ def test_room_that_comes_free_wakes_pods() -> None:
     assert core.queue.counts()[Place.UNSCHEDULABLE] == 1
 
     core.feed.pods.remove(pod("other"))
+
     assert core.decider.next_due() == 0.0
-    assert core.step() is None
-    core.clock.advance(1)
-
     assert core.place().pod.meta.name == "web-0"
-    assert ("backoff", "RoomFreed") in core.enqueued
+    assert ("backoff", "AssignedPodDelete") in core.enqueued
 
 
-def test_a_lock_that_becomes_active_wakes_its_owner() -> None:
+def test_a_pod_that_requires_its_reservation_is_gated_until_that_is_active() -> None:
     core = Core(node("node-a"))
     core.add(pod(annotations={"tidelock.dev/require-reservation": "true"}))
-    core.refuse()
-    core.clock.advance(2)
-    core.lock()
+    core.lock(owner="somebody else")
+    assert core.step() is None
+    assert core.queue.counts()[Place.GATED] == 1
+    core.lock("its-own")
 
     assert core.place().node_name == "node-a"
-    assert ("backoff", "ReservationActive") in core.enqueued
+    assert core.enqueued == [("gated", "UnschedulablePodAdd"), ("active", "ReservationActive")]
+
+
+def test_a_lock_that_gives_its_room_back_wakes_pods() -> None:
+    core = Core(node("node-a", cpu="1"))
+    core.lock(owner="nobody", ttlSeconds=60)
+    core.add(pod())
+    core.refuse()
+    core.clock.advance(60)
+
+    assert core.place().node_name == "node-a"
+    assert ("active", "ReservationFreed") in core.enqueued
+
+
+def test_room_that_passes_from_a_lock_to_its_owner_wakes_nobody() -> None:
+    core = Core(node("node-a", cpu="1"))
+    core.lock()
+    core.add(pod("other"))
+    core.refuse()
+    core.add(pod("web-0"))
+    core.place()
+
+    assert core.queue.counts()[Place.UNSCHEDULABLE] == 1
+
+
+def test_a_pod_that_no_plugin_refused_for_want_of_nodes_is_tried_with_the_first_node() -> None:
+    core = Core()
+    core.add(pod())
+    core.refuse()
+    core.feed.nodes.upsert(None, node("node-a", cpu="500m"))
+    core.feed.nodes.upsert(None, node("node-b"))
+
+    assert core.place().node_name == "node-b"
 
 
 def test_nothing_is_due_where_nothing_waits() -> None:
@@ -159,14 +191,15 @@ def test_something_is_due_at_once_while_locks_are_untried_or_pods_ready() -> Non
 
 
 def test_the_earlier_of_a_locks_end_and_a_pods_backoff_is_due() -> None:
-    core = Core(node("node-a", cpu="1"))
+    core = Core(node("node-a", cpu="2"))
     core.lock(owner="nobody", ttlSeconds=30)
     settle(core)
     core.add(pod())
-    core.refuse()
+    assumed = core.place()
     assert core.decider.next_due() == NOW + 30
 
-    core.queue.wake(NOW, "Test")
+    core.decider.binding_failed(assumed, NOW)
+    settle(core)
     assert core.decider.next_due() == NOW + 1
 
 
@@ -193,3 +226,19 @@ def test_a_pod_whose_binding_failed_is_tried_again_after_its_backoff() -> None:
     assert core.decider.next_due() == NOW + 1
     core.clock.advance(1)
     assert core.place().pod.uid == assumed.pod.uid
+
+
+def test_a_plugin_that_fails_for_a_lock_is_why_that_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise LookupError("a bug")
+
+    core = Core(node("node-a"))
+    monkeypatch.setattr(NodeName, "pre_filter", fail)
+    entry = core.lock()
+    core.step()
+
+    assert (entry.phase, entry.message) == (Phase.PENDING, "LookupError: a bug")
+    monkeypatch.undo()
+    core.feed.nodes.upsert(None, node("node-b"))
+    core.step()
+    assert entry.phase is Phase.ACTIVE

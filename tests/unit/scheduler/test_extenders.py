@@ -357,6 +357,10 @@ class TestPreempt:
         ("answer", "error"),
         [
             ({"node-a": {"Pods": []}}, '^expected at least one victim pod on node "node-a"$'),
+            ({"node-a": None}, '^expected at least one victim pod on node "node-a"$'),
+            ({"node-a": {"Pods": 3}}, "^the answer is not of the expected type"),
+            ({"node-a": {"Pods": [3]}}, "^the answer is not of the expected type"),
+            ([1], "^the answer is not of the expected type"),
             (
                 {"node-b": {"Pods": [{"UID": "uid-old-0"}]}},
                 r"claims to preempt pod \(UID: uid-old-0\) on node: node-b, but the pod is not found on that",

@@ -40,6 +40,19 @@ def test_pods_that_wait_are_counted_by_queue() -> None:
     assert waiting("in flight") is None
 
 
+def test_pods_that_wait_are_counted_by_who_refused_or_gates_them() -> None:
+    core = Core(node("node-a", cpu="1"))
+    core.add(pod("refused", requests={"cpu": "2"}), pod("gated", schedulingGates=[{"name": "hold"}]))
+    core.refuse()
+    registry = scraped(core)
+
+    def refused(plugin: str) -> float | None:
+        labels = {"plugin": plugin, "profile": "tidelock-scheduler"}
+        return registry.get_sample_value("scheduler_unschedulable_pods", labels)
+
+    assert (refused("NodeResourcesFit"), refused("SchedulingGates"), refused("NodeName")) == (1, 1, None)
+
+
 def test_amounts_are_in_cores_bytes_and_pieces() -> None:
     core = Core(node("node-a", cpu="4", memory="1Gi"), node("node-b", cpu="4", memory="1Gi"))
     core.lock(resources={"cpu": "1500m", "memory": "1Mi"}, owner="nobody")

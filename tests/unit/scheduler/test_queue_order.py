@@ -2,6 +2,7 @@ import pytest
 
 from builders import NOW, SCHEDULER, pod
 from tidelock.framework.config import default_configuration
+from tidelock.framework.events import ASSIGNED_POD_DELETE
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.decider import Decider
 from tidelock.scheduler.queue import Place, SchedulingQueue
@@ -85,9 +86,9 @@ def test_a_gated_pod_waits_until_an_update_opens_its_gate(queue: SchedulingQueue
 def test_a_pod_that_is_gated_after_it_was_refused_waits_for_its_gate(queue: SchedulingQueue) -> None:
     queue.upsert(pod("web-0"), NOW)
     queue.pop(NOW)
-    queue.park("uid-web-0", NOW)
-    queue.upsert(pod("web-0", schedulingGates=GATE, version=2), NOW)
-    queue.wake(NOW, "RoomFreed")
+    queue.park("uid-web-0", NOW, {"NodeResourcesFit"})
+    queue.upsert(pod("web-0", schedulingGates=GATE, labels={"edited": "yes"}, version=2), NOW)
+    queue.notify(ASSIGNED_POD_DELETE, pod("other", node_name="node-a"), None, NOW)
 
     assert popped(queue, NOW + 3600) == []
     assert queue.counts()[Place.GATED] == 1
@@ -97,7 +98,7 @@ def test_each_place_is_counted(queue: SchedulingQueue) -> None:
     for name in ("flying", "parked", "backing-off"):
         queue.upsert(pod(name), NOW)
         queue.pop(NOW)
-    queue.park("uid-parked", NOW)
+    queue.park("uid-parked", NOW, {"NodeResourcesFit"})
     queue.back_off("uid-backing-off", NOW)
     queue.upsert(pod("gated", schedulingGates=GATE), NOW)
     queue.upsert(pod("first"), NOW)
@@ -123,16 +124,18 @@ def test_the_hook_hears_of_every_place_that_a_pod_enters() -> None:
     queue.upsert(pod("web-0", schedulingGates=GATE, version=2), NOW)  # still gated: no news
     queue.upsert(pod("web-0", version=3), NOW)
     queue.pop(NOW)
-    queue.park("uid-web-0", NOW)
-    queue.wake(NOW + 5, "RoomFreed")
-    queue.pop(NOW + 5)
-    queue.back_off("uid-web-0", NOW + 5)
+    queue.park("uid-web-0", NOW, {"NodeResourcesFit"})
+    queue.notify(ASSIGNED_POD_DELETE, pod("other", node_name="node-a"), None, NOW)
+    queue.pop(NOW)
+    queue.back_off("uid-web-0", NOW)
+    queue.pop(NOW + 1)
 
     assert heard == [
-        ("gated", "PodAdd"),
-        ("active", "PodUpdate"),
+        ("gated", "UnschedulablePodAdd"),
+        ("active", "UnschedulablePodUpdatePodSchedulingGatesEliminated"),
         ("unschedulable", "ScheduleAttemptFailure"),
-        ("backoff", "RoomFreed"),
-        ("active", "BackoffComplete"),
+        ("backoff", "AssignedPodDelete"),
+        ("active", "PopFromBackoffQ"),
         ("backoff", "ScheduleAttemptFailure"),
+        ("active", "BackoffComplete"),
     ]

@@ -2,13 +2,22 @@
 
 import pytest
 
-from builders import NOW, SCHEDULER, pod
+from builders import NOW, SCHEDULER, node, pod
 from tidelock.framework.config import default_configuration
+from tidelock.framework.events import (
+    ASSIGNED_POD_ADD,
+    ASSIGNED_POD_DELETE,
+    NODE_ADD,
+    Action,
+    ClusterEvent,
+    Resource,
+)
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.decider import Decider
-from tidelock.scheduler.queue import FLUSH_AFTER, Place, SchedulingQueue, Waiting
+from tidelock.scheduler.queue import FLUSH_AFTER, Place, SchedulingQueue
 
 UID = "uid-web-0"
+FIT = {"NodeResourcesFit"}
 
 
 @pytest.fixture
@@ -20,60 +29,192 @@ def queue() -> SchedulingQueue:
     return queue
 
 
-def test_backoff_is_a_second_and_doubles_to_ten() -> None:
-    queue = Decider(default_configuration(SCHEDULER, BUILTINS)).queue
-    queue.upsert(pod("web-0"), NOW)
+def pod_goes(queue: SchedulingQueue, now: float = NOW, name: str = "other") -> None:
+    """Tell the queue that a pod has left its node."""
+    queue.notify(ASSIGNED_POD_DELETE, pod(name, node_name="node-a"), None, now)
+
+
+def place(queue: SchedulingQueue, uid: str = UID) -> Place:
+    waiting = queue.get(uid)
+    assert waiting is not None
+    return waiting.place
+
+
+def test_backoff_after_errors_is_a_second_and_doubles_to_ten(queue: SchedulingQueue) -> None:
     now, delays = NOW, []
     for _ in range(6):
-        assert queue.pop(now) is not None
         queue.back_off(UID, now)
         due = queue.next_due()
         assert due is not None
         assert queue.pop(due - 0.001) is None
         delays.append(due - now)
         now = due
+        assert queue.pop(now) is not None
 
     assert delays == [1, 2, 4, 8, 10, 10]
 
 
-def test_a_pod_that_was_never_tried_need_not_wait() -> None:
-    profile = Decider(default_configuration(SCHEDULER, BUILTINS)).profile
-    assert Waiting(pod(), profile, NOW, Place.ACTIVE).backoff_ends(NOW) == NOW
-
-
-def test_a_pod_that_has_waited_for_days_still_has_a_backoff() -> None:
-    """Doubling once an attempt overflowed a float after a thousand attempts."""
-    waiting = Waiting(
-        pod(), Decider(default_configuration(SCHEDULER, BUILTINS)).profile, NOW, Place.ACTIVE, attempts=5000
+def test_backoffs_can_be_configured() -> None:
+    queue = SchedulingQueue(
+        {SCHEDULER: Decider(default_configuration(SCHEDULER, BUILTINS)).profile},
+        initial_backoff=3,
+        max_backoff=4,
+        flush_after=7,
     )
-    assert waiting.backoff_ends(NOW) == NOW + 10
+    queue.upsert(pod("web-0"), NOW)
+    queue.pop(NOW)
+    for delay in (3, 4, 4):
+        queue.back_off(UID, NOW)
+        assert queue.next_due() == NOW + delay
+        queue.pop(NOW + delay)
+    queue.park(UID, NOW, FIT)
+    assert queue.next_due() == NOW + 7
 
 
-def test_an_event_wakes_a_parked_pod_after_its_backoff(queue: SchedulingQueue) -> None:
-    queue.park(UID, NOW)
-    queue.wake(NOW + 0.5, "RoomFreed")
+def test_a_refusal_ends_a_series_of_errors(queue: SchedulingQueue) -> None:
+    for _ in range(4):
+        queue.back_off(UID, NOW)
+        queue.pop(NOW + 10)
+    queue.park(UID, NOW, FIT)
+    pod_goes(queue)
+    queue.pop(NOW)
+    queue.back_off(UID, NOW)
 
-    assert queue.pop(NOW + 0.5) is None
     assert queue.next_due() == NOW + 1
-    assert queue.pop(NOW + 1) is not None
 
 
-def test_a_parked_pod_whose_backoff_is_over_is_ready_with_the_event(queue: SchedulingQueue) -> None:
-    queue.park(UID, NOW)
-    queue.wake(NOW + 60, "RoomFreed")
+def test_a_pod_that_has_waited_for_days_still_has_a_backoff(queue: SchedulingQueue) -> None:
+    """Doubling once an attempt overflowed a float after a thousand attempts."""
+    waiting = queue.get(UID)
+    assert waiting is not None
+    waiting.errors_in_a_row = 5000
+    queue.back_off(UID, NOW)
+    assert queue.next_due() == NOW + 10
 
-    assert queue.pop(NOW + 60) is not None
+
+def test_an_event_wakes_a_refused_pod_after_its_backoff(queue: SchedulingQueue) -> None:
+    queue.park(UID, NOW, FIT)
+    pod_goes(queue, NOW + 0.5)
+    assert place(queue) is Place.BACKOFF
+    queue.upsert(pod("web-1"), NOW + 1)
+
+    popped = [waiting.pod.meta.name for _ in range(2) if (waiting := queue.pop(NOW + 1)) is not None]
+    assert popped == ["web-0", "web-1"]  # its last attempt was before the other came
 
 
-def test_an_edit_that_may_help_wakes_a_parked_pod_at_once(queue: SchedulingQueue) -> None:
-    queue.park(UID, NOW)
+def test_a_pod_that_was_woken_is_tried_before_its_backoff_ends_if_nobody_else_is_ready(
+    queue: SchedulingQueue,
+) -> None:
+    queue.park(UID, NOW, FIT)
+    pod_goes(queue)
+    queue.upsert(pod("web-1"), NOW)
+
+    popped = [waiting.pod.meta.name for _ in range(2) if (waiting := queue.pop(NOW)) is not None]
+    assert popped == ["web-1", "web-0"]
+    assert queue.pop(NOW) is None
+
+
+def test_a_refused_pod_whose_backoff_is_over_is_ready_with_the_event(queue: SchedulingQueue) -> None:
+    queue.park(UID, NOW, FIT)
+    pod_goes(queue, NOW + 60)
+
+    assert place(queue) is Place.ACTIVE
+
+
+def test_an_event_that_no_refusing_plugin_has_registered_wakes_nobody(queue: SchedulingQueue) -> None:
+    queue.park(UID, NOW, {"NodeName", "TaintToleration"})
+    pod_goes(queue)
+    queue.notify(ASSIGNED_POD_ADD, None, pod("other", node_name="node-a"), NOW)
+
+    assert place(queue) is Place.UNSCHEDULABLE
+
+
+def test_an_event_of_which_the_hint_expects_nothing_wakes_nobody(queue: SchedulingQueue) -> None:
+    queue.park(UID, NOW, FIT)
+    queue.notify(NODE_ADD, None, node("tiny", cpu="100m"), NOW)
+    assert place(queue) is Place.UNSCHEDULABLE
+
+    queue.notify(NODE_ADD, None, node("large"), NOW)
+    assert place(queue) is Place.BACKOFF
+
+
+def test_any_event_wakes_a_pod_that_was_refused_by_a_plugin_without_hints(queue: SchedulingQueue) -> None:
+    queue.park(UID, NOW, {"UnknownDemands"})
+    queue.notify(ClusterEvent(Resource.CSI_NODE, Action.DELETE), node("node-a"), None, NOW)
+
+    assert place(queue) is Place.BACKOFF
+
+
+def test_a_hint_that_fails_is_a_yes(queue: SchedulingQueue) -> None:
+    queue.park(UID, NOW, {"TaintToleration"})
+    queue.notify(NODE_ADD, None, "no node", NOW)
+
+    assert place(queue) is Place.BACKOFF
+
+
+def test_a_pod_is_not_woken_by_the_end_of_its_own_stay(queue: SchedulingQueue) -> None:
+    queue.park(UID, NOW, FIT)
+    pod_goes(queue, name="web-0")
+
+    assert place(queue) is Place.UNSCHEDULABLE
+
+
+def test_an_event_during_an_attempt_counts_when_it_has_failed(queue: SchedulingQueue) -> None:
+    pod_goes(queue)
+    queue.park(UID, NOW, FIT)
+    assert place(queue) is Place.BACKOFF
+
+
+def test_an_event_before_an_attempt_does_not_count(queue: SchedulingQueue) -> None:
+    queue.upsert(pod("web-1"), NOW)
+    pod_goes(queue)
+    queue.pop(NOW)
+    queue.park("uid-web-1", NOW, FIT)
+    queue.park(UID, NOW, {"NodeName"})
+
+    assert place(queue, "uid-web-1") is Place.UNSCHEDULABLE
+    assert place(queue) is Place.UNSCHEDULABLE
+
+
+def test_events_are_kept_no_longer_than_a_pod_is_in_flight(queue: SchedulingQueue) -> None:
+    pod_goes(queue)
+    queue.done(UID)
+    pod_goes(queue)
+    queue.park(UID, NOW, FIT)
+
+    assert place(queue) is Place.UNSCHEDULABLE
+
+
+def test_an_edit_during_an_attempt_counts_when_it_has_failed(queue: SchedulingQueue) -> None:
+    queue.upsert(pod("web-0", requests={"cpu": "500m"}, version=2), NOW)
+    queue.park(UID, NOW, FIT)
+
+    assert place(queue) is Place.BACKOFF
+
+
+def test_a_plugin_that_lets_a_pod_wait_wakes_it_without_any_backoff(queue: SchedulingQueue) -> None:
+    queue.park(UID, NOW, {"NodeAffinity"}, {"NodeResourcesFit"})
+    pod_goes(queue)
+
+    assert place(queue) is Place.ACTIVE
+
+
+def test_an_edit_that_may_help_wakes_a_refused_pod(queue: SchedulingQueue) -> None:
+    queue.park(UID, NOW, FIT)
     queue.upsert(pod("web-0", requests={"cpu": "500m"}, version=2), NOW)
 
-    assert queue.pop(NOW) is not None
+    assert place(queue) is Place.BACKOFF
 
 
-def test_an_update_of_the_status_does_not_wake_a_parked_pod(queue: SchedulingQueue) -> None:
-    queue.park(UID, NOW)
+def test_an_edit_of_which_no_refusing_plugin_expects_anything_wakes_nobody(queue: SchedulingQueue) -> None:
+    queue.park(UID, NOW, FIT)
+    queue.upsert(pod("web-0", labels={"app": "web"}, version=2), NOW)
+
+    assert place(queue) is Place.UNSCHEDULABLE
+
+
+def test_an_update_of_the_status_does_not_wake_a_refused_pod(queue: SchedulingQueue) -> None:
+    queue.park(UID, NOW, {"UnknownDemands"})
     queue.upsert(pod("web-0", phase="Pending", version=2), NOW)
 
     assert queue.pop(NOW + 60) is None
@@ -87,17 +228,41 @@ def test_an_edit_does_not_cut_a_backoff_short(queue: SchedulingQueue) -> None:
     assert queue.pop(NOW + 1) is not None
 
 
-def test_a_parked_pod_is_tried_again_after_five_minutes_without_any_event(queue: SchedulingQueue) -> None:
-    queue.park(UID, NOW)
+def test_a_refused_pod_is_tried_again_after_five_minutes_without_any_event(queue: SchedulingQueue) -> None:
+    queue.park(UID, NOW, FIT)
+    queue.upsert(pod("web-1"), NOW + 1)
+    queue.pop(NOW + 1)
+    queue.park("uid-web-1", NOW + 1, FIT)
 
     assert FLUSH_AFTER == 300
     assert queue.next_due() == NOW + FLUSH_AFTER
     assert queue.pop(NOW + FLUSH_AFTER - 0.001) is None
     assert queue.pop(NOW + FLUSH_AFTER) is not None
+    assert queue.next_due() == NOW + 1 + FLUSH_AFTER
+
+
+def test_a_pod_that_nobody_can_say_anything_of_is_tried_after_its_backoff(queue: SchedulingQueue) -> None:
+    queue.park(UID, NOW, {"NoSuchPlugin"})
+
+    assert place(queue) is Place.BACKOFF
+
+
+@pytest.mark.parametrize("state", ["unschedulable", "backoff", "in flight"])
+def test_a_pod_can_be_activated_whatever_it_waits_for(queue: SchedulingQueue, state: str) -> None:
+    if state == "unschedulable":
+        queue.park(UID, NOW, FIT)
+    elif state == "backoff":
+        queue.back_off(UID, NOW)
+    queue.activate(UID, NOW)
+    queue.park(UID, NOW, FIT)
+    queue.activate("uid-unknown", NOW)
+
+    assert queue.pop(NOW) is not None
+    assert queue.pop(NOW + 3600) is None
 
 
 def test_the_next_pod_is_due_at_the_end_of_a_backoff_or_at_the_flush(queue: SchedulingQueue) -> None:
-    queue.park(UID, NOW)
+    queue.park(UID, NOW, FIT)
     queue.upsert(pod("web-1"), NOW)
     assert queue.next_due() == 0.0
     queue.pop(NOW)
@@ -106,24 +271,38 @@ def test_the_next_pod_is_due_at_the_end_of_a_backoff_or_at_the_flush(queue: Sche
     assert queue.next_due() == NOW + 1
 
 
-@pytest.mark.parametrize("place", ["parked", "backing off", "in flight"])
-def test_a_pod_that_was_removed_does_not_come_back(queue: SchedulingQueue, place: str) -> None:
-    if place == "parked":
-        queue.park(UID, NOW)
-    elif place == "backing off":
+@pytest.mark.parametrize("state", ["unschedulable", "woken", "backing off", "in flight"])
+def test_a_pod_that_was_removed_does_not_come_back(queue: SchedulingQueue, state: str) -> None:
+    if state in ("unschedulable", "woken"):
+        queue.park(UID, NOW, FIT)
+    elif state == "backing off":
         queue.back_off(UID, NOW)
+    if state == "woken":
+        pod_goes(queue)
     queue.remove(UID)
-    queue.park(UID, NOW)
+    queue.park(UID, NOW, FIT)
     queue.back_off(UID, NOW)
-    queue.wake(NOW, "RoomFreed")
+    pod_goes(queue)
 
     assert queue.pop(NOW + 3600) is None
     assert queue.next_due() is None
 
 
-def test_only_a_pod_in_flight_can_be_parked_or_back_off(queue: SchedulingQueue) -> None:
+def test_only_a_pod_in_flight_can_be_refused_or_back_off(queue: SchedulingQueue) -> None:
     queue.upsert(pod("web-1"), NOW)
-    queue.park("uid-web-1", NOW)
+    queue.park("uid-web-1", NOW, FIT)
     queue.back_off("uid-web-1", NOW)
 
     assert queue.counts()[Place.ACTIVE] == 1
+
+
+def test_waiting_pods_are_counted_by_who_refused_them(queue: SchedulingQueue) -> None:
+    queue.park(UID, NOW, {"NodeResourcesFit", "Reservation"})
+    queue.upsert(pod("gated", schedulingGates=[{"name": "hold"}]), NOW)
+    queue.upsert(pod("ready"), NOW)
+
+    assert queue.refused_by() == {
+        ("NodeResourcesFit", SCHEDULER): 1,
+        ("Reservation", SCHEDULER): 1,
+        ("SchedulingGates", SCHEDULER): 1,
+    }

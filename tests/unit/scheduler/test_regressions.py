@@ -79,8 +79,10 @@ def test_a_pod_that_waits_for_hours_does_not_end_the_loop() -> None:
     core = Core(node("node-a"))
     core.add(pod(requests={"cpu": "5"}))
     waiting = core.refuse().waiting
-    waiting.attempts = 5000
-    assert waiting.backoff_ends(NOW) == NOW + MAX_BACKOFF
+    waiting.refusals = 5000
+    core.wake()
+    core.refuse()
+    assert waiting.due == core.clock.now() + MAX_BACKOFF
 
 
 def test_a_pod_that_is_gated_anew_is_not_woken() -> None:
@@ -89,8 +91,7 @@ def test_a_pod_that_is_gated_anew_is_not_woken() -> None:
     core.add(pod(requests={"cpu": "5"}))
     core.refuse()
     core.feed.pods.upsert(None, pod(requests={"cpu": "1"}, schedulingGates=[{"name": "hold"}]))
-    core.queue.wake(NOW, "RoomFreed")
-    core.clock.advance(60)
+    core.wake()
     assert core.step() is None
     assert core.queue.counts()[Place.GATED] == 1
 

@@ -1,0 +1,76 @@
+"""An independent witness of bindings: when each pod was seen bound."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import msgspec
+
+from bench.following import following
+from bench.world import NAMESPACE
+from tidelock.kube.client import PODS, KubeClient
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    name: str = ""
+    resource_version: str = ""
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _Object(msgspec.Struct):
+    metadata: _Meta
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: _Object
+
+
+_decode_event = msgspec.json.Decoder(_Event).decode
+
+
+@dataclass
+class Bindings:
+    """What was seen of the pods, by their names.
+
+    Attributes:
+        seen: when each was first seen bound, as of `time.perf_counter`.
+        nodes: where to.
+
+    """
+
+    seen: dict[str, float] = field(default_factory=dict)
+    nodes: dict[str, str] = field(default_factory=dict)
+    _waits: list[tuple[int, asyncio.Event]] = field(default_factory=list)
+
+    async def wait(self, count: int) -> None:
+        """Wait until so many have been seen."""
+        if len(self.seen) < count:
+            reached = asyncio.Event()
+            self._waits.append((count, reached))
+            await reached.wait()
+
+    def take(self, line: bytes, now: float) -> str:
+        """Take an event of a pod that is bound."""
+        event = _decode_event(line)
+        if event.type == "ADDED" and event.object.metadata.name not in self.seen:
+            self.seen[event.object.metadata.name] = now
+            self.nodes[event.object.metadata.name] = event.object.spec.node_name
+            for count, reached in self._waits:
+                if len(self.seen) >= count:
+                    reached.set()
+        return event.object.metadata.resource_version
+
+
+@asynccontextmanager
+async def bindings(client: KubeClient) -> AsyncIterator[Bindings]:
+    """Watch for pods that get a node while the context lasts."""
+    seen = Bindings()
+    # To such a watch a pod is added when it is bound; what goes on before costs nobody anything.
+    async with following(client, PODS.collection(NAMESPACE), seen.take, {"fieldSelector": "spec.nodeName!="}):
+        yield seen

@@ -1,0 +1,146 @@
+"""How fast decisions are, without an API server: python -m bench.cycle [--quick] [--profile].
+
+For each set of plugins it measures the processor time of a decision, for pods that are all alike and for pods
+that all differ, on clusters of several sizes, and fits how the time grows with the nodes.
+"""
+
+import argparse
+import cProfile
+import os
+import pstats
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import isnan
+from pathlib import Path
+
+import msgspec
+
+from bench.decisions import Workload, furnished, pods, seconds_a_decision, workloads
+from bench.figures import columns, exponent
+from devcluster.output import say
+from tidelock.plugins.registry import REGISTRY
+
+# Decisions a second at _AT nodes with the default profile, for pods that are alike and that differ.
+_TARGETS = {True: 5_000, False: 1_500}
+_AT = 5_000
+_WARM_UP = 20  # decisions
+_TOP = 40  # functions of a profile
+
+
+@dataclass
+class Growth:
+    """Decisions of one kind on clusters of several sizes.
+
+    Attributes:
+        workload: name of the set of plugins.
+        alike: whether the pods are.
+        per_second: decisions a second of processor time, by the number of nodes.
+        load: the machine's load average (1 minute) at the end.
+        note: why there are no figures; empty if there are.
+
+    """
+
+    workload: str
+    alike: bool
+    per_second: dict[int, float] = field(default_factory=dict)
+    load: float = 0.0
+    note: str = ""
+
+    @property
+    def exponent(self) -> float:
+        """Power of the number of nodes with which the time of a decision grows; NaN for one size."""
+        return exponent(list(self.per_second), [1 / rate for rate in self.per_second.values()])
+
+    @property
+    def power(self) -> str:
+        """The exponent for people; empty for one size."""
+        return "" if isnan(self.exponent) else f"n^{self.exponent:.2f}"
+
+    @property
+    def verdict(self) -> str:
+        """Whether the target is met, where there is one."""
+        rate = self.per_second.get(_AT)
+        if rate is None:
+            return ""
+        target = _TARGETS[self.alike]
+        return f">= {target} at {_AT}: {'met' if rate >= target else 'missed'}"
+
+
+def measure(workload: Workload, options: argparse.Namespace, *, alike: bool) -> Growth:
+    """Measure decisions of one kind on all sizes."""
+    growth = Growth(workload.name, alike)
+    if missing := sorted(workload.plugins.difference(REGISTRY)):
+        growth.note = f"not supported yet: there is no {', '.join(missing)}"
+        return growth
+    for nodes in options.nodes:
+        say(f"{workload.name}, pods {_kind(alike)}, {nodes} nodes.")
+        decider, feed = furnished(workload, nodes, options.placed)
+        waiting = pods(workload, options.decisions + _WARM_UP, alike=alike)
+        seconds_a_decision(decider, feed, waiting[:_WARM_UP], options.seconds)
+        profile = cProfile.Profile()
+        if options.profile:
+            profile.enable()
+        seconds = seconds_a_decision(decider, feed, waiting[_WARM_UP:], options.seconds)
+        growth.per_second[nodes] = 1 / seconds
+        if options.profile:
+            profile.disable()
+            pstats.Stats(profile).strip_dirs().sort_stats("tottime").print_stats(_TOP)
+    growth.load = os.getloadavg()[0]
+    return growth
+
+
+def table(growths: Sequence[Growth], sizes: Sequence[int]) -> str:
+    """Lay the figures out for people."""
+    rows = [("plugins", "pods", *(f"{size} nodes" for size in sizes), "grows with", "target", "load")]
+    for growth in growths:
+        rates = [f"{growth.per_second[size]:.0f}/s" if size in growth.per_second else "" for size in sizes]
+        told = ("", growth.note, "") if growth.note else (growth.power, growth.verdict, f"{growth.load:.1f}")
+        rows.append((growth.workload, _kind(growth.alike), *rates, *told))
+    return columns(rows)
+
+
+def _kind(alike: bool) -> str:
+    return "alike" if alike else "different"
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line; --quick changes the defaults, and what is given counts more."""
+    parser = argparse.ArgumentParser(prog="bench.cycle", description="Measure decisions alone.")
+    parser.add_argument("--quick", action="store_true", help="fewer sizes and decisions, for a first look")
+    quick = parser.parse_known_args(arguments)[0].quick
+    sizes = [1_000, _AT] if quick else [1_000, 2_500, _AT, 10_000, 15_000]
+    parser.add_argument("--nodes", type=int, nargs="+", default=sizes, metavar="N", help="sizes of clusters")
+    for name, full, small, text in (
+        ("placed", 30_000, 30_000, "pods that are placed already"),
+        ("locks", 5_000, 5_000, "locks that are held, in the set with locks"),
+        ("decisions", 3_000, 1_000, "at most so many of each kind and size"),
+    ):
+        parser.add_argument(f"--{name}", type=int, default=small if quick else full, help=text)
+    parser.add_argument("--seconds", type=float, default=5.0, help="processor time for each kind and size")
+    parser.add_argument("--sets", metavar="A,B", help="only these sets of plugins, by name")
+    parser.add_argument("--profile", action="store_true", help="print where the time goes, and slow it down")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    options = parser.parse_args(arguments)
+    known = {workload.name: workload for workload in workloads(options.locks)}
+    wanted = options.sets.split(",") if options.sets else list(known)
+    if unknown := sorted(set(wanted).difference(known)):
+        parser.error(f"no such set: {', '.join(unknown)}; there are {', '.join(known)}")
+    options.chosen = [known[name] for name in known if name in wanted]
+    return options
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the benchmark; the exit status is 0 whatever the figures."""
+    options = parse(arguments)
+    kinds = [(workload, alike) for workload in options.chosen for alike in (True, False)]
+    growths = [measure(workload, options, alike=alike) for workload, alike in kinds]
+    print(f"Decisions a second of processor time beside {options.placed} placed pods.")
+    print(table(growths, options.nodes))
+    if options.json:
+        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(growths)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

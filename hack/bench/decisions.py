@@ -1,0 +1,172 @@
+"""Decisions without an API server: the decider of `tidelock run` over a cluster that it is told of."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import msgspec
+
+from bench.scenarios import Json, lonely_pod, node_name, plain_node, plain_pod, pod_object, spread_pod
+from tidelock.framework.config import default_configuration
+from tidelock.framework.profile import Enabled
+from tidelock.model.locks import decode_reservation
+from tidelock.model.nodes import Node, decode_node
+from tidelock.model.pods import Pod, decode_pod
+from tidelock.plugins.registry import BUILTINS, DEFAULT_PLUGINS
+from tidelock.scheduler.cycle import Assumed
+from tidelock.scheduler.decider import Decider
+from tidelock.scheduler.feed import Feed
+
+_SCHEDULER = "bench"
+_NAMESPACE = "bench"
+_NOW = 1_800_000_000.0
+_FIT_ONLY = frozenset({"PrioritySort", "NodeResourcesFit", "DefaultBinder"})
+_APPS = 100  # of the pods that are placed already: the first is the app of those that spread
+_LOOK_AT_CLOCK = 100  # decisions between two looks at the processor clock, each a system call
+_GROUP = 500  # pods that avoid each other
+
+
+class DecisionError(Exception):
+    """A pod found no node: the figure would be of something else."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """What is decided, by which plugins, beside how many locks."""
+
+    name: str
+    shape: Callable[[int], Json]
+    enabled: Sequence[Enabled] = DEFAULT_PLUGINS
+    locks: int = 0
+    plugins: frozenset[str] = frozenset()
+
+
+def workloads(locks: int) -> list[Workload]:
+    """Give the plugin sets that are measured."""
+    fit = tuple(plugin for plugin in DEFAULT_PLUGINS if plugin.name in _FIT_ONLY)
+    return [
+        Workload(name="fit", shape=plain_pod, enabled=fit),
+        Workload(name="default", shape=plain_pod),
+        Workload(name="spread", shape=spread_pod, plugins=frozenset({"PodTopologySpread"})),
+        Workload(
+            name="anti-affinity",
+            shape=lambda number: lonely_pod(number, _GROUP),
+            plugins=frozenset({"InterPodAffinity"}),
+        ),
+        Workload(name="locks", shape=plain_pod, locks=locks),
+    ]
+
+
+class _Stopped:
+    """A clock that stands still: nothing expires, no backoff ends."""
+
+    def now(self) -> float:
+        """Give the one instant."""
+        return _NOW
+
+    def monotonic(self) -> float:
+        """Give the one instant."""
+        return _NOW
+
+
+def furnished(workload: Workload, nodes: int, placed: int) -> tuple[Decider, Feed]:
+    """Make a decider that knows nodes, placed pods in turn on all of them, and locks that are held."""
+    builtins = replace(BUILTINS, defaults=tuple(workload.enabled))
+    decider = Decider(default_configuration(_SCHEDULER, builtins))
+    feed = Feed(decider.cache, decider.book, decider.queue, _Stopped(), wake=lambda: None)
+    for node in _nodes(nodes):
+        feed.nodes.upsert(None, node)
+    for pod in _placed(placed, nodes):
+        feed.pods.upsert(None, pod)
+    for number in range(workload.locks):
+        feed.reservations.upsert(None, decode_reservation(_lock(number)))
+    for synced in (feed.nodes, feed.pods, feed.reservations):
+        synced.synced()
+    while (due := decider.next_due()) is not None and due <= _NOW:
+        decider.step(_NOW)
+    return decider, feed
+
+
+def pods(workload: Workload, count: int, *, alike: bool) -> list[Pod]:
+    """Make pods to decide; if they are not alike, no two ask for the same amount of memory."""
+    shapes = [workload.shape(number) for number in range(count)]
+    if not alike:
+        shapes = [_sized(shape, number) for number, shape in enumerate(shapes)]
+    return [_pod(f"pod-{number:06}", shape) for number, shape in enumerate(shapes)]
+
+
+def seconds_a_decision(decider: Decider, feed: Feed, waiting: Sequence[Pod], limit: float) -> float:
+    """Decide pods for at most so many seconds; gives the processor seconds a decision, booking included.
+
+    Processor time, as the machine may have other work: decisions are one thread that waits for nothing.
+
+    Raises:
+        DecisionError: a pod found no node.
+
+    """
+    for pod in waiting:
+        feed.pods.upsert(None, pod)
+    begin = time.process_time()
+    for done in range(1, len(waiting) + 1):
+        outcome = decider.step(_NOW)
+        if not isinstance(outcome, Assumed):
+            raise DecisionError(f"decision {done}: {outcome}")
+        decider.bound(outcome, _NOW)
+        if done % _LOOK_AT_CLOCK == 0 and time.process_time() - begin > limit:
+            break
+    return (time.process_time() - begin) / done
+
+
+@lru_cache(maxsize=1)
+def _nodes(count: int) -> list[Node]:
+    return [decode_node(_encode(_with_uid(plain_node(number)))) for number in range(count)]
+
+
+@lru_cache(maxsize=1)
+def _placed(count: int, nodes: int) -> list[Pod]:
+    shape = plain_pod(0)
+    return [
+        _pod(
+            f"placed-{number:06}",
+            {
+                "labels": {"app": "spread" if number % _APPS == 0 else f"app-{number % _APPS}"},
+                "spec": {**shape["spec"], "nodeName": node_name(number % nodes)},
+            },
+        )
+        for number in range(count)
+    ]
+
+
+def _sized(shape: Json, number: int) -> Json:
+    """Have a pod ask for an amount of memory that no other asks for."""
+    (container,) = shape["spec"]["containers"]
+    requests = container["resources"]["requests"] | {"memory": f"{(256 << 10) + number}Ki"}
+    sized = {**container, "resources": {"requests": requests}}
+    return {**shape, "spec": {**shape["spec"], "containers": [sized]}}
+
+
+def _pod(name: str, shape: Json) -> Pod:
+    body = pod_object(name, _SCHEDULER, shape)
+    body["metadata"]["namespace"] = _NAMESPACE
+    return decode_pod(_encode(_with_uid(body)))
+
+
+def _lock(number: int) -> bytes:
+    name = f"lock-{number:06}"
+    body = {
+        "metadata": {"name": name, "namespace": _NAMESPACE, "generation": 1},
+        "spec": {
+            "resources": {"cpu": "100m", "memory": "256Mi"},
+            "owners": [{"pod": {"name": name}}],
+            "ttlSeconds": 86_400,
+        },
+    }
+    return _encode(_with_uid(body))
+
+
+def _with_uid(body: Json) -> Json:
+    return {**body, "metadata": {**body["metadata"], "uid": body["metadata"]["name"], "resourceVersion": "1"}}
+
+
+_encode = msgspec.json.Encoder().encode

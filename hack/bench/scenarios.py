@@ -1,0 +1,300 @@
+"""What the schedulers are given to do: nodes, pods that are there already, and pods to place.
+
+Pure: objects are made from numbers, so every round and every program gets the same.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Json = dict[str, Any]
+
+Placement = Mapping[int, int]
+"""On which node each pod is, both by their numbers."""
+
+Rule = Callable[[Placement], list[str]]
+
+ZONES = 3
+LOW, HIGH = "bench-low", "bench-high"  # priority classes
+
+_NODE_SIZE = {"cpu": "16", "memory": "64Gi", "pods": "110"}
+_POD_SIZE = {"cpu": "100m", "memory": "256Mi"}
+_QUARTER = {"cpu": "4", "memory": "1Gi"}  # as much cpu as a quarter of a node
+_ON_A_FULL_NODE = 4
+_DEDICATED = {"key": "dedicated", "value": "batch", "effect": "NoSchedule"}
+_IMAGE = "registry.k8s.io/pause:3.10"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """A task for schedulers.
+
+    Attributes:
+        name: what the command line calls it.
+        title: what people read.
+        nodes: number of nodes, `node` makes each from its number.
+        pods: number of pods to place, `pod` makes the spec and labels of each from its number.
+        rate: pods a second that are made while the program runs; None: all are made before it starts.
+        placed: pods that are bound from the start, as the node's number and the spec.
+        gated: pods that wait at a gate all the time.
+        locks: live Reservations.
+        plugins: what Tidelock's registry must have.
+        rule: finds what is wrong with a placement, in words.
+
+    """
+
+    name: str
+    title: str
+    nodes: int
+    pods: int
+    node: Callable[[int], Json]
+    pod: Callable[[int], Json]
+    rate: float | None = None
+    placed: Sequence[tuple[int, Json]] = ()
+    gated: int = 0
+    locks: int = 0
+    plugins: frozenset[str] = frozenset()
+    rule: Rule = field(default=lambda _placement: [])
+
+    def missing(self, registry: Collection[str]) -> list[str]:
+        """Name the plugins that a registry lacks."""
+        return sorted(self.plugins.difference(registry))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """How large the scenarios are; `drain_nodes` are those of the plain drains, one scenario each."""
+
+    drain_nodes: Sequence[int]
+    pods: int
+    gated: int
+    locks: int
+    open_loop_seconds: int
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of all scenarios but the drains."""
+        return self.drain_nodes[0]
+
+
+def scenarios(sizes: Sizes) -> list[Scenario]:
+    """Give all scenarios in the order in which they are run."""
+    nodes, pods = sizes.nodes, sizes.pods
+    group_size = max(nodes // 2, 1)
+    open_loops = [
+        Scenario(
+            name=f"open-{rate}",
+            title=f"{rate} pods/s, {nodes} nodes",
+            nodes=nodes,
+            pods=rate * sizes.open_loop_seconds,
+            node=plain_node,
+            pod=plain_pod,
+            rate=float(rate),
+        )
+        for rate in (50, 100, 200)
+    ]
+    return [
+        *(
+            Scenario(
+                name="drain",
+                title=f"drain, {count} nodes",
+                nodes=count,
+                pods=pods,
+                node=plain_node,
+                pod=plain_pod,
+            )
+            for count in sizes.drain_nodes
+        ),
+        *open_loops,
+        Scenario(
+            name="spread",
+            title=f"drain, spread over {ZONES} zones, {nodes} nodes",
+            nodes=nodes,
+            pods=pods,
+            node=plain_node,
+            pod=spread_pod,
+            rule=unevenly_spread,
+            plugins=frozenset({"PodTopologySpread"}),
+        ),
+        Scenario(
+            name="anti-affinity",
+            title=f"drain, one of a group on a host, {nodes} nodes",
+            nodes=nodes,
+            pods=pods,
+            node=plain_node,
+            pod=lambda number: lonely_pod(number, group_size),
+            rule=lambda placement: not_alone(placement, group_size),
+            plugins=frozenset({"InterPodAffinity"}),
+        ),
+        Scenario(
+            name="node-affinity",
+            title=f"drain, node affinity and taints, {nodes} nodes",
+            nodes=nodes,
+            pods=pods,
+            node=mixed_node,
+            pod=choosy_pod,
+            rule=not_wanted,
+        ),
+        Scenario(
+            name="preemption",
+            title=f"preemption on full nodes, {nodes} nodes",
+            nodes=nodes,
+            pods=min(pods, nodes) // 2,
+            node=plain_node,
+            pod=important_pod,
+            placed=[(node, unimportant_pod()) for node in range(nodes) for _ in range(_ON_A_FULL_NODE)],
+            plugins=frozenset({"DefaultPreemption"}),
+        ),
+        Scenario(
+            name="gated",
+            title=f"drain beside {sizes.gated} gated pods, {nodes} nodes",
+            nodes=nodes,
+            pods=pods,
+            node=plain_node,
+            pod=plain_pod,
+            gated=sizes.gated,
+        ),
+        Scenario(
+            name="reservations",
+            title=f"drain beside {sizes.locks} locks, {nodes} nodes",
+            nodes=nodes,
+            pods=pods,
+            node=plain_node,
+            pod=plain_pod,
+            locks=sizes.locks,
+        ),
+    ]
+
+
+def node_name(number: int) -> str:
+    """Name a node."""
+    return f"node-{number:05}"
+
+
+def plain_node(number: int, labels: Mapping[str, str] | None = None, taints: Sequence[Json] = ()) -> Json:
+    """Make a node that is Ready: 16 cores, 64Gi, 110 pods, in one of the zones."""
+    name = node_name(number)
+    ready = {"type": "Ready", "status": "True", "reason": "Bench", "message": "", "lastHeartbeatTime": None}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux",
+                "topology.kubernetes.io/region": "region",
+                "topology.kubernetes.io/zone": f"zone-{number % ZONES}",
+                **(labels or {}),
+            },
+        },
+        "spec": {"taints": list(taints)},
+        "status": {"capacity": _NODE_SIZE, "allocatable": _NODE_SIZE, "conditions": [ready]},
+    }
+
+
+def mixed_node(number: int) -> Json:
+    """Make a node of a mixed cluster: every other one is dedicated, every third has an SSD."""
+    disk = {"disk": "ssd" if number % 3 == 0 else "hdd"}
+    return plain_node(number, disk, [_DEDICATED] if number % 2 else [])
+
+
+def pod_object(name: str, scheduler: str, shape: Json) -> Json:
+    """Make a pod of a shape, which has `spec` and perhaps `labels`."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": shape.get("labels", {})},
+        "spec": {"schedulerName": scheduler, **shape["spec"]},
+    }
+
+
+def plain_pod(_number: int) -> Json:
+    """Shape a pod that any node can take."""
+    return _shape()
+
+
+def gated_pod(_number: int) -> Json:
+    """Shape a pod that must not be scheduled yet."""
+    return _shape(schedulingGates=[{"name": "bench.tidelock.dev/wait"}])
+
+
+def spread_pod(_number: int) -> Json:
+    """Shape a pod that is one of many, spread evenly over the zones."""
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": "topology.kubernetes.io/zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "spread"}},
+    }
+    return _shape({"app": "spread"}, topologySpreadConstraints=[constraint])
+
+
+def lonely_pod(number: int, group_size: int) -> Json:
+    """Shape a pod that shares its host with none of its group."""
+    labels = {"group": f"group-{number // group_size}"}
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": labels}}
+    return _shape(
+        labels, affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    )
+
+
+def choosy_pod(number: int) -> Json:
+    """Shape a pod that excludes a zone and prefers SSDs; every other one is let onto dedicated nodes."""
+    key = "topology.kubernetes.io/zone"
+    required = [
+        {"matchExpressions": [{"key": key, "operator": "NotIn", "values": [f"zone-{number % ZONES}"]}]}
+    ]
+    ssd = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
+    affinity = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": required},
+        "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 10, "preference": ssd}],
+    }
+    toleration = {"key": "dedicated", "operator": "Equal", "value": "batch", "effect": "NoSchedule"}
+    return _shape(affinity={"nodeAffinity": affinity}, tolerations=[toleration] if number % 2 else [])
+
+
+def unevenly_spread(placement: Placement) -> list[str]:
+    """Find zones with too many of the pods that are to be spread."""
+    pods = Counter(node % ZONES for node in placement.values())
+    least = min(pods[zone] for zone in range(ZONES))
+    return [
+        f"zone-{zone} has {count} pods, another {least}" for zone, count in pods.items() if count > least + 1
+    ]
+
+
+def not_alone(placement: Placement, group_size: int) -> list[str]:
+    """Find nodes with several lonely pods of a group."""
+    pods = Counter((pod // group_size, node) for pod, node in placement.items())
+    return [
+        f"{node_name(node)} has {count} pods of group-{group}"
+        for (group, node), count in pods.items()
+        if count > 1
+    ]
+
+
+def not_wanted(placement: Placement) -> list[str]:
+    """Find choosy pods in the zone that they exclude, or on dedicated nodes that they don't tolerate."""
+    return [
+        f"pod {pod} is on {node_name(node)}"
+        for pod, node in placement.items()
+        if pod % ZONES == node % ZONES or pod % 2 < node % 2
+    ]
+
+
+def unimportant_pod() -> Json:
+    """Shape a pod that fills a quarter of a node and goes at once when it is asked to."""
+    return _shape(size=_QUARTER, priorityClassName=LOW, terminationGracePeriodSeconds=0)
+
+
+def important_pod(_number: int) -> Json:
+    """Shape a pod for which an unimportant one must go."""
+    return _shape(size=_QUARTER, priorityClassName=HIGH)
+
+
+def _shape(
+    labels: Mapping[str, str] | None = None, size: Mapping[str, str] | None = None, **spec: Any
+) -> Json:
+    container = {"name": "main", "image": _IMAGE, "resources": {"requests": size or _POD_SIZE}}
+    return {"labels": dict(labels or {}), "spec": {"containers": [container], **spec}}

@@ -1,0 +1,87 @@
+"""Where a profiled `tidelock run` spends its time, stage by stage: python -m bench.stages FILE.
+
+The file is one of `bench.throughput --profile`. A function's own time counts for the stage that its file
+belongs to; that of a built-in one, which has no file, for those of its callers.
+"""
+
+import pstats
+import sys
+from collections import defaultdict
+from collections.abc import Mapping
+from operator import itemgetter
+from pathlib import Path
+
+from bench.figures import columns
+
+Function = tuple[str, int, str]
+"""File, line and name; a built-in function has the file "~"."""
+
+Entry = tuple[int, int, float, float, Mapping[Function, tuple[int, int, float, float]]]
+"""Calls, calls that are no recursion, own seconds, seconds with callees; the same by caller."""
+
+WAITING = "waiting for something to do"
+_OTHER = "start, and all else"
+_BUILT_IN = "~"
+
+# The first that a path contains counts.
+_STAGES: Mapping[str, str] = {
+    "tidelock/kube/events": "events",
+    "tidelock/kube/correlation": "events",
+    "tidelock/scheduler/binding": "bindings",
+    "tidelock/scheduler/tasks": "bindings",
+    "tidelock/kube/watch": "watch",
+    "tidelock/kube/wire": "watch",
+    "tidelock/kube/lines": "watch",
+    "tidelock/scheduler/feed": "watch",
+    "tidelock/model": "decode",
+    "tidelock/kube": "HTTP",
+    "tidelock/": "decisions",
+    "/numpy/": "decisions",
+    "/aiohttp/": "HTTP",
+    "/yarl/": "HTTP",
+    "/multidict/": "HTTP",
+    "/asyncio/sslproto": "sockets and TLS",
+    "/asyncio/selector_events": "sockets and TLS",
+    "/ssl.py": "sockets and TLS",
+    "/asyncio/": "event loop",
+    "/selectors.py": "event loop",
+    "/prometheus_client/": "metrics",
+    "/kopf/": "Kopf",
+}
+
+
+def stages(functions: Mapping[Function, Entry]) -> dict[str, float]:
+    """Sum own seconds by stage, the largest first."""
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for (file, _, name), (_, _, own, _, callers) in functions.items():
+        if "epoll" in name:
+            seconds[WAITING] += own
+        elif file == _BUILT_IN:
+            for caller, (_, _, share, _) in callers.items():
+                seconds[stage_of(caller[0])] += share
+        else:
+            seconds[stage_of(file)] += own
+    return dict(sorted(seconds.items(), key=itemgetter(1), reverse=True))
+
+
+def stage_of(file: str) -> str:
+    """Name the stage that a file belongs to."""
+    return next((stage for part, stage in _STAGES.items() if part in file), _OTHER)
+
+
+def report(file: Path) -> str:
+    """Lay the stages of a profile out for people, with their shares of all that is not waiting."""
+    # The stub of pstats leaves out the attribute that holds all that was measured.
+    functions: Mapping[Function, Entry] = pstats.Stats(str(file)).stats  # type: ignore[attr-defined]
+    seconds = stages(functions)
+    busy = sum(spent for stage, spent in seconds.items() if stage != WAITING)
+    return columns(
+        [
+            (stage, f"{spent:.2f} s", "" if stage == WAITING else f"{100 * spent / busy:.1f} %")
+            for stage, spent in seconds.items()
+        ]
+    )
+
+
+if __name__ == "__main__":
+    print(report(Path(sys.argv[1])))

@@ -1,0 +1,199 @@
+"""How fast pods are scheduled, beside kube-scheduler: python -m bench.throughput [--quick] [--json FILE].
+
+On a control plane of its own, with bare nodes, it has `tidelock run` and the stock kube-scheduler do the same
+work in turn (ABBA), each in a process of its own that runs alone. The exit status is 0 whatever the figures,
+and 1 if a node was given more pods than it has room for, or a scenario was not done within its time.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from bench.audit import audit
+from bench.comparison import PEER, Comparison
+from bench.locks import Locks
+from bench.pods import add_priorities, clear_world
+from bench.programs import kube_scheduler, tidelock
+from bench.rounds import Contestant, Round, RoundError, bare_bindings, play
+from bench.scenarios import Scenario, Sizes, scenarios
+from bench.witness import witness
+from bench.world import admin, install, install_kube_scheduler, put_nodes
+from devcluster import LocalCluster, start_cluster
+from devcluster.output import say
+from devcluster.programs import APISERVER_GOGC
+from tidelock.kube.client import KubeClient
+from tidelock.plugins.registry import REGISTRY
+from tidelock.settings import DEFAULT_SCHEDULER_NAME
+
+_INTERRUPTED = 130  # as a shell says of a program that Ctrl-C ended
+
+
+async def compare(
+    client: KubeClient, scenario: Scenario, pair: tuple[Contestant, Contestant], options: argparse.Namespace
+) -> Comparison:
+    """Play all rounds of a scenario, the programs in turn, the second first in every other round."""
+    comparison = Comparison.of(scenario)
+    missing = scenario.missing(REGISTRY)
+    if missing:
+        comparison.note = f"not supported yet: Tidelock has no {', '.join(missing)}"
+        return comparison
+    try:
+        async with asyncio.timeout(options.limit):
+            await _furnish(client, scenario, pair[0])
+        if scenario.name == "drain":
+            comparison.bare.append(await bare_bindings(client, scenario, options.limit))
+        for number in range(options.rounds):
+            results: dict[str, Round] = {}
+            for contestant in pair if number % 2 == 0 else reversed(pair):
+                say(f"{scenario.title}: round {number + 1} of {options.rounds}, {contestant.name}.")
+                results[contestant.name] = await play(client, scenario, contestant, options.limit)
+            comparison.add(*(results[contestant.name] for contestant in pair))
+        if scenario.name == "drain":
+            comparison.bare.append(await bare_bindings(client, scenario, options.limit))
+    except TimeoutError:
+        comparison.faults.append(f"{scenario.title}: its nodes and locks were not made in time")
+    except RoundError as error:
+        comparison.faults.append(str(error))
+    finally:
+        await clear_world(client)
+    return comparison
+
+
+async def _furnish(client: KubeClient, scenario: Scenario, ours: Contestant) -> None:
+    """Make what a scenario finds in every round: nodes, and locks that Tidelock gives."""
+    say(f"{scenario.title}: {scenario.nodes} nodes.")
+    await put_nodes(client, (scenario.node(number) for number in range(scenario.nodes)))
+    if not scenario.locks:
+        return
+    say(f"{scenario.title}: {scenario.locks} locks.")
+    await asyncio.to_thread(ours.program.start)
+    try:
+        async with witness(client) as seen:
+            await Locks(client, seen).burst(scenario.locks)
+    finally:
+        await asyncio.to_thread(ours.program.stop)
+    if faults := await audit(client):
+        raise RoundError("; ".join(faults))
+
+
+async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
+    """Measure everything, print it and give the exit status."""
+    pair = (
+        Contestant(
+            "Tidelock",
+            tidelock(cluster, install(cluster), options.profile),
+            DEFAULT_SCHEDULER_NAME,
+            knows_locks=True,
+        ),
+        Contestant(
+            PEER,
+            kube_scheduler(cluster, install_kube_scheduler(cluster), PEER),
+            PEER,
+            knows_locks=False,
+        ),
+    )
+    print(
+        f"{os.cpu_count()} CPUs for everything; etcd {'with' if options.fsync else 'without'} fsync; "
+        f"kube-apiserver with GOGC={APISERVER_GOGC}; both programs have ServiceAccounts and no limits."
+    )
+    comparisons = []
+    async with admin(cluster) as client:
+        await add_priorities(client)
+        for scenario in options.chosen:
+            comparison = await compare(client, scenario, pair, options)
+            comparisons.append(comparison)
+            print(comparison.text, flush=True)
+            _write(options, comparisons)
+    return 1 if any(comparison.faults for comparison in comparisons) else 0
+
+
+def _write(options: argparse.Namespace, comparisons: Sequence[Comparison]) -> None:
+    """Write what there is so far to the files that are wanted."""
+    if options.json:
+        content = {
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "cpus": os.cpu_count(),
+            "fsync": options.fsync,
+            "apiserver_gogc": APISERVER_GOGC,
+            "rounds": options.rounds,
+            "scenarios": comparisons,
+        }
+        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(content)))
+    if options.plot and any(comparison.measured for comparison in comparisons):
+        from bench.plot import plot  # noqa: PLC0415 -- takes a second, and few want it
+
+        plot(comparisons, options.plot)
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line; --quick changes the defaults, and what is given counts more."""
+    parser = argparse.ArgumentParser(prog="bench.throughput", description="Compare with kube-scheduler.")
+    parser.add_argument("--quick", action="store_true", help="smaller counts, for a first look")
+    quick = parser.parse_known_args(arguments)[0].quick
+    parser.add_argument(
+        "--nodes",
+        type=int,
+        nargs="+",
+        default=[200] if quick else [1_000, 5_000],
+        metavar="N",
+        help="bare nodes: one plain drain for each number, all else with the first",
+    )
+    for name, full, small, text in (
+        ("pods", 5_000, 500, "pods of a drain"),
+        ("rounds", 3, 1, "rounds of each program, in turn"),
+        ("gated", 10_000, 1_000, "pods at a gate"),
+        ("locks", 5_000, 500, "live locks"),
+        ("seconds", 30, 10, "how long pods are made at a fixed rate"),
+        ("limit", 600, 180, "seconds after which a round is given up"),
+    ):
+        parser.add_argument(f"--{name}", type=int, default=small if quick else full, help=text)
+    parser.add_argument("--scenarios", metavar="A,B", help="only these, by name")
+    parser.add_argument("--fsync", action="store_true", help="have etcd write to the disk itself")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the figures there")
+    parser.add_argument(
+        "--profile", type=Path, metavar="FILE", help="have cProfile slow Tidelock down and write there"
+    )
+    options = parser.parse_args(arguments)
+    everything = scenarios(
+        Sizes(
+            drain_nodes=options.nodes,
+            pods=options.pods,
+            gated=options.gated,
+            locks=options.locks,
+            open_loop_seconds=options.seconds,
+        )
+    )
+    known = dict.fromkeys(scenario.name for scenario in everything)
+    wanted = options.scenarios.split(",") if options.scenarios else list(known)
+    if unknown := set(wanted).difference(known):
+        parser.error(f"no such scenario: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    options.chosen = [scenario for scenario in everything if scenario.name in wanted]
+    return options
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the benchmark on a control plane of its own; gives the exit status."""
+    options = parse(arguments)
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="tidelock-bench-") as directory,
+            start_cluster(
+                Path(directory), controller_manager=False, kwok=False, fsync=options.fsync
+            ) as cluster,
+        ):
+            return asyncio.run(run(cluster, options))
+    except KeyboardInterrupt:
+        say("Interrupted; everything is stopped.")
+        return _INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

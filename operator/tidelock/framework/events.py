@@ -1,0 +1,174 @@
+"""What happens in a cluster that may help a pod which was refused: a resource, and what was done to it.
+
+Names, and the way in which changes are told apart, are those of kube-scheduler 1.36 (framework/types.go,
+framework/events.go); the resource Reservation is Tidelock's own.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import IntFlag, StrEnum, auto
+from typing import Any
+
+from tidelock.model.nodes import Node
+from tidelock.model.pods import Pod
+
+
+class Resource(StrEnum):
+    """What an event is about."""
+
+    POD = "Pod"
+    """For registering alone: assigned pods and the refused one."""
+    ASSIGNED_POD = "AssignedPod"
+    UNSCHEDULABLE_POD = "UnschedulablePod"
+    """The refused pod itself: nobody hears of changes of others before they are assigned."""
+    NODE = "Node"
+    NAMESPACE = "Namespace"
+    PERSISTENT_VOLUME = "PersistentVolume"
+    PERSISTENT_VOLUME_CLAIM = "PersistentVolumeClaim"
+    STORAGE_CLASS = "storage.k8s.io/StorageClass"
+    CSI_NODE = "storage.k8s.io/CSINode"
+    CSI_DRIVER = "storage.k8s.io/CSIDriver"
+    CSI_STORAGE_CAPACITY = "storage.k8s.io/CSIStorageCapacity"
+    RESERVATION = "Reservation"
+    ANY = "*"
+    """For registering alone: every resource."""
+
+
+class Action(IntFlag):
+    """What was done. A change that is none of the special ones is an UPDATE of everything."""
+
+    ADD = auto()
+    DELETE = auto()
+    UPDATE_NODE_ALLOCATABLE = auto()
+    UPDATE_NODE_LABEL = auto()
+    UPDATE_NODE_TAINT = auto()
+    """The taints changed, or the node was uncordoned."""
+    UPDATE_NODE_CONDITION = auto()
+    UPDATE_NODE_ANNOTATION = auto()
+    UPDATE_POD_LABEL = auto()
+    UPDATE_POD_SCALE_DOWN = auto()
+    UPDATE_POD_TOLERATION = auto()
+    UPDATE_POD_SCHEDULING_GATES_ELIMINATED = auto()
+    UPDATE = (
+        UPDATE_NODE_ALLOCATABLE
+        | UPDATE_NODE_LABEL
+        | UPDATE_NODE_TAINT
+        | UPDATE_NODE_CONDITION
+        | UPDATE_NODE_ANNOTATION
+        | UPDATE_POD_LABEL
+        | UPDATE_POD_SCALE_DOWN
+        | UPDATE_POD_TOLERATION
+        | UPDATE_POD_SCHEDULING_GATES_ELIMINATED
+    )
+    ACTIVE = auto()
+    """A lock has got room; the object is its `Entry`."""
+    FREED = auto()
+    """A lock has given room back, or some of it; the object is its `Entry`."""
+    ALL = ADD | DELETE | UPDATE | ACTIVE | FREED
+
+
+_NAMES = {action: "".join(part.title() for part in (action.name or "").split("_")) for action in Action} | {
+    Action.UPDATE: "Update",
+    Action.ALL: "All",
+}
+_COVERED = {
+    Resource.POD: frozenset({Resource.POD, Resource.ASSIGNED_POD, Resource.UNSCHEDULABLE_POD}),
+    Resource.ANY: frozenset(Resource),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEvent:
+    """A resource and an action; plugins register for several actions at once."""
+
+    resource: Resource
+    action: Action
+
+    @property
+    def label(self) -> str:
+        """The event's name in metrics."""
+        return f"{self.resource}{_NAMES[self.action]}"
+
+    def covers(self, event: "ClusterEvent") -> bool:
+        """Whether somebody who registered for this hears of that."""
+        resources = _COVERED.get(self.resource)
+        of_interest = event.resource in resources if resources else event.resource is self.resource
+        return of_interest and not event.action & ~self.action
+
+
+Hint = Callable[[Pod, Any, Any], bool]
+"""Tells by the refused pod, and an object before and after, whether the pod may fit now; None where there is
+no object. A hint that raises counts as a yes.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """Events that may help a pod which a plugin refused: all of them, or those of which the hint says so."""
+
+    event: ClusterEvent
+    hint: Hint | None = None
+
+
+ANY_EVENT = Registration(ClusterEvent(Resource.ANY, Action.ALL))
+
+ASSIGNED_POD_ADD = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
+ASSIGNED_POD_DELETE = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
+UNSCHEDULABLE_POD_ADD = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.ADD)
+NODE_ADD = ClusterEvent(Resource.NODE, Action.ADD)
+NODE_DELETE = ClusterEvent(Resource.NODE, Action.DELETE)
+RESERVATION_ACTIVE = ClusterEvent(Resource.RESERVATION, Action.ACTIVE)
+RESERVATION_FREED = ClusterEvent(Resource.RESERVATION, Action.FREED)
+
+# Why pods enter a queue without any event.
+SCHEDULE_ATTEMPT_FAILURE = "ScheduleAttemptFailure"
+BACKOFF_COMPLETE = "BackoffComplete"
+POP_FROM_BACKOFF = "PopFromBackoffQ"
+FORCE_ACTIVATE = "ForceActivate"
+UNSCHEDULABLE_TIMEOUT = "UnschedulableTimeout"
+
+
+def pod_changes(old: Pod, new: Pod) -> Iterator[ClusterEvent]:
+    """Tell what changed of a pod, as specifically as can be; nothing, if only what scheduling does not read.
+
+    What no special action tells of is an UPDATE; of the status, only the requests are read.
+    """
+    resource = Resource.ASSIGNED_POD if new.node_name else Resource.UNSCHEDULABLE_POD
+    actions = tuple(_pod_actions(old, new))
+    if not actions and _wishes(old) != _wishes(new):
+        actions = (Action.UPDATE,)
+    return (ClusterEvent(resource, action) for action in actions)
+
+
+def _pod_actions(old: Pod, new: Pod) -> Iterator[Action]:
+    if old.meta.labels != new.meta.labels:
+        yield Action.UPDATE_POD_LABEL
+    if any(new.requests.get(resource, -1) < units for resource, units in old.requests.items()):
+        yield Action.UPDATE_POD_SCALE_DOWN
+    if old.spec.scheduling_gates and not new.spec.scheduling_gates:
+        yield Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
+    if len(old.spec.tolerations) != len(new.spec.tolerations):  # they can be added, and not be changed
+        yield Action.UPDATE_POD_TOLERATION
+
+
+def _wishes(pod: Pod) -> tuple[object, ...]:
+    meta = pod.meta
+    return (pod.spec, meta.annotations, meta.owner_references, meta.deletion_timestamp)
+
+
+def node_changes(old: Node, new: Node) -> Iterator[ClusterEvent]:
+    """Tell what changed of a node; nothing, if only what scheduling does not read."""
+    return (ClusterEvent(Resource.NODE, action) for action in _node_actions(old, new))
+
+
+def _node_actions(old: Node, new: Node) -> Iterator[Action]:
+    if old.allocatable != new.allocatable:
+        yield Action.UPDATE_NODE_ALLOCATABLE
+    if old.meta.labels != new.meta.labels:
+        yield Action.UPDATE_NODE_LABEL
+    if old.taints != new.taints or (old.unschedulable and not new.unschedulable):
+        yield Action.UPDATE_NODE_TAINT
+    if {c.type: c.status for c in old.status.conditions} != {c.type: c.status for c in new.status.conditions}:
+        yield Action.UPDATE_NODE_CONDITION
+    if old.meta.annotations != new.meta.annotations:
+        yield Action.UPDATE_NODE_ANNOTATION

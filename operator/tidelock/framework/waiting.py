@@ -1,0 +1,114 @@
+"""The pods that are reserved on a node and wait there for their Permit plugins.
+
+Semantics of kube-scheduler 1.36 (framework/runtime/waiting_pods_map.go). Nothing here waits: whoever carries
+the pod's binding out is called back once it is decided, and tells when a plugin's time is over.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from tidelock.model.pods import Pod
+
+MAX_WAIT = 900.0
+"""Seconds that a Permit plugin can have a pod wait at most."""
+
+
+class WaitingPod:
+    """A pod that waits: every plugin that asked for it must allow it, and any may reject it.
+
+    Attributes:
+        waits: for how many seconds each plugin lets it wait.
+        rejected_by: the plugin that rejected it; empty where the pod is gone, None while it is not rejected.
+        reason: why it was rejected.
+
+    """
+
+    def __init__(self, pod: Pod, node_name: str, waits: Mapping[str, float]) -> None:
+        self.pod = pod
+        self.node_name = node_name
+        self.waits = {plugin: min(seconds, MAX_WAIT) for plugin, seconds in waits.items()}
+        self.rejected_by: str | None = None
+        self.reason = ""
+        self._pending = set(self.waits)
+        self._tell: Callable[[], None] | None = None
+
+    @property
+    def pending(self) -> tuple[str, ...]:
+        """Names of the plugins that have not allowed it yet, sorted."""
+        return tuple(sorted(self._pending))
+
+    @property
+    def decided(self) -> bool:
+        """Whether it need not wait any longer."""
+        return self.rejected_by is not None or not self._pending
+
+    def allow(self, plugin: str) -> None:
+        """Note that a plugin has nothing against it any more."""
+        if not self.decided:
+            self._pending.discard(plugin)
+            self._notify()
+
+    def reject(self, plugin: str, reason: str) -> bool:
+        """Have the pod refused; whether that came in time."""
+        if self.decided:
+            return False
+        self.rejected_by, self.reason = plugin, reason
+        self._notify()
+        return True
+
+    def time_out(self, plugin: str) -> None:
+        """Note that a plugin's time is over."""
+        if plugin in self._pending:
+            waited = format_duration(self.waits[plugin])
+            self.reject(plugin, f"rejected due to timeout after waiting {waited} at plugin {plugin}")
+
+    def when_decided(self, tell: Callable[[], None]) -> None:
+        """Have a function called once it is decided."""
+        self._tell = tell
+        self._notify()
+
+    def _notify(self) -> None:
+        if self.decided and self._tell is not None:
+            self._tell()
+
+
+class WaitingPods:
+    """The waiting pods by their uid."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, WaitingPod] = {}
+
+    def add(self, waiting: WaitingPod) -> None:
+        """Begin to wait."""
+        self._pods[waiting.pod.uid] = waiting
+
+    def get(self, uid: str) -> WaitingPod | None:
+        """Give a waiting pod, or None."""
+        return self._pods.get(uid)
+
+    def remove(self, uid: str) -> None:
+        """End the waiting; a pod that does not wait is ignored."""
+        self._pods.pop(uid, None)
+
+    def reject_removed(self, uid: str) -> None:
+        """Reject a pod that is gone, or that somebody else has bound; one that does not wait is ignored."""
+        waiting = self._pods.get(uid)
+        if waiting is not None:
+            waiting.reject("", "removed")
+
+    def __iter__(self) -> Iterator[WaitingPod]:
+        return iter(tuple(self._pods.values()))
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+
+def format_duration(seconds: float) -> str:
+    """Write a duration as Go does: 90 s is `1m30s`, half a second `500ms`."""
+    if 0 < seconds < 1:
+        return f"{seconds * 1000:.6g}ms"
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(int(minutes), 60)
+    tail = f"{rest:.9g}s"
+    if hours:
+        return f"{hours}h{minutes}m{tail}"
+    return f"{minutes}m{tail}" if minutes else tail

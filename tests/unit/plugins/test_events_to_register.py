@@ -1,0 +1,178 @@
+"""Which events may help the pods that each plugin refused."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from builders import node, pod
+from tidelock.framework.api import EnqueueExtensions, Plugin
+from tidelock.framework.events import (
+    ASSIGNED_POD_ADD,
+    ASSIGNED_POD_DELETE,
+    NODE_ADD,
+    NODE_DELETE,
+    RESERVATION_ACTIVE,
+    RESERVATION_FREED,
+    Action,
+    ClusterEvent,
+    Resource,
+    node_changes,
+    pod_changes,
+)
+from tidelock.model.nodes import Node
+from tidelock.model.pods import Pod
+from tidelock.plugins.node_affinity import NodeAffinity
+from tidelock.plugins.node_name import NodeName
+from tidelock.plugins.node_resources_fit import NodeResourcesFit
+from tidelock.plugins.node_unschedulable import NodeUnschedulable
+from tidelock.plugins.reservation import Reservation
+from tidelock.plugins.scheduling_gates import SchedulingGates
+from tidelock.plugins.taint_toleration import TaintToleration
+from unit.plugins.scene import Scene
+
+EVERYTHING = [{"operator": "Exists"}]
+TAINTED = node(taints=["dedicated=batch:NoSchedule"])
+
+
+def hopes(kind: type[Plugin], refused: Pod, event: ClusterEvent, old: Any, new: Any) -> bool:
+    """Whether the plugin expects anything of an event."""
+    plugin = kind(Scene().handle, {})
+    assert isinstance(plugin, EnqueueExtensions)
+    return any(
+        registration.event.covers(event)
+        and (registration.hint is None or registration.hint(refused, old, new))
+        for registration in plugin.events_to_register()
+    )
+
+
+def hopes_of_node(kind: type[Plugin], refused: Pod, old: Node | None, new: Node) -> bool:
+    """Whether the plugin expects anything of a node that comes or changes."""
+    events: Iterator[ClusterEvent] = iter([NODE_ADD]) if old is None else node_changes(old, new)
+    return any(hopes(kind, refused, event, old, new) for event in events)
+
+
+@pytest.mark.parametrize(
+    ("kind", "refused", "old", "new", "hopeful"),
+    [
+        (NodeResourcesFit, pod(), None, node(), True),
+        (NodeResourcesFit, pod(), None, node(cpu="500m"), False),
+        (NodeResourcesFit, pod(), None, node(pods="0"), False),
+        (NodeResourcesFit, pod(), node(cpu="500m"), node(cpu="1"), True),
+        (NodeResourcesFit, pod(), node(cpu="2"), node(cpu="1"), False),
+        (NodeResourcesFit, pod(), node(memory="1Gi"), node(memory="2Gi"), False),
+        (NodeResourcesFit, pod(), node(pods="1"), node(pods="2"), True),
+        (NodeResourcesFit, pod(), TAINTED, node(), False),
+        (NodeUnschedulable, pod(), None, node(), True),
+        (NodeUnschedulable, pod(), None, node(cordoned=True), False),
+        (NodeUnschedulable, pod(), node(cordoned=True), node(), True),
+        (NodeUnschedulable, pod(), TAINTED, node(), False),
+        (NodeName, pod(node_name="node-a"), None, node("node-a"), True),
+        (NodeName, pod(node_name="node-a"), None, node("node-b"), False),
+        (TaintToleration, pod(), None, node(), True),
+        (TaintToleration, pod(), None, TAINTED, False),
+        (TaintToleration, pod(), TAINTED, node(), True),
+        (TaintToleration, pod(tolerations=EVERYTHING), TAINTED, node(), False),
+        (TaintToleration, pod(), node(), node(taints=["a=b:PreferNoSchedule"]), False),
+        (NodeAffinity, pod(nodeSelector={"zone": "a"}), None, node(labels={"zone": "a"}), True),
+        (NodeAffinity, pod(nodeSelector={"zone": "a"}), None, node(labels={"zone": "b"}), False),
+        (NodeAffinity, pod(nodeSelector={"zone": "a"}), node(), node(labels={"zone": "a"}), True),
+        (
+            NodeAffinity,
+            pod(nodeSelector={"zone": "a"}),
+            node(labels={"zone": "a"}),
+            node(labels={"zone": "a", "rack": "1"}),
+            False,
+        ),
+        (Reservation, pod(), None, node(), True),
+        (Reservation, pod(), None, node(cpu="500m"), False),
+        (Reservation, pod(), node(), node(cordoned=True), False),
+    ],
+)
+def test_plugins_hope_for_nodes_that_they_would_not_refuse(
+    kind: type[Plugin], refused: Pod, old: Node | None, new: Node, hopeful: bool
+) -> None:
+    assert hopes_of_node(kind, refused, old, new) is hopeful
+
+
+OTHER = pod("other", node_name="node-a", requests={"cpu": "2", "memory": "2Gi"})
+LESS_MEMORY = pod("other", node_name="node-a", requests={"cpu": "2", "memory": "1Gi"})
+
+
+@pytest.mark.parametrize(
+    ("kind", "event", "old", "new", "hopeful"),
+    [
+        (NodeResourcesFit, ASSIGNED_POD_DELETE, OTHER, None, True),
+        (NodeResourcesFit, ASSIGNED_POD_ADD, None, OTHER, False),
+        (NodeResourcesFit, RESERVATION_FREED, None, None, False),
+        (NodeResourcesFit, NODE_DELETE, node(), None, False),
+        (Reservation, ASSIGNED_POD_DELETE, OTHER, None, True),
+        (Reservation, RESERVATION_FREED, None, None, True),
+        (NodeName, ASSIGNED_POD_DELETE, OTHER, None, False),
+        (TaintToleration, ASSIGNED_POD_DELETE, OTHER, None, False),
+        (NodeAffinity, ASSIGNED_POD_DELETE, OTHER, None, False),
+        (NodeUnschedulable, ASSIGNED_POD_DELETE, OTHER, None, False),
+    ],
+)
+def test_room_that_comes_free_is_hoped_for_by_those_who_count_room(
+    kind: type[Plugin], event: ClusterEvent, old: Any, new: Any, hopeful: bool
+) -> None:
+    assert hopes(kind, pod(), event, old, new) is hopeful
+
+
+@pytest.mark.parametrize(("requests", "hopeful"), [({"cpu": "1"}, False), ({"memory": "1Gi"}, True)])
+def test_a_pod_that_asks_for_less_helps_those_who_want_what_it_gives_back(
+    requests: dict[str, str], hopeful: bool
+) -> None:
+    (event,) = pod_changes(OTHER, LESS_MEMORY)
+
+    assert hopes(NodeResourcesFit, pod(requests=requests), event, OTHER, LESS_MEMORY) is hopeful
+
+
+@pytest.mark.parametrize(
+    ("kind", "new", "hopeful"),
+    [
+        (NodeResourcesFit, pod(requests={"cpu": "500m"}), True),
+        (NodeResourcesFit, pod(tolerations=EVERYTHING), False),
+        (NodeUnschedulable, pod(tolerations=EVERYTHING), True),
+        (NodeUnschedulable, pod(tolerations=[{"key": "other", "operator": "Exists"}]), False),
+        (TaintToleration, pod(tolerations=EVERYTHING), True),
+        (TaintToleration, pod(labels={"app": "web"}), False),
+        (Reservation, pod(labels={"app": "web"}), True),
+        (Reservation, pod(annotations={"tidelock.dev/require-reservation": "true"}), True),
+    ],
+)
+def test_a_pod_can_help_itself_by_what_the_plugin_looks_at(
+    kind: type[Plugin], new: Pod, hopeful: bool
+) -> None:
+    assert any(hopes(kind, new, event, pod(), new) for event in pod_changes(pod(), new)) is hopeful
+
+
+def test_gates_open_by_the_pods_own_update_alone() -> None:
+    gated = pod(schedulingGates=[{"name": "hold"}])
+    (own,) = pod_changes(gated, pod())
+    others = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
+
+    assert hopes(SchedulingGates, pod(), own, gated, pod())
+    assert not hopes(SchedulingGates, pod(), others, gated, pod())
+
+
+@pytest.mark.parametrize(("name", "hopeful"), [("web-0", True), ("web-1", False)])
+def test_an_active_lock_helps_its_owner(name: str, hopeful: bool) -> None:
+    entry = Scene(node()).lock(owner="web-0", name="lock")
+
+    assert hopes(Reservation, pod(name), RESERVATION_ACTIVE, None, entry) is hopeful
+    assert not hopes(Reservation, pod(name, namespace="other"), RESERVATION_ACTIVE, None, entry)
+
+
+def test_a_pod_that_requires_its_reservation_may_enter_once_one_is_active() -> None:
+    scene = Scene(node())
+    plugin = Reservation(scene.handle, {})
+    wanting = pod(annotations={"tidelock.dev/require-reservation": "true"})
+    scene.lock("foreign", owner="web-1")
+
+    assert plugin.pre_enqueue(pod()).ok
+    refused = plugin.pre_enqueue(wanting)
+    assert refused.reasons == ("waiting for one of the pod's reservations to be active",)
+    scene.lock("own", owner="web-0")
+    assert plugin.pre_enqueue(wanting).ok

@@ -1,0 +1,128 @@
+"""What the queue hears of what the watches tell."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from builders import NOW, encode, node, pod
+from tidelock.cluster.objects import Lister
+from tidelock.framework.events import ClusterEvent
+from tidelock.model.namespaces import Namespace
+from tidelock.model.pods import Pod
+from tidelock.model.workloads import Service
+from tidelock.scheduler.feed import Feed
+from tidelock.scheduler.queue import SchedulingQueue
+from unit.scheduler.machinery import Core
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Labels of the events that the queue is told of, with the name of what they are about."""
+    labels: list[str] = []
+
+    def notify(
+        _: SchedulingQueue, event: ClusterEvent, old: object, new: object, now: float, only: object = None
+    ) -> None:
+        assert (now, only) == (NOW, None)
+        about = new if new is not None else old
+        labels.append(f"{event.label} {about.meta.name}")  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(SchedulingQueue, "notify", notify)
+    return labels
+
+
+BOUND = pod("other", node_name="node-a")
+
+
+@pytest.mark.parametrize(
+    ("change", "labels"),
+    [
+        (lambda core: core.feed.pods.remove(BOUND), ["AssignedPodDelete other"]),
+        (
+            lambda core: core.feed.pods.upsert(BOUND, pod("other", node_name="node-a", phase="Succeeded")),
+            ["AssignedPodDelete other"],
+        ),
+        (lambda core: core.feed.pods.upsert(BOUND, pod("other", node_name="node-a", phase="Running")), []),
+        (
+            lambda core: core.feed.pods.upsert(BOUND, pod("other", node_name="node-a", labels={"a": "b"})),
+            ["AssignedPodUpdatePodLabel other"],
+        ),
+        (
+            lambda core: core.feed.pods.upsert(BOUND, pod("other", node_name="node-b")),
+            ["AssignedPodDelete other", "AssignedPodAdd other"],
+        ),
+        (lambda core: core.add(pod("waiting")), []),
+        (lambda core: core.feed.pods.remove(pod("unknown")), []),
+        (lambda core: core.feed.nodes.upsert(None, node("node-b")), ["NodeAdd node-b"]),
+        (lambda core: core.feed.nodes.remove(node()), ["NodeDelete node-a"]),
+        (lambda core: core.feed.nodes.upsert(node(), node(version=2)), []),
+        (
+            lambda core: core.feed.nodes.upsert(node(), node(cpu="8", labels={"a": "b"})),
+            ["NodeUpdateNodeAllocatable node-a", "NodeUpdateNodeLabel node-a"],
+        ),
+        (
+            lambda core: core.feed.nodes.upsert(node(), node(uid="another")),
+            ["NodeDelete node-a", "NodeAdd node-a"],
+        ),
+    ],
+)
+def test_the_queue_hears_of_what_may_help(
+    heard: list[str], change: Callable[[Core], None], labels: list[str]
+) -> None:
+    core = Core(node())
+    core.add(BOUND)
+    assert heard == ["NodeAdd node-a", "AssignedPodAdd other"]
+    heard.clear()
+    change(core)
+
+    assert heard == labels
+
+
+def test_a_pod_that_is_deleted_while_it_is_bound_frees_its_room(heard: list[str]) -> None:
+    core = Core(node())
+    core.add(pod())
+    core.place()
+    heard.clear()
+    core.feed.pods.remove(pod())
+
+    assert heard == ["AssignedPodDelete web-0"]
+
+
+def test_our_own_bindings_are_told_of_as_well(heard: list[str]) -> None:
+    core = Core(node())
+    core.add(pod())
+    core.place()
+    heard.clear()
+    core.feed.pods.upsert(pod(), pod(node_name="node-a"))
+
+    assert heard == ["AssignedPodAdd web-0"]
+
+
+def test_what_was_on_a_node_is_told_with_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = Core(node())
+    core.add(pod())
+    core.place()
+    told: list[Pod] = []
+    monkeypatch.setattr(SchedulingQueue, "notify", lambda _queue, _event, old, *_: told.append(old))
+    core.feed.pods.remove(pod())
+
+    assert [each.node_name for each in told] == ["node-a"]
+
+
+def test_objects_for_which_plugins_register_are_told_of_and_others_are_not(heard: list[str]) -> None:
+    core = Core()
+    namespaces, services = Lister[Namespace](), Lister[Service]()
+    others: dict[str, Lister[Any]] = {"namespaces": namespaces, "services": services}
+    feed = Feed(
+        core.cache, core.book, core.queue, core.decider.waiting_pods, core.clock, lambda: None, others
+    )
+    space = msgspec.json.decode(encode({"metadata": {"name": "shop"}}), type=Namespace)
+    service = msgspec.json.decode(encode({"metadata": {"name": "shop"}}), type=Service)
+    feed.others["services"].upsert(None, service)
+    feed.others["namespaces"].upsert(None, space)
+    feed.others["namespaces"].upsert(space, space)
+    feed.others["namespaces"].remove(space)
+
+    assert heard == ["NamespaceAdd shop", "NamespaceUpdate shop", "NamespaceDelete shop"]

@@ -1,0 +1,328 @@
+"""Permit and the rest of the binding cycle, with plugins made up for the purpose."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from builders import node, pod
+from tidelock.framework.api import (
+    SKIP,
+    SUCCESS,
+    Bind,
+    Code,
+    EnqueueExtensions,
+    Filter,
+    Handle,
+    Permit,
+    PostBind,
+    PreBind,
+    Reserve,
+    Status,
+)
+from tidelock.framework.events import ASSIGNED_POD_ADD, Registration
+from tidelock.framework.profile import Enabled
+from tidelock.framework.waiting import WaitingPod
+from tidelock.model.reservations import Phase
+from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
+from tidelock.scheduler import decider
+from tidelock.scheduler.queue import Place
+from unit.scheduler.machinery import Shell, pod_path, turns
+
+WAIT = Status(Code.WAIT)
+UID = "uid-web-0"
+
+
+class Gang(Permit, EnqueueExtensions):
+    """Answers as it is told; an added pod may help those that it refused."""
+
+    name = "Gang"
+    answer: tuple[Status, float] = (WAIT, 30.0)
+
+    def permit(self, *_: object) -> tuple[Status, float]:
+        return self.answer
+
+    def events_to_register(self) -> tuple[Registration, ...]:
+        return (Registration(ASSIGNED_POD_ADD),)
+
+
+class Noting(Reserve, PreBind, Bind, PostBind):
+    """Notes its calls and answers as it is told; an exception is raised."""
+
+    name = "Noting"
+
+    def __init__(self, shell: "PermitShell", name: str = "Noting", **answers: Status | Exception) -> None:
+        super().__init__(shell.handle, {})
+        self.notes = shell.notes
+        self.label = name
+        self.answers = answers
+
+    def _answer(self, point: str, default: Status = SUCCESS) -> Status:
+        self.notes.append(f"{point} {self.label}")
+        answer = self.answers.get(point, default)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def reserve(self, *_: object, **__: object) -> Status:
+        return self._answer("reserve")
+
+    def unreserve(self, *_: object, **__: object) -> None:
+        self._answer("unreserve")
+
+    async def pre_bind(self, *_: object) -> Status:
+        return self._answer("pre_bind")
+
+    async def bind(self, *_: object) -> Status:
+        return self._answer("bind", SKIP)
+
+    def post_bind(self, *_: object) -> None:
+        self._answer("post_bind")
+
+
+class Fault(Filter):
+    """Fails."""
+
+    name = "Fault"
+
+    def filter(self, *_: object) -> Any:
+        raise LookupError("a bug")
+
+    def reasons(self, *_: object) -> tuple[str, ...]:
+        return ()
+
+
+class PermitShell(Shell):
+    """A scheduler whose profile the test extends, with one node, one pod and its lock."""
+
+    def __init__(self) -> None:
+        super().__init__(node("node-a", cpu="1"))
+        self.notes: list[str] = []
+        self.handle = Handle(self.book, self.cache, waiting_pods=self.decider.waiting_pods)
+        self.store_lock()
+        self.step()
+        self.store_pod()
+
+    def extend(self, **points: tuple[Any, ...]) -> None:
+        """Add plugins to the profile of the waiting pod."""
+        waiting = self.queue.get(UID)
+        assert waiting is not None
+        waiting.profile = replace(
+            waiting.profile,
+            **{point: getattr(waiting.profile, point) + more for point, more in points.items()},
+        )
+
+    async def start(self) -> None:
+        self.binder.bind(self.place(), self.clock.monotonic())
+        await turns()
+
+    @property
+    def waiting_pod(self) -> WaitingPod:
+        (waiting,) = self.decider.waiting_pods
+        return waiting
+
+    @property
+    def where(self) -> Place | None:
+        waiting = self.queue.get(UID)
+        return waiting.place if waiting is not None else None
+
+
+@pytest.fixture
+async def shell() -> PermitShell:
+    return PermitShell()
+
+
+@pytest.fixture
+async def held(monkeypatch: pytest.MonkeyPatch) -> PermitShell:
+    """Give a scheduler whose pod waits for the permit of Gang."""
+    monkeypatch.setattr(decider, "REGISTRY", {**REGISTRY, Gang.name: Gang})
+    monkeypatch.setattr(decider, "DEFAULT_PLUGINS", (*DEFAULT_PLUGINS, Enabled(Gang.name)))
+    shell = PermitShell()
+    await shell.start()
+    assert (shell.where, shell.waiting_pod.pending) == (Place.IN_FLIGHT, ("Gang",))
+    return shell
+
+
+async def test_a_waiting_pod_keeps_its_room_and_is_bound_when_it_is_allowed(held: PermitShell) -> None:
+    assert (held.used(), held.api.asked) == (1000, [])
+    held.waiting_pod.allow("Gang")
+    await held.settle()
+
+    assert held.api.objects[pod_path()]["spec"]["nodeName"] == "node-a"
+    assert held.where is None
+    assert list(held.decider.waiting_pods) == []
+    assert held.metric("scheduler_permit_wait_duration_seconds_count", result="Success") == 1
+
+
+async def test_a_pod_that_is_rejected_gives_its_room_back_and_waits_for_the_plugins_events(
+    held: PermitShell,
+) -> None:
+    held.waiting_pod.reject("Gang", "too few members")
+    await held.settle()
+
+    (entry,) = held.book.entries.values()
+    assert (held.used(), entry.phase, held.where) == (0, Phase.ACTIVE, Place.UNSCHEDULABLE)
+    (told,) = held.recorder
+    assert told.note == "0/1 nodes are available: 1 too few members."
+    (condition,) = held.api.objects[pod_path()]["status"]["conditions"]
+    assert condition["reason"] == "Unschedulable"
+    assert held.metric("scheduler_permit_wait_duration_seconds_count", result="Unschedulable") == 1
+
+    places = []
+    held.feed.nodes.upsert(None, node("node-b"))
+    places.append(held.where)
+    held.add(pod("member", node_name="node-b"))
+    places.append(held.where)
+    assert places == [Place.UNSCHEDULABLE, Place.BACKOFF]
+
+
+async def test_what_happens_while_a_pod_waits_counts_when_it_is_rejected(held: PermitShell) -> None:
+    held.add(pod("member", node_name="node-b"))
+    held.waiting_pod.reject("Gang", "too few members")
+    await held.settle()
+
+    assert held.where is Place.BACKOFF
+
+
+async def test_the_room_of_a_rejected_pod_helps_others(held: PermitShell) -> None:
+    held.add(pod("other"))
+    held.refuse()
+    held.waiting_pod.reject("Gang", "too few members")
+    await held.settle()
+
+    other = held.queue.get("uid-other")
+    assert other is not None
+    assert other.place is Place.BACKOFF
+
+
+async def test_a_pod_whose_time_is_over_is_rejected(held: PermitShell) -> None:
+    held.waiting_pod.time_out("Gang")
+    await held.settle()
+
+    (told,) = held.recorder
+    assert "1 rejected due to timeout after waiting 30s at plugin Gang" in told.note
+
+
+async def test_time_passes_for_a_waiting_pod(shell: PermitShell) -> None:
+    gang = Gang(shell.handle, {})
+    gang.answer = (WAIT, 0.0)
+    shell.extend(permit=(gang,))
+    await shell.start()
+    await shell.settle()
+
+    assert "after waiting 0s at plugin Gang" in shell.recorder.told[0].note
+
+
+@pytest.mark.parametrize("change", ["deleted", "leaving", "bound elsewhere"])
+async def test_a_waiting_pod_that_is_gone_gives_its_room_back(held: PermitShell, change: str) -> None:
+    last = pod()
+    if change == "deleted":
+        held.feed.pods.remove(last)
+    elif change == "leaving":
+        held.feed.pods.upsert(last, pod(deleted=True))
+    else:
+        held.feed.pods.upsert(last, pod(node_name="node-b"))
+    await held.settle()
+
+    assert (held.used(), held.where, held.api.asked) == (0, None, [])
+    assert held.recorder.reasons == []
+
+
+async def test_a_plugin_can_refuse_a_pod_at_once(shell: PermitShell) -> None:
+    gang = Gang(shell.handle, {})
+    gang.answer = (Status(Code.UNSCHEDULABLE, ("no quota",)), 0.0)
+    shell.extend(permit=(gang,))
+    refusal = shell.refuse().refusal
+
+    message = "0/1 nodes are available: 1 no quota."
+    assert (refusal.message, refusal.plugins) == (message, frozenset({"Gang"}))
+    assert (shell.used(), len(shell.decider.waiting_pods)) == (0, 0)
+
+
+async def test_plugins_run_in_order_and_the_first_that_binds_is_the_last(shell: PermitShell) -> None:
+    first, second = Noting(shell, "a"), Noting(shell, "b", bind=SUCCESS)
+    third = Noting(shell, "c")
+    shell.extend(pre_bind=(first, second), post_bind=(first, second))
+    waiting = shell.queue.get(UID)
+    assert waiting is not None
+    waiting.profile = replace(waiting.profile, bind=(first, second, third))
+    await shell.start()
+    await shell.settle()
+
+    assert shell.notes == ["pre_bind a", "pre_bind b", "bind a", "bind b", "post_bind a", "post_bind b"]
+    assert (shell.where, shell.recorder.reasons, shell.api.asked) == (None, ["Scheduled"], [])
+    point = {"extension_point": "Bind", "status": "Success", "profile": "tidelock-scheduler"}
+    assert shell.metric("scheduler_framework_extension_point_duration_seconds_count", **point) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (Status(Code.ERROR, ("no disk",)), "no disk"),
+        (Status(Code.UNSCHEDULABLE, ("no disk",)), "no disk"),
+        (LookupError("a bug"), "LookupError: a bug"),
+    ],
+)
+async def test_a_failure_before_the_binding_undoes_everything_in_reverse_order(
+    shell: PermitShell, answer: Status | Exception, text: str
+) -> None:
+    first, second = Noting(shell, "a"), Noting(shell, "b", pre_bind=answer)
+    shell.extend(reserve=(first, second), pre_bind=(first, second))
+    await shell.start()
+    await shell.settle()
+
+    assert shell.notes == [
+        "reserve a",
+        "reserve b",
+        "pre_bind a",
+        "pre_bind b",
+        "unreserve b",
+        "unreserve a",
+    ]
+    (entry,) = shell.book.entries.values()
+    assert (shell.used(), entry.phase, shell.where) == (0, Phase.ACTIVE, Place.BACKOFF)
+    (condition,) = shell.api.objects[pod_path()]["status"]["conditions"]
+    assert condition["reason"] == "SchedulerError"
+    assert condition["message"] == f'running PreBind plugin "Noting": {text}'
+
+
+async def test_a_pod_that_no_plugin_binds_is_an_error(shell: PermitShell) -> None:
+    waiting = shell.queue.get(UID)
+    assert waiting is not None
+    waiting.profile = replace(waiting.profile, bind=())
+    await shell.start()
+    await shell.settle()
+
+    assert (shell.where, shell.recorder.told[0].note) == (Place.BACKOFF, "no Bind plugin has bound the pod")
+
+
+async def test_a_fault_after_the_binding_changes_nothing(shell: PermitShell) -> None:
+    shell.extend(post_bind=(Noting(shell, "a", post_bind=LookupError("a bug")), Noting(shell, "b")))
+    await shell.start()
+    await shell.settle()
+
+    assert (shell.notes, shell.where) == (["post_bind a", "post_bind b"], None)
+
+
+async def test_a_plugin_that_fails_in_a_decision_is_an_error_of_its_pod(shell: PermitShell) -> None:
+    shell.extend(filter=(Fault(shell.handle, {}),))
+    outcome = shell.refuse()
+    shell.binder.report(outcome)
+    await shell.settle()
+
+    assert (outcome.refusal.error, shell.where) == (True, Place.BACKOFF)
+    (condition,) = shell.api.objects[pod_path()]["status"]["conditions"]
+    assert (condition["reason"], condition["message"]) == ("SchedulerError", "LookupError: a bug")
+
+
+@pytest.mark.parametrize("answer", [LookupError("a bug"), Status(Code.ERROR, ("a bug",))])
+async def test_a_plugin_that_fails_to_reserve_leaves_nothing_reserved(
+    shell: PermitShell, answer: Status | Exception
+) -> None:
+    unable = Noting(shell, "a", reserve=answer, unreserve=LookupError("another bug"))
+    shell.extend(reserve=(unable, Noting(shell, "b")))
+    assert shell.refuse().refusal.error
+
+    (entry,) = shell.book.entries.values()
+    assert (shell.used(), entry.phase, shell.where) == (0, Phase.ACTIVE, Place.BACKOFF)
+    assert shell.notes == ["reserve a", "unreserve b", "unreserve a"]
