@@ -59,7 +59,13 @@ class TidelockSide:
         self._decider = Decider(read_configuration(configuration, BUILTINS, lambda _: {}))
         listers: dict[str, Lister[Any]] = {name: getattr(self._decider.objects, name) for name in others}
         self._feed = feed = Feed(
-            self._decider.cache, self._decider.book, self._decider.queue, _Clock(), lambda: None, listers
+            self._decider.cache,
+            self._decider.book,
+            self._decider.queue,
+            self._decider.waiting_pods,
+            _Clock(),
+            lambda: None,
+            listers,
         )
         for name, objects in others.items():
             decode: Callable[[bytes], Any] = msgspec.json.Decoder(OTHERS[name][1]).decode
