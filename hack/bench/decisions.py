@@ -74,7 +74,7 @@ def furnished(workload: Workload, nodes: int, placed: int) -> tuple[Decider, Fee
     """Make a decider that knows nodes, placed pods in turn on all of them, and locks that are held."""
     builtins = replace(BUILTINS, defaults=tuple(workload.enabled))
     decider = Decider(default_configuration(_SCHEDULER, builtins))
-    feed = Feed(decider.cache, decider.book, decider.queue, _Stopped(), wake=lambda: None)
+    feed = Feed(decider.cache, decider.book, decider.queue, decider.waiting_pods, _Stopped(), lambda: None)
     for node in _nodes(nodes):
         feed.nodes.upsert(None, node)
     for pod in _placed(placed, nodes):

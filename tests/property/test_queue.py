@@ -107,9 +107,9 @@ KINDS = st.sampled_from(["event", "event", "event", "event", "time", "pod", "gat
 def made_profile() -> Profile:
     columns = Columns()
     kinds = (PrioritySort, Gate, Silent, Careful, Hopeful)
-    settings = ProfileSettings(SCHEDULER, tuple(Enabled(kind.name) for kind in kinds))
+    made = ProfileSettings(SCHEDULER, tuple(Enabled(kind.name) for kind in kinds))
     registry: dict[str, PluginFactory] = {kind.name: kind for kind in kinds}
-    return build_profile(settings, registry, Handle(Book(columns), Cache(columns)))
+    return build_profile(made, registry, Handle(Book(columns), Cache(columns)))
 
 
 @dataclass

@@ -50,7 +50,7 @@ def test_a_lock_stands_for_a_pod_with_its_demands_on_nodes() -> None:
 
 
 def test_a_lock_scores_like_a_pod_that_asks_for_the_same() -> None:
-    assert pod_of(builders.reservation(resources={"cpu": "2"})).nonzero == (2000, 200_000_000)
+    assert pod_of(builders.reservation(resources={"cpu": "2"})).nonzero == (2000, 200 * 2**20)
 
 
 def test_a_lock_for_any_node_names_none() -> None:
