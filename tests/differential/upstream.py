@@ -27,6 +27,7 @@ _NAMESPACES, _SERVICES, _VOLUMES, _CLAIMS, _CSI_NODES = (
 SETTINGS: Mapping[str, Any] = {"percentageOfNodesToScore": 100}
 FLAGS = ("--vmodule=schedule_one=10", "--feature-gates=OpportunisticBatching=false")
 
+_ROUND = "round"  # a label that no scenario looks at
 _AT_ONCE = 16
 _POLL_SECONDS = 0.05
 _DECISION_SECONDS = 60.0
@@ -76,13 +77,14 @@ class Upstream:
     def __init__(self, client: KubeClient, scheduler: Component) -> None:
         self._client = client
         self._log = scheduler.log
-        self._read = 0
+        self._read = self._log.stat().st_size
+        self._rounds = 0
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
-    async def list(self, resource: Resource) -> list[bytes]:
-        """Read all objects of a resource, each as the JSON that a watch would send."""
-        answer = msgspec.json.decode(await self._client.get(resource.collection()), type=_List)
-        return [bytes(item) for item in answer.items]
+    async def list(self, resource: Resource, selector: str = "") -> list[bytes]:
+        """Read the objects of a resource, each as the JSON that a watch would send."""
+        answer = await self._client.get(resource.collection(), {"labelSelector": selector})
+        return [bytes(item) for item in msgspec.json.decode(answer, type=_List).items]
 
     async def build(self, scenarios: Sequence[Scenario]) -> None:
         """Create everything but the pods that are to be scheduled, and wait until the scheduler knows it."""
@@ -99,14 +101,17 @@ class Upstream:
     async def decide(self, pods: Iterable[Json]) -> dict[str, Decision]:
         """Have pods scheduled, and give the decisions by "namespace/name"; a refused pod is deleted."""
         wanted = {f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod for pod in pods}
+        self._rounds += 1
+        for pod in wanted.values():
+            pod["metadata"].setdefault("labels", {})[_ROUND] = str(self._rounds)
         await self._all(self._create, PODS, wanted.values())
         decided: dict[str, tuple[bytes, str, str]] = {}
         async with asyncio.timeout(_DECISION_SECONDS):
             while len(decided) < len(wanted):
                 await asyncio.sleep(_POLL_SECONDS)
-                for raw in await self.list(PODS):
+                for raw in await self.list(PODS, f"{_ROUND}={self._rounds}"):
                     key, node_name, message = _verdict(raw)
-                    if key in wanted and (node_name or message):
+                    if node_name or message:
                         decided[key] = (raw, node_name, message)
         refused = [wanted[key] for key, (_, node_name, _) in decided.items() if not node_name]
         await self._all(self._delete, PODS, refused)
