@@ -23,6 +23,7 @@ from tidelock.kube.skew import watch_skew
 from tidelock.logs import configure_logs
 from tidelock.scheduler.binding import Binder
 from tidelock.scheduler.decider import Decider
+from tidelock.scheduler.evictions import Evictor
 from tidelock.scheduler.feed import Feed
 from tidelock.scheduler.gauges import Gauges
 from tidelock.scheduler.loop import Loop
@@ -65,8 +66,9 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
         )
         telemetry.registry.register(Gauges(decider.book, decider.columns, decider.queue))
         binder = Binder(client, decider, recorder, telemetry, clock, tasks, rng)
+        evictor = Evictor(client, decider, recorder, telemetry, clock, tasks, rng)
         publisher = Publisher(client, decider.book, recorder, telemetry, clock, tasks, rng)
-        loop = Loop(decider, binder, publisher, telemetry, clock)
+        loop = Loop(decider, binder, evictor, publisher, telemetry, clock)
         others = {name: getattr(decider.objects, name) for name in OTHERS}
         feed = Feed(decider.cache, decider.book, decider.queue, clock, loop.wake, others)
         telemetry.ready.set_function(lambda: float(feed.ready))

@@ -33,7 +33,6 @@ FORBIDDEN = [
     ("create", "", "pods"),
     ("update", "", "pods"),
     ("patch", "", "pods"),
-    ("delete", "", "pods"),
     ("deletecollection", "", "pods"),
     ("create", "", "pods/exec"),
     ("create", "", "pods/eviction"),

@@ -12,6 +12,7 @@ from tidelock.framework.api import (
     Filter,
     Mask,
     Plugin,
+    PostFilter,
     PreEnqueue,
     PreFilter,
     QueueSort,
@@ -190,7 +191,7 @@ def test_a_plugin_refuses_args_that_it_has_not_by_name(factory: PluginFactory) -
 
 
 def test_the_registry_calls_each_plugin_by_its_own_name() -> None:
-    points = (PreEnqueue, QueueSort, PreFilter, Filter, Score, Reserve)
+    points = (PreEnqueue, QueueSort, PreFilter, Filter, PostFilter, Score, Reserve)
     for name, factory in REGISTRY.items():
         plugin = factory(Scene().handle, {})
         assert plugin.name == name

@@ -15,6 +15,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from tidelock.cluster.columns import Columns
+from tidelock.cluster.nominator import Nominator
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
@@ -30,10 +31,18 @@ class Placed:
 
 
 class Cache:
-    """Who is where; keeps the columns in step."""
+    """Who is where; keeps the columns in step.
+
+    Attributes:
+        nominator: who is nominated where, which ends when a pod is placed.
+        evicting: uids of pods whose eviction is decided and has not failed, until they are gone.
+
+    """
 
     def __init__(self, columns: Columns) -> None:
         self.columns = columns
+        self.nominator = Nominator(columns)
+        self.evicting: set[str] = set()
         self._placed: dict[str, Placed] = {}
         self._on_node: defaultdict[str, dict[str, Placed]] = defaultdict(dict)
         self._in_namespace: defaultdict[str, dict[str, Placed]] = defaultdict(dict)
@@ -53,6 +62,8 @@ class Cache:
 
     def upsert(self, pod: Pod) -> None:
         """Take over what the API server says of a pod; an assumed pod stays until it is seen bound."""
+        if pod.leaving:
+            self.nominator.remove(pod.uid)
         placed = self._placed.get(pod.uid)
         if pod.node_name and not pod.finished:
             self._place(Placed(pod, pod.node_name, assumed=False))
@@ -61,6 +72,8 @@ class Cache:
 
     def remove(self, uid: str) -> None:
         """Drop a pod that is no more."""
+        self.nominator.remove(uid)
+        self.evicting.discard(uid)
         placed = self._placed.get(uid)
         if placed is not None:
             self._displace(placed)
@@ -85,6 +98,10 @@ class Cache:
         """Where the pod of this namespace and name is, or None."""
         return self._by_key.get(key)
 
+    def pods_on(self, node_name: str) -> Collection[Placed]:
+        """All pods that are placed on a node."""
+        return self._on_node[node_name].values() if node_name in self._on_node else ()
+
     def pods_in(self, namespace: str) -> Collection[Placed]:
         """All placed pods of a namespace."""
         return self._in_namespace[namespace].values() if namespace in self._in_namespace else ()
@@ -93,6 +110,7 @@ class Cache:
         return len(self._placed)
 
     def _place(self, placed: Placed) -> None:
+        self.nominator.remove(placed.pod.uid, placed_on=placed.node_name)
         earlier = self._placed.get(placed.pod.uid)
         if earlier is not None:
             if _takes(earlier) == _takes(placed):

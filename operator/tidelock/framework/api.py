@@ -6,6 +6,7 @@ Arrays over nodes have one element a row of the snapshot.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, ClassVar, Literal, Protocol
@@ -19,6 +20,7 @@ from tidelock.cluster.objects import Objects
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.cyclestate import CycleState
 from tidelock.ledger.book import Book
+from tidelock.ledger.entry import Entry
 from tidelock.model.pods import Pod
 
 Mask = npt.NDArray[np.bool_]
@@ -168,6 +170,15 @@ class Filter(Plugin):
 
 
 @dataclass(frozen=True, slots=True)
+class View:
+    """A node as filters have judged it: a row of a snapshot, with the state that goes with it."""
+
+    state: CycleState
+    snapshot: Snapshot
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """What the filters found: the nodes that fit, and which filter was the first to rule out which others."""
 
@@ -175,14 +186,34 @@ class Verdict:
     ruled_out: tuple[tuple[Filter, Mask], ...]
     filters: tuple[Filter, ...]
     """The filters that did not skip the pod, to run again on what would be."""
+    views: Mapping[int, View] = field(default_factory=dict)
+    """The rows that were judged as they would be with the pods that are nominated there."""
+
+    def view(self, state: CycleState, snapshot: Snapshot, row: int) -> View:
+        """Give a node as it was judged, to ask a filter about it."""
+        return self.views.get(row) or View(state, snapshot, row)
+
+
+@dataclass(frozen=True, slots=True)
+class Victims:
+    """Who has to go from a node so that a pod fits there, each kind with the most important first."""
+
+    pods: tuple[Placed, ...]
+    locks: tuple[Entry, ...] = ()
+    violations: int = 0
+    """How many of the pods a PodDisruptionBudget would rather keep."""
 
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
-    """Whether room is being made, and on which node the pod is to wait for it."""
+    """Whether room can be made, on which node the pod is to wait for it, and who has to go from there.
+
+    A name of None leaves the pod's nomination as it is; an empty one takes it away.
+    """
 
     status: Status
-    nominated_node_name: str = ""
+    nominated_node_name: str | None = None
+    victims: Victims | None = None
 
 
 class PostFilter(Plugin):
@@ -192,7 +223,10 @@ class PostFilter(Plugin):
     def post_filter(
         self, state: CycleState, pod: Pod, snapshot: Snapshot, verdict: Verdict
     ) -> PostFilterResult:
-        """Nominate a node, or say why that can't be; a first SUCCESS ends the search."""
+        """Nominate a node, or say why that can't be; a first SUCCESS ends the search.
+
+        It decides and changes nothing: the victims go, and the pod is nominated, once the decision is made.
+        """
 
 
 class PreScore(Plugin):

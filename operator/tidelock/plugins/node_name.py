@@ -21,11 +21,11 @@ class NodeName(PreFilter, Filter):
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep the named node."""
-        fits = np.zeros(len(snapshot), np.bool_)
+        named = np.zeros(len(self.handle.columns), np.bool_)
         row = snapshot.row(pod.spec.node_name)
         if row is not None:
-            fits[row] = True
-        return fits
+            named[row] = True
+        return named[snapshot.rows]
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Say that the name differs."""

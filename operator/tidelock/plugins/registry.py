@@ -2,6 +2,7 @@
 
 from tidelock.framework.api import Plugin
 from tidelock.framework.profile import Enabled, PluginFactory
+from tidelock.plugins.default_preemption import DefaultPreemption
 from tidelock.plugins.node_affinity import NodeAffinity
 from tidelock.plugins.node_name import NodeName
 from tidelock.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
@@ -24,6 +25,7 @@ _PLUGINS: tuple[type[Plugin], ...] = (
     NodeResourcesFit,
     NodeResourcesBalancedAllocation,
     Reservation,
+    DefaultPreemption,
 )
 
 REGISTRY: dict[str, PluginFactory] = {plugin.name: plugin for plugin in _PLUGINS}
@@ -41,4 +43,5 @@ DEFAULT_PLUGINS: tuple[Enabled, ...] = (
     Enabled(NodeResourcesFit.name),
     Enabled(NodeResourcesBalancedAllocation.name),
     Enabled(Reservation.name, 5000),
+    Enabled(DefaultPreemption.name),
 )

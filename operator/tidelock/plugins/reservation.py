@@ -5,8 +5,6 @@ left out. An owner goes to the node of its lock if it can; one that is annotated
 `tidelock.dev/require-reservation: "true"` goes nowhere else. Once it is reserved, its locks are released.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tidelock.cluster.columns import Amounts, Rows
@@ -23,19 +21,12 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
-from tidelock.ledger.entry import Entry
+from tidelock.framework.ownlocks import OwnLocks
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import PODS, Resources, format_quantity
 
 _NO_OWN_LOCK = "node(s) without the reservation that the pod requires"
 _NAMED_LOCKS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class OwnLocks:
-    """The locks that do not count against a pod; written beforehand where a lock itself is placed."""
-
-    entries: tuple[Entry, ...]
 
 
 class Reservation(PreFilter, Filter, Score, Reserve):
@@ -68,6 +59,10 @@ class Reservation(PreFilter, Filter, Score, Reserve):
             f"{'Too many pods' if resource == PODS else f'Insufficient {resource}'} beside reservations"
             for resource in self._shortages(state, pod, snapshot, row)
         )
+
+    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Evictions give room, but never the reservation that the pod requires."""
+        return not pod.requires_reservation or row in self._rows_of_own(state, snapshot)
 
     def numbers(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
         """Say of every resource that is short how much is needed, free and locked, and by whom."""
@@ -109,13 +104,13 @@ class Reservation(PreFilter, Filter, Score, Reserve):
 
     def _rows_of_own(self, state: CycleState, snapshot: Snapshot) -> list[int]:
         held = (entry for entry in state.expect(OwnLocks).entries if entry.held)
-        return [row for entry in held if (row := snapshot.row(entry.node)) is not None]
+        return [row for entry in held if (row := snapshot.position(entry.node)) is not None]
 
     def _free(self, state: CycleState, snapshot: Snapshot, row: int) -> Amounts:
         """Room of a node that is neither used nor locked for others, as a row of R."""
         free: Amounts = snapshot.allocatable[row] - snapshot.requested[row] - snapshot.locked[row]
         for entry in state.expect(OwnLocks).entries:
-            if entry.held and snapshot.row(entry.node) == row:
+            if entry.held and snapshot.position(entry.node) == row:
                 free = free + snapshot.vector(entry.held)
         return free
 

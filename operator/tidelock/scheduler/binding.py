@@ -54,9 +54,12 @@ class Binder:
         self._recorder.record(
             pod_reference(waiting.pod), "Warning", "FailedScheduling", "Scheduling", message
         )
-        if waiting.message != message:
+        nominated = outcome.refusal.nominated_node_name
+        if nominated == waiting.pod.status.nominated_node_name:
+            nominated = None  # as it is written already
+        if waiting.message != message or nominated is not None:
             waiting.message = message
-            self._tasks.spawn(self._write_condition(waiting, message))
+            self._tasks.spawn(self._write_condition(waiting, message, nominated))
 
     async def _bind(self, assumed: Assumed, started: float) -> None:
         waiting = self._decider.queue.get(assumed.pod.uid)
@@ -113,7 +116,8 @@ class Binder:
             else:
                 return stored.uid == pod.uid and stored.node_name == assumed.node_name
 
-    async def _write_condition(self, waiting: Waiting, message: str) -> None:
+    async def _write_condition(self, waiting: Waiting, message: str, nominated: str | None) -> None:
+        """Write why a pod is not scheduled, and the node that is being made ready for it, or none."""
         pod = waiting.pod
         condition = {
             "type": "PodScheduled",
@@ -123,7 +127,10 @@ class Binder:
             "lastProbeTime": None,
             "lastTransitionTime": format_instant(int(self._clock.now())),
         }
-        body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
+        status: dict[str, object] = {"conditions": [condition]}
+        if nominated is not None:
+            status["nominatedNodeName"] = nominated or None
+        body = {"metadata": {"uid": pod.uid}, "status": status}
         try:
             async with self._tasks.turn:
                 await self._client.patch(

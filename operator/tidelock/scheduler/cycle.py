@@ -15,16 +15,21 @@ from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Code, Filter, Mask, Scores, Verdict
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.ownlocks import OwnLocks
 from tidelock.framework.profile import Profile
+from tidelock.framework.whatif import yielding
 from tidelock.ledger import reasons
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, pinned_to
+from tidelock.model.reservations import Phase
+from tidelock.plugins.default_preemption import NEVER
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
 from tidelock.plugins.node_unschedulable import NodeUnschedulable
-from tidelock.plugins.reservation import OwnLocks, Reservation
+from tidelock.plugins.reservation import Reservation
 from tidelock.plugins.taint_toleration import TaintToleration
+from tidelock.scheduler.preempting import Preempting
 
 # How many nodes a refusal tells the numbers of; the counts cover all of them.
 _NODES_TOLD = 3
@@ -44,10 +49,23 @@ class Assumed:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """No node fits: the message, in kube-scheduler's form, and the plugins that ruled nodes out."""
+    """No node fits: the message, in kube-scheduler's form, and the plugins that ruled nodes out.
+
+    `nominated_node_name` is to be written for a pod; None leaves what is there.
+    """
 
     message: str
     plugins: frozenset[str]
+    nominated_node_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Unfit:
+    """A refusal and what it follows from."""
+
+    refusal: Refusal
+    snapshot: Snapshot
+    verdict: Verdict
 
 
 class Cycle:
@@ -56,13 +74,14 @@ class Cycle:
     def __init__(self, cache: Cache, book: Book) -> None:
         self._cache = cache
         self._book = book
+        self.preempting = Preempting(cache, book)
 
     def schedule(self, profile: Profile, pod: Pod, now: float) -> Assumed | Refusal:
         """Find a node for a pod, reserve it there and count it as bound."""
         state = CycleState()
         found = self._find(profile, pod, state)
-        if isinstance(found, Refusal):
-            return found
+        if isinstance(found, _Unfit):
+            return self._preempt(profile, pod, state, found, now)
         assumed = Assumed(pod, found.name, profile, state)
         for plugin in profile.reserve:
             status = plugin.reserve(state, pod, found.name, now)
@@ -83,9 +102,14 @@ class Cycle:
         state = CycleState()
         state.write(OwnLocks((entry,)))
         found = self._find(profile, pod, state, sound_only=entry.moving)
-        if isinstance(found, Refusal):
-            self.refuse_lock(entry, found, now)
-            return found
+        if isinstance(found, _Unfit):
+            refusal = found.refusal
+            if _may_preempt(entry, pod):
+                refusal = self._preempt(profile, pod, state, found, now, kind="reservation")
+            else:
+                self._cache.nominator.remove(pod.uid)
+            self.refuse_lock(entry, refusal, now)
+            return refusal
         self._book.admit(entry, found, now)
         return None
 
@@ -95,7 +119,7 @@ class Cycle:
 
     def _find(
         self, profile: Profile, pod: Pod, state: CycleState, *, sound_only: bool = False
-    ) -> Node | Refusal:
+    ) -> Node | _Unfit:
         """Find the best node; `sound_only` leaves out those from which a lock would have to move again."""
         self._cache.columns.vector(pod.requests)  # every resource has its column before the snapshot is taken
         snapshot = Snapshot.of(self._cache.columns)
@@ -104,16 +128,30 @@ class Cycle:
             status = plugin.pre_filter(state, pod, snapshot)
             if not status.ok:
                 text = f"0/{len(snapshot)} nodes are available: {'; '.join(status.reasons)}."
-                return Refusal(text, frozenset({plugin.name}))
+                nowhere = Verdict(np.zeros(len(snapshot), np.bool_), (), ())
+                return _Unfit(Refusal(text, frozenset({plugin.name})), snapshot, nowhere)
             if status.code is Code.SKIP and isinstance(plugin, Filter):
                 filters.remove(plugin)
         eligible = _sound(snapshot) if sound_only else np.ones(len(snapshot), np.bool_)
         verdict = _run_filters(filters, state, pod, snapshot, eligible)
+        verdict = yielding(verdict, self._cache.nominator, state, pod, snapshot)
         rows = np.flatnonzero(verdict.fits)
         if not len(rows):
-            return _explain(verdict, state, pod, snapshot)
+            return _Unfit(_explain(verdict, state, pod, snapshot), snapshot, verdict)
+        nominated = snapshot.row(self._cache.nominator.node_of(pod.uid))
+        if nominated is not None and verdict.fits[nominated]:
+            return snapshot.nodes[nominated]
         scores = _run_scores(profile, state, pod, snapshot, rows)
         return snapshot.nodes[int(rows[_best(scores, snapshot.traits.name_rank[rows])])]
+
+    def _preempt(
+        self, profile: Profile, pod: Pod, state: CycleState, unfit: _Unfit, now: float, *, kind: str = "pod"
+    ) -> Refusal:
+        """Try to make room, and say in the refusal what came of it."""
+        refusal = unfit.refusal
+        result = self.preempting.attempt(profile, state, pod, unfit.snapshot, unfit.verdict, now, kind=kind)
+        message = " ".join((refusal.message, *result.status.reasons))
+        return Refusal(message, refusal.plugins, result.nominated_node_name)
 
     def _unreserve(self, assumed: Assumed, now: float) -> None:
         for plugin in reversed(assumed.profile.reserve):
@@ -140,6 +178,13 @@ def _stand_in(entry: Entry) -> Pod:
     if pod is None:
         raise ValueError(f"{entry.key} waits for room, but its spec cannot be read")
     return pinned_to(pod, entry.node) if entry.growing and not entry.moving else pod
+
+
+def _may_preempt(entry: Entry, pod: Pod) -> bool:
+    """Whether a lock may have others evicted: as its spec says, while it waits for its first room."""
+    spec = entry.reservation.spec
+    waits = entry.phase is Phase.PENDING and spec is not None and spec.pending_deadline_seconds > 0
+    return waits and pod.spec.preemption_policy != NEVER
 
 
 def _sound(snapshot: Snapshot) -> Mask:
@@ -185,7 +230,8 @@ def _explain(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) 
     counts: Counter[str] = Counter()
     for plugin, mask in verdict.ruled_out:
         for row in np.flatnonzero(mask):
-            counts.update(plugin.reasons(state, pod, snapshot, int(row)))
+            view = verdict.view(state, snapshot, int(row))
+            counts.update(plugin.reasons(view.state, pod, view.snapshot, view.row))
     histogram = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
     message = f"0/{len(snapshot)} nodes are available" + (f": {histogram}." if histogram else ".")
     if pod.spec.node_name and snapshot.row(pod.spec.node_name) is None:
@@ -201,7 +247,8 @@ def _numbers(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) 
     for plugin, mask in reversed(verdict.ruled_out):
         rows = sorted(np.flatnonzero(mask), key=lambda row: snapshot.traits.name_rank[row])
         for row in rows[:left]:
-            numbers = plugin.numbers(state, pod, snapshot, int(row))
+            view = verdict.view(state, snapshot, int(row))
+            numbers = plugin.numbers(view.state, pod, view.snapshot, view.row)
             if numbers:
                 yield f"{snapshot.nodes[int(row)].name}: {numbers}"
                 left -= 1

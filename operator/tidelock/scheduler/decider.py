@@ -15,8 +15,10 @@ from tidelock.framework.profile import Profile, build_profile
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry, Order
 from tidelock.model.reservations import Phase
+from tidelock.plugins.default_preemption import NEVER
 from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
 from tidelock.scheduler.cycle import Assumed, Cycle, Refusal
+from tidelock.scheduler.preempting import Preemption
 from tidelock.scheduler.queue import EnqueueHook, SchedulingQueue, Waiting
 
 # Locks placed in one step, so that the event loop turns between the steps of a long line.
@@ -50,7 +52,7 @@ class Decider:
         self.columns = Columns()
         self.cache = Cache(self.columns)
         self.objects = Objects()
-        self.book = Book(self.columns, epoch=epoch, move_after=move_after)
+        self.book = Book(self.columns, nominator=self.cache.nominator, epoch=epoch, move_after=move_after)
         self.profile: Profile = build_profile(
             scheduler_name, DEFAULT_PLUGINS, REGISTRY, Handle(self.book, self.cache, self.objects, api)
         )
@@ -90,6 +92,21 @@ class Decider:
         """Learn that a pod could not be bound: its room is free, its locks are back, it tries again later."""
         self._cycle.undo(assumed, now)
         self.queue.back_off(assumed.pod.uid, now)
+
+    def take_preemptions(self) -> list[Preemption]:
+        """Give the attempts to make room since the last call, for somebody else to carry out."""
+        attempts, self._cycle.preempting.attempts = self._cycle.preempting.attempts, []
+        return attempts
+
+    def reject_waiting(self, uid: str) -> bool:
+        """Refuse a victim that is reserved and waits for its permit; whether it did, so that it may live."""
+        del uid
+        return False  # no plugin lets pods wait
+
+    def eviction_failed(self, uid: str, now: float) -> None:
+        """Learn that a victim could not be evicted: whoever waits for its room may choose again."""
+        self.cache.evicting.discard(uid)
+        self.queue.wake(now, "EvictionFailed")
 
     def _line_up(self, now: float) -> None:
         """Line up the locks that may fit: all that wait if room came free, else those that are new."""
@@ -132,6 +149,6 @@ def _shape(entry: Entry) -> object:
     While nothing is freed, what was refused to one is refused to all alike, so a long line costs little.
     """
     pod = entry.reservation.pod
-    if pod is None or entry.phase is Phase.ACTIVE:
+    if pod is None or entry.phase is Phase.ACTIVE or pod.spec.preemption_policy != NEVER:
         return None
-    return pod.placement_key
+    return pod.spec.priority, pod.placement_key  # priority: whose nominations it has to yield to

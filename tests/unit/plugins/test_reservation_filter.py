@@ -1,8 +1,9 @@
 """Reservation: which nodes are left to a pod, and what a refusal says."""
 
 from builders import node, pod
+from tidelock.framework.ownlocks import OwnLocks
 from tidelock.model.pods import REQUIRE_RESERVATION
-from tidelock.plugins.reservation import OwnLocks, Reservation
+from tidelock.plugins.reservation import Reservation
 from unit.plugins.scene import Scene
 
 REQUIRED = {REQUIRE_RESERVATION: "true"}

@@ -17,6 +17,7 @@ from tidelock.model.pods import Pod, decode_pod
 from tidelock.scheduler.binding import Binder
 from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.decider import Decider, Outcome, Unschedulable
+from tidelock.scheduler.evictions import Evictor
 from tidelock.scheduler.feed import Feed
 from tidelock.scheduler.loop import Loop
 from tidelock.scheduler.publisher import Publisher
@@ -152,8 +153,9 @@ class Shell(Core):
         rng = Random(1)  # noqa: S311 -- for jitter
         writers = (self.recorder, self.telemetry, self.clock, self.tasks, rng)
         self.binder = Binder(self.api, self.decider, *writers)
+        self.evictor = Evictor(self.api, self.decider, *writers)
         self.publisher = Publisher(self.api, self.book, *writers)
-        self.loop = Loop(self.decider, self.binder, self.publisher, self.telemetry, self.clock)
+        self.loop = Loop(self.decider, self.binder, self.evictor, self.publisher, self.telemetry, self.clock)
         self.feed.wake = self.loop.wake
 
     def store_lock(self, name: str = "lock", **fields: Any) -> Entry:
