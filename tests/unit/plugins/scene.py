@@ -8,6 +8,7 @@ import numpy as np
 from builders import NAMESPACE, NOW, reservation
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
+from tidelock.cluster.objects import Objects
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import SUCCESS, Filter, Handle, Plugin, PreFilter, Score, Status
 from tidelock.framework.cyclestate import CycleState
@@ -25,12 +26,13 @@ class Scene:
         self.columns = Columns()
         self.cache = Cache(self.columns)
         self.book = Book(self.columns)
+        self.objects = Objects()
         for each in nodes:
             self.cache.put_node(each)
 
     @property
     def handle(self) -> Handle:
-        return Handle(self.book, self.cache)
+        return Handle(self.book, self.cache, self.objects)
 
     def lock(self, name: str, node_name: str = "node-a", **spec: Any) -> Entry:
         """Hold a lock on a node, as if it had just been placed there."""
