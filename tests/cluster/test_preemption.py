@@ -1,13 +1,12 @@
 """Preemption on a real API server: who goes, what they are told, and who stays whatever comes."""
 
 from collections.abc import Iterator
-from contextlib import suppress
-from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cluster.api import Manifest, RefusedError
+from cluster.api import Manifest
 from cluster.live import Live, Node, Pod, condition
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
@@ -35,29 +34,22 @@ def world(private_world: World, process: OperatorProcess) -> World:
 def of_priority(world: World, value: int, *, policy: str = "PreemptLowerPriority") -> Manifest:
     """Make the class of a priority, and give what a pod's spec needs to be in it."""
     name = f"{policy.lower()}-{value}"
-    body = {"metadata": {"name": name}, "value": value, "preemptionPolicy": policy}
-    with suppress_existing():
-        world.api.create(CLASSES.collection(), body)
+    body = {
+        "apiVersion": CLASSES.api_version,
+        "kind": CLASSES.kind,
+        "metadata": {"name": name},
+        "value": value,
+        "preemptionPolicy": policy,
+    }
+    world.api.apply(CLASSES.item(name), body)
     return {"priorityClassName": name}
 
 
-class suppress_existing(suppress):  # noqa: N801 -- reads as the function that it stands for
-    """Let an object be there already."""
-
-    def __init__(self) -> None:
-        super().__init__(RefusedError)
-
-    def __exit__(self, kind: object, error: object, traceback: object) -> bool:
-        return isinstance(error, RefusedError) and error.status == HTTPStatus.CONFLICT
-
-
-def high(world: World, cpu: str = "2", name: str = "web-0", value: int = 1000, **spec: object) -> Pod:
+def high(world: World, cpu: str = "2", name: str = "web-0", value: int = 1000, **spec: Any) -> Pod:
     return world.pod(name, cpu, **of_priority(world, value), **spec)
 
 
-def low(
-    world: World, node: Node, name: str = "low", cpu: str = "4", value: int = 10, **more: Manifest
-) -> Pod:
+def low(world: World, node: Node, name: str = "low", cpu: str = "4", value: int = 10, **more: Any) -> Pod:
     return world.bound_pod(node, name, cpu, **of_priority(world, value), **more)
 
 
