@@ -43,6 +43,8 @@ class Cache:
         self.columns = columns
         self.nominator = Nominator(columns)
         self.evicting: set[str] = set()
+        self._changes = 0
+        self._changed_at: dict[str, int] = {}
         self._placed: dict[str, Placed] = {}
         self._on_node: defaultdict[str, dict[str, Placed]] = defaultdict(dict)
         self._in_namespace: defaultdict[str, dict[str, Placed]] = defaultdict(dict)
@@ -102,6 +104,10 @@ class Cache:
         """All pods that are placed on a node."""
         return self._on_node[node_name].values() if node_name in self._on_node else ()
 
+    def generation(self, node_name: str) -> int:
+        """Give a number that is another one whenever the pods on a node have changed."""
+        return self._changed_at.get(node_name, 0)
+
     def pods_in(self, namespace: str) -> Collection[Placed]:
         """All placed pods of a namespace."""
         return self._in_namespace[namespace].values() if namespace in self._in_namespace else ()
@@ -122,6 +128,7 @@ class Cache:
 
     def _index(self, placed: Placed) -> None:
         uid = placed.pod.uid
+        self._note_change(placed.node_name)
         self._placed[uid] = placed
         self._on_node[placed.node_name][uid] = placed
         self._in_namespace[placed.pod.meta.namespace][uid] = placed
@@ -129,6 +136,7 @@ class Cache:
 
     def _displace(self, placed: Placed) -> None:
         uid, namespace = placed.pod.uid, placed.pod.meta.namespace
+        self._note_change(placed.node_name)
         del self._placed[uid]
         del self._on_node[placed.node_name][uid]
         del self._in_namespace[namespace][uid]
@@ -139,6 +147,10 @@ class Cache:
         if not self._on_node[placed.node_name]:
             del self._on_node[placed.node_name]
         self._count(placed, -1)
+
+    def _note_change(self, node_name: str) -> None:
+        self._changes += 1
+        self._changed_at[node_name] = self._changes
 
     def _count(self, placed: Placed, sign: int) -> None:
         self.columns.request(placed.node_name, placed.pod.requests, placed.pod.nonzero, sign)

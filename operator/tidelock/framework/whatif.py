@@ -24,6 +24,7 @@ class WhatIf:
 
     Attributes:
         snapshot: the copy of the rows.
+        follows: whether any filter wants to know of pods that are added and removed.
 
     """
 
@@ -33,6 +34,7 @@ class WhatIf:
         self.snapshot = snapshot.take(rows)
         self._filters = filters
         self._followers = [each for each in filters if isinstance(each, PreFilter) and _follows(each)]
+        self.follows = bool(self._followers)
         self._state = state.clone()
         self._pod = pod
         self._whole = snapshot
@@ -107,18 +109,23 @@ def crowded(
     snapshot: Snapshot,
     rows: Rows,
     nominator: Nominator,
-) -> WhatIf | None:
-    """Give the rows as they would be with the pods nominated there that a pod must yield to, if any are."""
-    if not nominator.nodes:
+) -> tuple[WhatIf, Rows] | None:
+    """Give those of the rows for which pods are nominated that the pod must yield to, as if these were there.
+
+    With them come their indexes among the rows; None if there are none.
+    """
+    rivals: dict[int, list[Pod]] = {}
+    for index in np.flatnonzero(np.isin(rows, _rows_of(nominator, snapshot))).tolist():
+        if others := list(_rivals(nominator, state, pod, snapshot.nodes[rows[index]].name)):
+            rivals[index] = others
+    if not rivals:
         return None
-    rivals = [tuple(_rivals(nominator, state, pod, snapshot.nodes[row].name)) for row in rows]
-    if not any(rivals):
-        return None
-    whatif = WhatIf(filters, state, pod, snapshot, rows)
-    for index, others in enumerate(rivals):
-        whatif.shift(np.array([index]), room_of(snapshot, others)[np.newaxis], 1)
+    indexes = np.array(list(rivals), np.intp)
+    whatif = WhatIf(filters, state, pod, snapshot, rows[indexes])
+    for place, (index, others) in enumerate(rivals.items()):
+        whatif.shift(np.array([place]), room_of(snapshot, others)[np.newaxis], 1)
         whatif.add([Placed(other, snapshot.nodes[rows[index]].name, assumed=True) for other in others])
-    return whatif
+    return whatif, indexes
 
 
 def yielding(
@@ -128,36 +135,36 @@ def yielding(
 
     Nodes without nominations stay as they were judged. Reasons are those that hold with the nominated pods.
     """
-    rows = _contested(verdict, nominator, state, pod, snapshot)
+    judged = verdict.fits.copy()
+    for _, mask in verdict.ruled_out:
+        judged |= mask
+    rows = _rows_of(nominator, snapshot)
+    rows = rows[judged[rows]]
     if not len(rows):
         return verdict
     fits, views = verdict.fits.copy(), dict(verdict.views)
     masks = {plugin: mask.copy() for plugin, mask in verdict.ruled_out}
     for group in apart(verdict.filters, rows):
-        whatif = crowded(verdict.filters, state, pod, snapshot, group, nominator)
-        if whatif is None:
+        crowd = crowded(verdict.filters, state, pod, snapshot, group, nominator)
+        if crowd is None:
             continue
+        whatif, indexes = crowd
         for plugin, mask in whatif.judge().ruled_out:
-            for index in np.flatnonzero(mask):
-                row = int(group[index])
+            for place in np.flatnonzero(mask):
+                row = int(group[indexes[place]])
                 for earlier in masks.values():
                     earlier[row] = False
                 masks.setdefault(plugin, np.zeros(len(snapshot), np.bool_))[row] = True
                 fits[row] = False
-                views[row] = whatif.view(int(index))
+                views[row] = whatif.view(int(place))
     ordered = tuple((plugin, masks[plugin]) for plugin in verdict.filters if plugin in masks)
     return Verdict(fits, ordered, verdict.filters, views)
 
 
-def _contested(
-    verdict: Verdict, nominator: Nominator, state: CycleState, pod: Pod, snapshot: Snapshot
-) -> Rows:
-    """Rows that were judged and for which pods are nominated that the pod must yield to."""
-    judged = verdict.fits.copy()
-    for _, mask in verdict.ruled_out:
-        judged |= mask
-    rows = (snapshot.row(name) for name in nominator.nodes if any(_rivals(nominator, state, pod, name)))
-    return np.array(sorted(row for row in rows if row is not None and judged[row]), np.intp)
+def _rows_of(nominator: Nominator, snapshot: Snapshot) -> Rows:
+    """Rows of the nodes for which pods are nominated."""
+    rows = (snapshot.row(name) for name in nominator.nodes)
+    return np.array(sorted(row for row in rows if row is not None), np.intp)
 
 
 def _rivals(nominator: Nominator, state: CycleState, pod: Pod, node_name: str) -> Iterator[Pod]:

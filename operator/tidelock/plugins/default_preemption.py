@@ -9,6 +9,7 @@ Nodes are tried side by side: all lose their possible victims at once, then each
 then its second, and so on, and every time the filters judge all of these nodes together.
 """
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -39,7 +40,7 @@ from tidelock.framework.whatif import WhatIf, apart, crowded
 from tidelock.ledger.entry import Entry
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
-from tidelock.model.quantities import CEILING, Resources
+from tidelock.model.quantities import CEILING
 
 NEVER = "Never"
 
@@ -60,14 +61,26 @@ class _Resident:
     priority: int
     started: float
     key: Key
-    requests: Resources
-    nonzero: tuple[int, int] = (0, 0)
     guarded: bool = False
 
     @property
     def rank(self) -> tuple[object, ...]:
         """Sorts pods before locks, and the more important first: by priority, then by age."""
         return isinstance(self.tenant, Entry), -self.priority, self.started, self.key
+
+
+_Tenants = tuple[list[_Resident], Amounts]
+"""Residents, and what each of them takes as a row for `WhatIf.shift`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """All pods of a node by importance, as long as its `mark` is the same."""
+
+    mark: tuple[int, int]
+    pods: list[_Resident]
+    descending: list[int]
+    amounts: Amounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +100,7 @@ class DefaultPreemption(PostFilter):
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
         """Take how many candidates are enough: a share of the possible nodes in percent, and a number."""
         super().__init__(handle, {key: args[key] for key in args.keys() - {_PERCENTAGE, _ABSOLUTE}})
+        self._known: dict[str, _Known] = {}
         self._percentage: int = args.get(_PERCENTAGE, 10)
         self._absolute: int = args.get(_ABSOLUTE, 100)
         if not 0 <= self._percentage <= 100:  # noqa: PLR2004 -- percent
@@ -164,38 +178,56 @@ class DefaultPreemption(PostFilter):
     ) -> Iterator[_Candidate | tuple[str, ...]]:
         """Try evictions on some rows: each is a candidate, or there are reasons why they don't help there."""
         own = state.read(OwnLocks)
-        residents = [self._residents(pod, snapshot.nodes[row].name, own) for row in rows]
+        tenants = [self._tenants(pod, snapshot, snapshot.nodes[row].name, own) for row in rows]
+        trial = _Trial(tenants, WhatIf(filters, state, pod, snapshot, rows))
         crowd = crowded(filters, state, pod, snapshot, rows, self.handle.cache.nominator)
-        plain = WhatIf(filters, state, pod, snapshot, rows)
-        trial = _Trial(snapshot, residents, [plain] if crowd is None else [crowd, plain])
+        if crowd is not None:
+            trial.add_world(*crowd)
         reasons = trial.evict(pod)
         spared = trial.reprieve(np.array([not texts for texts in reasons], np.bool_))
-        for row, texts, there, kept in zip(rows, reasons, residents, spared, strict=True):
-            gone = [resident for place, resident in enumerate(there) if place not in kept]
+        for row, texts, (there, _), kept in zip(rows, reasons, tenants, spared, strict=True):
+            gone = (
+                [resident for place, resident in enumerate(there) if place not in kept] if not texts else []
+            )
             yield texts or (_candidate(snapshot.nodes[row].name, gone) if gone else (_NO_VICTIMS,))
 
-    def _residents(self, pod: Pod, node_name: str, own: OwnLocks | None) -> list[_Resident]:
+    def _tenants(self, pod: Pod, snapshot: Snapshot, node_name: str, own: OwnLocks | None) -> _Tenants:
         """List who might have to go from a node, in the order in which they are spared."""
-        priority = pod.spec.priority
-        pods = [
-            _Resident(
-                placed,
-                placed.pod.spec.priority,
-                placed.pod.status.start_time.timestamp() if placed.pod.status.start_time else inf,
-                placed.pod.key,
-                placed.pod.requests,
-                placed.pod.nonzero,
-            )
-            for placed in self.handle.cache.pods_on(node_name)
-            if placed.pod.spec.priority < priority
-        ]
+        pods, amounts = self._pods_below(pod.spec.priority, snapshot, node_name)
+        if len(self.handle.objects.pod_disruption_budgets) and pods:
+            pods = self._guarded(pods)
+            order = sorted(range(len(pods)), key=lambda place: not pods[place].guarded)
+            pods, amounts = [pods[place] for place in order], amounts[order]
         locks = [
-            _Resident(entry, entry.priority, entry.activated_at or inf, entry.key, entry.held)
+            _Resident(entry, entry.priority, entry.activated_at or inf, entry.key)
             for entry in (self.handle.book.held_on(node_name) if own is not None else ())
-            if entry.priority < priority and own is not None and entry not in own.entries
+            if entry.priority < pod.spec.priority and own is not None and entry not in own.entries
         ]
-        ordered = self._guarded(sorted(pods, key=lambda each: each.rank))
-        return sorted(ordered, key=lambda each: not each.guarded) + sorted(locks, key=lambda each: each.rank)
+        if not locks:
+            return pods, amounts
+        locks.sort(key=lambda each: each.rank)
+        return pods + locks, np.concatenate((amounts, _laid_out(snapshot, locks)))
+
+    def _pods_below(self, priority: int, snapshot: Snapshot, node_name: str) -> _Tenants:
+        """List the pods of a node that are below a priority, the most important first."""
+        cache = self.handle.cache
+        mark = (cache.generation(node_name), len(snapshot.resources))
+        known = self._known.get(node_name)
+        if known is None or known.mark != mark:
+            pods = [
+                _Resident(
+                    placed,
+                    placed.pod.spec.priority,
+                    placed.pod.status.start_time.timestamp() if placed.pod.status.start_time else inf,
+                    placed.pod.key,
+                )
+                for placed in cache.pods_on(node_name)
+            ]
+            pods.sort(key=lambda each: each.rank)
+            known = _Known(mark, pods, [-each.priority for each in pods], _laid_out(snapshot, pods))
+            self._known[node_name] = known
+        first = bisect_right(known.descending, -priority)
+        return known.pods[first:], known.amounts[first:]
 
     def _guarded(self, pods: list[_Resident]) -> list[_Resident]:
         """Mark the pods whose eviction, after that of those before them, would violate a budget."""
@@ -214,35 +246,35 @@ class DefaultPreemption(PostFilter):
 
 
 class _Trial:
-    """Evictions tried out on some nodes at once."""
+    """Evictions tried out on some nodes at once, in one or two worlds: a pod fits where it does in all."""
 
-    def __init__(
-        self, snapshot: Snapshot, residents: Sequence[Sequence[_Resident]], worlds: Sequence[WhatIf]
-    ) -> None:
-        """Prepare.
+    def __init__(self, tenants: Sequence[_Tenants], plain: WhatIf) -> None:
+        """Take the possible victims of each node, and these nodes as they are."""
+        self._residents = [residents for residents, _ in tenants]
+        self._counts = np.array([len(each) for each in self._residents], np.intp)
+        most = int(self._counts.max(initial=0))
+        width = tenants[0][1].shape[1]
+        self._amounts: Amounts = np.zeros((len(tenants), most, width), np.int64)
+        for index, (_, amounts) in enumerate(tenants):
+            self._amounts[index, : len(amounts)] = amounts
+        everywhere = np.arange(len(tenants))
+        self._worlds = [(plain, everywhere)]
 
-        Args:
-            snapshot: all nodes.
-            residents: the possible victims of each node that is tried.
-            worlds: these nodes as they would be; a pod fits a node if it does in all of them.
-
-        """
-        self._residents = residents
-        self._worlds = worlds
-        self._counts = np.array([len(each) for each in residents], np.intp)
-        self._amounts = _laid_out(snapshot, residents, int(self._counts.max(initial=0)))
+    def add_world(self, whatif: WhatIf, indexes: Rows) -> None:
+        """Have the pod fit in another world too, which has the nodes of these indexes, in ascending order."""
+        self._worlds.insert(0, (whatif, indexes))
 
     def evict(self, pod: Pod) -> list[tuple[str, ...]]:
         """Take all possible victims away; gives for each node why the pod does not fit even so."""
-        everywhere = np.arange(len(self._residents))
-        everybody = [resident for each in self._residents for resident in each]
+        everybody = self._amounts.sum(axis=1)
         reasons: list[tuple[str, ...]] = [() if each else (_NO_VICTIMS,) for each in self._residents]
-        for world in self._worlds:
-            world.shift(everywhere, self._amounts.sum(axis=1), -1)
-            world.remove(_pods(everybody))
+        for world, indexes in self._worlds:
+            world.shift(np.arange(len(indexes)), everybody[indexes], -1)
+            if world.follows:
+                world.remove(_pods(resident for index in indexes for resident in self._residents[index]))
             for plugin, mask in world.judge().ruled_out:
-                for index in np.flatnonzero(mask):
-                    view = world.view(int(index))
+                for place in np.flatnonzero(mask):
+                    index, view = indexes[place], world.view(int(place))
                     reasons[index] = reasons[index] or plugin.reasons(
                         view.state, pod, view.snapshot, view.row
                     )
@@ -252,32 +284,39 @@ class _Trial:
         """Give back one victim after the other as long as the pod fits; tells which of each node may stay."""
         spared: list[set[int]] = [set() for _ in self._residents]
         for place in range(int(self._counts[where].max(initial=0))):
-            indexes = np.flatnonzero(where & (self._counts > place))
-            self._move(indexes, place, 1)
-            fits = np.logical_and.reduce([world.judge().fits[indexes] for world in self._worlds])
-            self._move(indexes[~fits], place, -1)
-            for index in indexes[fits]:
+            tried = where & (self._counts > place)
+            self._move(tried, place, 1)
+            fits = tried.copy()
+            for world, indexes in self._worlds:
+                fits[indexes] &= world.judge().fits
+            self._move(tried & ~fits, place, -1)
+            for index in np.flatnonzero(fits):
                 spared[index].add(place)
         return spared
 
-    def _move(self, indexes: Rows, place: int, sign: int) -> None:
-        pods = _pods(self._residents[index][place] for index in indexes)
-        for world in self._worlds:
-            world.shift(indexes, self._amounts[indexes, place], sign)
-            (world.add if sign > 0 else world.remove)(pods)
+    def _move(self, which: Mask, place: int, sign: int) -> None:
+        """Give the victims in a place back to these nodes, or take them away again."""
+        for world, indexes in self._worlds:
+            here = np.flatnonzero(which[indexes])
+            nodes = indexes[here]
+            world.shift(here, self._amounts[nodes, place], sign)
+            if world.follows:
+                (world.add if sign > 0 else world.remove)(
+                    _pods(self._residents[index][place] for index in nodes)
+                )
 
 
-def _laid_out(snapshot: Snapshot, residents: Sequence[Sequence[_Resident]], most: int) -> Amounts:
-    """Lay out what the residents take as nodes x places x amounts, in the columns of `WhatIf.shift`."""
-    width = snapshot.requested.shape[1]
-    amounts = np.zeros((len(residents), most, 2 * width + 2), np.int64)
-    for index, each in enumerate(residents):
-        for place, resident in enumerate(each):
-            shift = width if isinstance(resident.tenant, Entry) else 0
-            row = amounts[index, place]
-            for name, units in resident.requests.items():
-                row[shift + snapshot.column(name)] = min(units, CEILING)
-            row[-2:] = resident.nonzero
+def _laid_out(snapshot: Snapshot, residents: Sequence[_Resident]) -> Amounts:
+    """Lay out what residents take, a row each, in the columns of `WhatIf.shift`."""
+    width = len(snapshot.resources)
+    amounts = np.zeros((len(residents), 2 * width + 2), np.int64)
+    for row, resident in zip(amounts, residents, strict=True):
+        tenant = resident.tenant
+        shift, requests = (width, tenant.held) if isinstance(tenant, Entry) else (0, tenant.pod.requests)
+        for name, units in requests.items():
+            row[shift + snapshot.column(name)] = min(units, CEILING)
+        if isinstance(tenant, Placed):
+            row[-2:] = tenant.pod.nonzero
     return amounts
 
 
