@@ -64,6 +64,7 @@ class Evictor:
         """Evict a victim, or have the pod that is to get its room choose again."""
         note = f"Preempted by {attempt.kind} {attempt.pod.uid} on node {attempt.node_name}"
         if self._decider.reject_waiting(victim.uid):
+            self._decider.cache.evicting.discard(victim.uid)  # it may be placed again
             self._tell(victim, f"{note} (in kube-scheduler memory).")
             return
         backoff = Backoff(_SHORTEST_RETRY, _LONGEST_RETRY, self._rng)

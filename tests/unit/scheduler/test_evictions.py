@@ -187,6 +187,7 @@ async def test_a_victim_that_waits_for_its_permit_is_refused_it_and_lives(
     assert asked(shell, "low") == []
     (told,) = [told for told in shell.recorder if told.reason == "Preempted"]
     assert told.note == f"{NOTE} (in kube-scheduler memory)."
+    assert shell.cache.evicting == set()
 
 
 async def test_the_loop_carries_preemptions_out() -> None:

@@ -1,11 +1,13 @@
 """What becomes of a pod or lock that makes room for itself, and of those who must leave it."""
 
+from dataclasses import replace
 from typing import Any
 
 from builders import node, pod
 from tidelock.ledger import reasons
 from tidelock.model.pods import Pod
 from tidelock.model.reservations import Phase
+from tidelock.scheduler.cycle import Refusal
 from tidelock.scheduler.preempting import Preemption
 from unit.scheduler.machinery import Core
 
@@ -304,3 +306,20 @@ def test_locks_alike_but_for_their_leave_to_preempt_are_not_refused_together() -
     core.lock("bold", resources={"cpu": "2"}, priority=10, **PREEMPTING)
     core.step()
     assert attempted(core).pod.meta.name == "bold"
+
+
+def test_without_a_plugin_or_a_node_there_is_nothing_to_try() -> None:
+    core = Core()
+    core.add(high(status={"nominatedNodeName": "node-a"}))
+    refusal = core.refuse().refusal
+    assert (refusal.message, refusal.nominated_node_name) == ("0/0 nodes are available.", "")
+
+    crowd = crowded()
+    waiting = high()
+    crowd.add(waiting)
+    entry = crowd.queue.pop(crowd.clock.now())
+    assert entry is not None
+    bare = replace(crowd.decider.profile, post_filter=())
+    outcome = crowd.decider._cycle.schedule(bare, waiting, crowd.clock.now())
+    assert isinstance(outcome, Refusal)
+    assert "preemption" not in outcome.message
