@@ -33,10 +33,14 @@ def node_json(
     taints: Iterable[str] = (),
     cordoned: bool = False,
     ready: bool | None = None,
+    images: Mapping[str, int] | None = None,
     version: int = 1,
     **extended: str,
 ) -> Json:
-    """Give a node; taints are written `key=value:Effect`, other resources are named as they are."""
+    """Give a node; taints are written `key=value:Effect`, other resources are named as they are.
+
+    `images` are sizes in bytes by name.
+    """
     conditions = [] if ready is None else [{"type": "Ready", "status": str(ready)}]
     return {
         "metadata": _metadata(name, "", uid, version) | {"labels": dict(labels or {})},
@@ -44,6 +48,7 @@ def node_json(
         "status": {
             "allocatable": {"cpu": cpu, "memory": memory, "pods": pods, **extended},
             "conditions": conditions,
+            "images": [{"names": [name], "sizeBytes": size} for name, size in (images or {}).items()],
         },
     }
 

@@ -26,6 +26,7 @@ from bench.witness import witness
 from bench.world import IDENTITY, IN_FLIGHT, add_nodes, admin, install
 from devcluster import Component, LocalCluster, start_cluster
 from devcluster.output import say
+from devcluster.programs import APISERVER_GOGC
 
 _MILLI = 1000
 _MEBI = 2**20
@@ -142,7 +143,8 @@ def report(
     """Print the figures, and write them to a file if one is wanted."""
     print(
         f"{os.cpu_count()} CPUs for everything; etcd {'with' if options.fsync else 'without'} fsync; "
-        f"{options.nodes} bare nodes; both programs run as {IDENTITY}.\n"
+        f"kube-apiserver with GOGC={APISERVER_GOGC}; {options.nodes} bare nodes; "
+        f"both programs run as {IDENTITY}.\n"
         "From the start of the write to Active=True as an independent watch sees it: "
         f"{options.locks} locks one at a time, {options.burst} at once on {IN_FLIGHT} connections; "
         f"{options.live} live locks for the start."

@@ -1,13 +1,13 @@
 """The cluster that is measured in: the custom resources, and nodes without machines or kubelets."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from devcluster import LocalCluster
+from devcluster.identity import BASE, SERVICE_ACCOUNT, SYSTEM_NAMESPACE, operator_kubeconfig
 from tidelock.kube.client import NODES, KubeClient
 from tidelock.kube.config import load_connection
 
@@ -17,29 +17,21 @@ IN_FLIGHT = 64
 
 IDENTITY = "the ServiceAccount tidelock of manifests/base"
 
-_BASE = Path(__file__).parents[2] / "manifests" / "base"
 _DEFINITIONS = ("crd/reservations.tidelock.dev", "crd/waterlevels.tidelock.dev")
 _NODE_SIZE = {"cpu": "12", "memory": "48Gi", "pods": "110"}
 
 
 def install(cluster: LocalCluster) -> Path:
     """Install Tidelock's manifests and the locks' namespace; gives the kubeconfig of its ServiceAccount."""
-    cluster.kubectl("apply", "--server-side", "-k", str(_BASE))
+    cluster.kubectl("apply", "--server-side", "-k", str(BASE))
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *_DEFINITIONS)
     cluster.kubectl("create", "namespace", NAMESPACE)
     # The peer patches where the operator puts.
     right = ("--verb=patch", "--resource=reservations.tidelock.dev/status")
     cluster.kubectl("create", "clusterrole", "bench-peer", *right)
-    subject = ("--clusterrole=bench-peer", "--serviceaccount=tidelock-system:tidelock")
+    subject = ("--clusterrole=bench-peer", f"--serviceaccount={SYSTEM_NAMESPACE}:{SERVICE_ACCOUNT}")
     cluster.kubectl("create", "clusterrolebinding", "bench-peer", *subject)
-    token = cluster.kubectl("create", "token", "tidelock", "-n", "tidelock-system", "--duration=8h")
-    content = json.loads(cluster.kubectl("config", "view", "--raw", "--flatten", "-o", "json"))
-    for user in content["users"]:
-        user["user"] = {"token": token.strip()}
-    kubeconfig = cluster.directory / "tidelock.kubeconfig"
-    kubeconfig.touch(mode=0o600)
-    kubeconfig.write_text(json.dumps(content))
-    return kubeconfig
+    return operator_kubeconfig(cluster, cluster.directory)
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from demo.operator import running_operator
 from devcluster import Cluster, add_kwok_node, start_cluster
+from devcluster.identity import operator_kubeconfig
 
 WORKERS = ("kind-worker", "kind-worker2", "kind-worker3")
 _ROOT = Path(__file__).resolve().parents[2]
@@ -20,7 +21,8 @@ def own_control_plane(folder: Path) -> Iterator[tuple[Cluster, list[str]]]:
         cluster.kubectl("apply", "--filename", str(_ROOT / "crds"))
         for worker in WORKERS:
             add_kwok_node(cluster, worker)
-        stack.enter_context(running_operator(cluster.kubeconfig, folder / "operator.log"))
+        identity = operator_kubeconfig(cluster, folder)
+        stack.enter_context(running_operator(identity, folder / "operator.log"))
         yield cluster, list(WORKERS)
 
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from devcluster import programs
 from devcluster.binaries import find_binaries
@@ -57,6 +59,8 @@ def start_cluster(
     directory: Path,
     *,
     scheduler: bool = False,
+    scheduler_settings: Mapping[str, Any] = MappingProxyType({}),
+    scheduler_flags: Sequence[str] = (),
     controller_manager: bool = True,
     kwok: bool = True,
     fsync: bool = False,
@@ -65,6 +69,7 @@ def start_cluster(
     """Start a control plane in a folder and wait until it is ready.
 
     It ends with `stop`, or with this process however that ends, unless it shall `outlive` it.
+    `scheduler_settings` are more fields of the KubeSchedulerConfiguration.
 
     Raises:
         DevClusterError: programs can't be had, or one did not start: names it, with the end of its log.
@@ -79,7 +84,7 @@ def start_cluster(
     if controller_manager:
         components.append(programs.controller_manager(site))
     if scheduler:
-        components.append(programs.scheduler(site))
+        components.append(programs.scheduler(site, scheduler_settings, scheduler_flags))
     if kwok:
         components.append(programs.kwok(site))
 

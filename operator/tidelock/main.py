@@ -8,6 +8,8 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Any, NoReturn
 
@@ -15,15 +17,20 @@ import kopf
 
 from tidelock import __version__
 from tidelock.clock import SystemClock
+from tidelock.framework.config import Configuration, default_configuration, read_configuration
+from tidelock.framework.configfile import ConfigurationError
+from tidelock.framework.installed import load_plugins
 from tidelock.handlers import lifecycle, reservations, waterlevels
 from tidelock.kube.client import KubeClient
 from tidelock.kube.config import ConfigError, Connection, load_connection
 from tidelock.kube.events import EventRecorder
 from tidelock.kube.skew import watch_skew
 from tidelock.logs import configure_logs
+from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.binding import Binder
 from tidelock.scheduler.decider import Decider
 from tidelock.scheduler.evictions import Evictor
+from tidelock.scheduler.extenders import Extenders
 from tidelock.scheduler.feed import Feed
 from tidelock.scheduler.gauges import Gauges
 from tidelock.scheduler.loop import Loop
@@ -48,26 +55,33 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
     """Run the operator and the scheduler until `stop` is set or a signal comes.
 
     Raises:
+        ConfigurationError: the configuration file is wrong.
         ConfigError: there is no way to reach a cluster.
 
     """
+    configuration = _configuration(settings)
     connection = load_connection(settings.kubeconfig or None)
-    user_agent = f"tidelock/{__version__}"
+    clock, rng, telemetry = SystemClock(), Random(), Telemetry()  # noqa: S311 -- for jitter
+    client = KubeClient(connection, user_agent=f"tidelock/{__version__}")
+    extenders = Extenders(configuration.extenders)
+    tasks = Tasks(rng)
+    decider = Decider(
+        configuration,
+        move_after=settings.move_after_seconds,
+        on_enqueue=telemetry.queued,
+        api=client,
+    )
     async with (
-        KubeClient(connection, user_agent=user_agent) as client,
-        EventRecorder(client, "tidelock.dev/operator", settings.instance) as recorder,
+        client,
+        extenders,
+        EventRecorder(
+            client, "tidelock.dev/operator", settings.instance, busy=lambda: tasks.busy
+        ) as recorder,
     ):
-        clock, rng, telemetry, tasks = SystemClock(), Random(), Telemetry(), Tasks()  # noqa: S311 -- for jitter
-        decider = Decider(
-            settings.scheduler_name,
-            move_after=settings.move_after_seconds,
-            on_enqueue=telemetry.queued,
-            api=client,
-        )
         telemetry.registry.register(Gauges(decider.book, decider.columns, decider.queue))
-        binder = Binder(client, decider, recorder, telemetry, clock, tasks, rng)
-        evictor = Evictor(client, decider, recorder, telemetry, clock, tasks, rng)
-        publisher = Publisher(client, decider.book, recorder, telemetry, clock, tasks, rng)
+        binder = Binder(client, decider, recorder, telemetry, clock, tasks, extenders)
+        evictor = Evictor(client, decider, recorder, telemetry, clock, tasks)
+        publisher = Publisher(client, decider.book, recorder, telemetry, clock, tasks)
         loop = Loop(decider, binder, evictor, publisher, telemetry, clock)
         others = {name: getattr(decider.objects, name) for name in OTHERS}
         feed = Feed(decider.cache, decider.book, decider.queue, clock, loop.wake, others)
@@ -81,13 +95,24 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
                 ready=lambda: feed.ready,
             ) as port,
             _background(
-                *(reflector.run() for reflector in reflectors(client, feed, rng)),
+                *(
+                    reflector.run()
+                    for reflector in reflectors(client, feed, rng, whole=bool(configuration.extenders))
+                ),
                 loop.run(feed),
                 watch_skew(client, clock.now, telemetry.clock_skew.set),
                 tasks.crash(),
             ) as crashed,
         ):
-            logger.info("started", extra={"version": __version__, "port": port, "server": connection.server})
+            logger.info(
+                "started",
+                extra={
+                    "version": __version__,
+                    "port": port,
+                    "server": connection.server,
+                    "schedulers": ", ".join(decider.profiles),
+                },
+            )
             registry = _handlers(connection, client, publisher, clock, stop)
             operator = asyncio.create_task(_run_kopf(registry, loop.started, stop))
             await asyncio.wait((operator, crashed), return_when=asyncio.FIRST_COMPLETED)
@@ -97,6 +122,25 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
                 crashed.result()
             logger.info("stopping")
         await tasks.drain(_DRAIN)
+
+
+def _configuration(settings: Settings) -> Configuration:
+    """Read the configuration file, if there is one, and tell what is of no effect in it."""
+    if not settings.config:
+        return default_configuration(settings.scheduler_name, BUILTINS)
+    try:
+        text = Path(settings.config).read_text(encoding="utf-8")
+        configuration = read_configuration(text, BUILTINS, partial(load_plugins, builtin=BUILTINS.registry))
+    except OSError as error:
+        raise ConfigurationError(error.strerror or str(error)) from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"is not UTF-8: {error}") from error
+    if configuration.ignored:
+        logger.info(
+            "configured without effect",
+            extra={"file": settings.config, "fields": ", ".join(configuration.ignored)},
+        )
+    return configuration
 
 
 @asynccontextmanager
@@ -154,8 +198,16 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run the operator and the scheduler")
     run.add_argument("--kubeconfig", default=defaults.kubeconfig, help="file to connect with")
-    run.add_argument(
-        "--scheduler-name", default=defaults.scheduler_name, help="schedulerName of pods to schedule"
+    scheduling = run.add_mutually_exclusive_group()
+    scheduling.add_argument(
+        "--config",
+        default=defaults.config,
+        help="file with a KubeSchedulerConfiguration, see docs/configuration.md",
+    )
+    scheduling.add_argument(
+        "--scheduler-name",
+        default=defaults.scheduler_name,
+        help="schedulerName of pods to schedule with the default profile",
     )
     run.add_argument("--listen", default=defaults.listen, help="address for metrics and probes")
     run.add_argument("--port", type=int, default=defaults.port, help="port for metrics and probes")
@@ -179,6 +231,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.set_threshold(*_GARBAGE)
     try:
         asyncio.run(_serve(settings))
+    except ConfigurationError as error:
+        sys.stderr.write(f"tidelock: configuration {settings.config}: {error}\n")
+        return 1
     except (ConfigError, ListenError) as error:
         sys.stderr.write(f"tidelock: {error}\n")
         return 1

@@ -12,7 +12,8 @@ class Settings:
 
     Attributes:
         kubeconfig: file to connect with; empty: $KUBECONFIG, the pod's service account or ~/.kube/config.
-        scheduler_name: pods with this spec.schedulerName are scheduled here.
+        config: file with a KubeSchedulerConfiguration; empty: the default profile alone.
+        scheduler_name: without a file, pods with this spec.schedulerName are scheduled here.
         listen: address of the HTTP server for metrics and probes.
         port: its port; 0 for any that is free.
         log_format: "text" or "json".
@@ -23,6 +24,7 @@ class Settings:
     """
 
     kubeconfig: str = ""
+    config: str = ""
     scheduler_name: str = DEFAULT_SCHEDULER_NAME
     listen: str = "0.0.0.0"  # noqa: S104 -- probes and Prometheus come from outside of the pod
     port: int = 8080

@@ -1,6 +1,6 @@
 import secrets
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -8,20 +8,9 @@ import pytest
 from cluster.api import Api
 from cluster.crds import install_crds
 from cluster.operator_process import Launch, OperatorProcess
-from cluster.rbac import operator_kubeconfig
 from cluster.world import World
-from devcluster import Cluster, DevClusterError, LocalCluster, attached, start_cluster
-from devcluster.binaries import find_binaries
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build the control plane before the first test: a test's time-out is shorter than a cold build."""
-    wanted = any("controlplane" in getattr(item, "fixturenames", ()) for item in session.items)
-    if not wanted or session.config.option.collectonly or attached() is not None:
-        return
-    capture = session.config.pluginmanager.getplugin("capturemanager")
-    with capture.global_and_fixture_disabled(), suppress(DevClusterError):  # the fixture tells the error
-        find_binaries()
+from devcluster import Cluster, LocalCluster, attached, start_cluster
+from devcluster.identity import operator_kubeconfig
 
 
 @pytest.fixture(scope="session")

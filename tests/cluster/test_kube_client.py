@@ -1,3 +1,5 @@
+import asyncio
+import gc
 import json
 import time
 from collections.abc import AsyncIterator
@@ -130,3 +132,18 @@ async def test_the_api_servers_clock_can_be_asked_for(client: KubeClient) -> Non
     after = time.time()
 
     assert before - 1 <= theirs <= after  # the same machine's clock, in whole seconds
+
+
+def test_no_connection_outlives_the_client(controlplane: Cluster) -> None:
+    """Whenever its first request is cut short: a socket that is left open is a ResourceWarning, an error."""
+
+    async def cut_short(seconds: float) -> None:
+        async with KubeClient(load_connection(controlplane.kubeconfig), user_agent="tidelock-test") as client:
+            request = asyncio.create_task(client.get(NODES.collection()))
+            await asyncio.sleep(seconds)
+            request.cancel()
+            await asyncio.wait((request,))
+
+    for step in range(30):
+        asyncio.run(cut_short(0.0005 * step))
+        gc.collect()

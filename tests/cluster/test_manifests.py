@@ -13,9 +13,9 @@ from cluster.api import Manifest
 from cluster.crds import SAMPLES, install_crds
 from cluster.live import Pod
 from cluster.operator_process import OperatorProcess
-from cluster.rbac import SYSTEM_NAMESPACE, rendered
 from cluster.world import World
 from devcluster import Cluster, DevClusterError, wait_for
+from devcluster.identity import SYSTEM_NAMESPACE, rendered
 from devcluster.loopback import Health
 from tidelock import __version__
 from tidelock.kube.client import PODS

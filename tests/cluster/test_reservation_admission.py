@@ -131,9 +131,8 @@ def test_a_lock_goes_where_it_tolerates_the_taints(world: World) -> None:
     node = world.node()
     node.merge({"spec": {"taints": [{"key": "tide", "value": "low", "effect": "NoSchedule"}]}})
     shy = world.lock("shy", node=node)
-    assert (
-        "untolerated taint {tide: low}" in shy.until_condition("Active", "False", "NoMatchingNode")["message"]
-    )
+    message = shy.until_condition("Active", "False", "NoMatchingNode")["message"]
+    assert "taint tide=low:NoSchedule" in message
     world.active_lock("bold", node=node, tolerations=[{"key": "tide", "operator": "Exists"}])
 
 

@@ -13,10 +13,10 @@ from cluster.api import Api, Manifest
 from cluster.crds import SAMPLES, install_crds
 from cluster.live import Pod, condition
 from cluster.operator_process import OperatorProcess
-from cluster.rbac import operator_kubeconfig, rendered
 from cluster.relay import Record, Right, relay
 from cluster.world import World
 from devcluster import Cluster, wait_for
+from devcluster.identity import operator_kubeconfig, rendered
 from tidelock.kube.client import EVENTS, WATERLEVELS, Resource
 from tidelock.kube.config import load_connection
 

@@ -1,5 +1,6 @@
 """What holds of every plugin, whatever it decides."""
 
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -9,6 +10,7 @@ from builders import NOW, encode, node, pod
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
+    Code,
     Filter,
     Mask,
     Plugin,
@@ -85,9 +87,11 @@ class Run:
         self.mask: Mask = np.ones(len(snapshot), np.bool_)
         self.scores: Scores = np.zeros(len(snapshot))
         self.texts: list[tuple[tuple[str, ...], str]] = []
+        self.tally: Counter[str] = Counter()
+        skipped = False
         if isinstance(plugin, PreFilter):
-            plugin.pre_filter(state, pod, snapshot)
-        if isinstance(plugin, Filter):
+            skipped = plugin.pre_filter(state, pod, snapshot).code is Code.SKIP
+        if isinstance(plugin, Filter) and not skipped:
             self.mask = plugin.filter(state, pod, snapshot)
             self.texts = [
                 (
@@ -96,8 +100,10 @@ class Run:
                 )
                 for row in np.flatnonzero(~self.mask)
             ]
+            self.tally = plugin.tally(state, pod, snapshot, np.flatnonzero(~self.mask))
         if isinstance(plugin, Score):
-            self.scores = plugin.score(state, pod, snapshot, np.arange(len(snapshot)))
+            raw = plugin.score(state, pod, snapshot, np.arange(len(snapshot)))
+            self.scores = plugin.normalize(state, pod, raw)
 
 
 @every_plugin
@@ -114,6 +120,7 @@ def test_a_plugin_answers_for_every_node_whatever_is_missing(
     assert run.scores.dtype == np.float64
     assert ((run.scores >= 0) & (run.scores <= MAX_NODE_SCORE)).all()
     assert all(reasons and all(reasons) for reasons, _ in run.texts), "a node is ruled out for a reason"
+    assert run.tally == Counter(reason for reasons, _ in run.texts for reason in reasons)
 
 
 @every_plugin

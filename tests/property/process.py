@@ -9,6 +9,7 @@ from functools import partial
 
 from builders import SCHEDULER, Json, encode
 from property.model_api import Delivering, ModelApi, Reflection, RefusedError
+from tidelock.framework.config import default_configuration
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render
 from tidelock.model.locks import decode_reservation
@@ -16,6 +17,7 @@ from tidelock.model.meta import Key
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import decode_pod
 from tidelock.model.reservations import Phase
+from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.decider import Decider
 from tidelock.scheduler.feed import Feed
@@ -44,7 +46,7 @@ class Process:
     def __init__(self, api: ModelApi, clock: HandClock, scheduler_name: str = SCHEDULER) -> None:
         self.api = api
         self.clock = clock
-        self.decider = Decider(scheduler_name, move_after=MOVE_AFTER)
+        self.decider = Decider(default_configuration(scheduler_name, BUILTINS), move_after=MOVE_AFTER)
         self.book, self.cache, self.columns = self.decider.book, self.decider.cache, self.decider.columns
         self.feed = Feed(self.cache, self.book, self.decider.queue, clock, lambda: None)
         self.watches: dict[str, Delivering] = {

@@ -14,8 +14,12 @@ from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from tidelock.cluster.carriers import Carriers
 from tidelock.cluster.columns import Columns
+from tidelock.cluster.images import Images
 from tidelock.cluster.nominator import Nominator
+from tidelock.cluster.ports import Ports
+from tidelock.cluster.tallies import Tallies
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
@@ -31,7 +35,7 @@ class Placed:
 
 
 class Cache:
-    """Who is where; keeps the columns in step.
+    """Who is where; keeps the columns in step, and all that is counted by their rows.
 
     Attributes:
         nominator: who is nominated where, which ends when a pod is placed.
@@ -41,6 +45,8 @@ class Cache:
 
     def __init__(self, columns: Columns) -> None:
         self.columns = columns
+        self.images = Images()
+        self.ports = Ports()
         self.nominator = Nominator(columns)
         self.evicting: set[str] = set()
         self._changes = 0
@@ -49,6 +55,8 @@ class Cache:
         self._on_node: defaultdict[str, dict[str, Placed]] = defaultdict(dict)
         self._in_namespace: defaultdict[str, dict[str, Placed]] = defaultdict(dict)
         self._by_key: dict[Key, Placed] = {}
+        self.tallies = Tallies(columns, self._in_namespace)
+        self.carriers = Carriers(columns)
 
     def assume(self, pod: Pod, node_name: str) -> None:
         """Count a pod on a node before the API server knows."""
@@ -82,15 +90,32 @@ class Cache:
 
     def put_node(self, node: Node) -> None:
         """Add a node or its newer version, with the pods that were seen on it before it was."""
-        known = node.name in self.columns.row_of
-        self.columns.put(node)
-        if not known:
+        known = self.columns.row_of.get(node.name)
+        old = None if known is None else self.columns.nodes[known]
+        row = self.columns.put(node)
+        self.images.put(old, node, row)
+        if old is None:
             for placed in self._on_node.get(node.name, {}).values():
                 self._count(placed, 1)
 
     def drop_node(self, name: str) -> None:
         """Take a node away; its pods are kept in mind in case it comes back."""
+        row = self.columns.row_of.get(name)
+        if row is None:
+            return
+        node, last = self.columns.nodes[row], self.columns.nodes[-1]
+        self.images.drop(node, row)
+        for placed in self._on_node.get(name, {}).values():
+            self._count(placed, -1)
         self.columns.drop(name)
+        if last is not node:  # it has moved to the free row
+            end = len(self.columns)
+            self.images.move(last, end, to=row)
+            for placed in self._on_node.get(last.name, {}).values():
+                self.ports.remove(placed.pod.host_ports, end)
+                self.ports.add(placed.pod.host_ports, row)
+            self.tallies.move(end, row)
+            self.carriers.move(end, row)
 
     def get(self, uid: str) -> Placed | None:
         """Where a pod is, or None."""
@@ -119,7 +144,7 @@ class Cache:
         self.nominator.remove(placed.pod.uid, placed_on=placed.node_name)
         earlier = self._placed.get(placed.pod.uid)
         if earlier is not None:
-            if _takes(earlier) == _takes(placed):
+            if _counts_as(earlier) == _counts_as(placed):
                 self._index(placed)
                 return
             self._displace(earlier)
@@ -133,6 +158,7 @@ class Cache:
         self._on_node[placed.node_name][uid] = placed
         self._in_namespace[placed.pod.meta.namespace][uid] = placed
         self._by_key[placed.pod.key] = placed
+        self.tallies.place(placed)
 
     def _displace(self, placed: Placed) -> None:
         uid, namespace = placed.pod.uid, placed.pod.meta.namespace
@@ -146,6 +172,7 @@ class Cache:
             del self._in_namespace[namespace]
         if not self._on_node[placed.node_name]:
             del self._on_node[placed.node_name]
+        self.tallies.displace(placed)
         self._count(placed, -1)
 
     def _note_change(self, node_name: str) -> None:
@@ -153,8 +180,25 @@ class Cache:
         self._changed_at[node_name] = self._changes
 
     def _count(self, placed: Placed, sign: int) -> None:
-        self.columns.request(placed.node_name, placed.pod.requests, placed.pod.nonzero, sign)
+        pod = placed.pod
+        self.columns.request(placed.node_name, pod.requests, pod.nonzero, sign)
+        row = self.columns.row_of.get(placed.node_name)
+        if row is not None:
+            self.tallies.count(pod, row, sign)
+            self.carriers.count(pod, row, sign)
+            if pod.host_ports:
+                (self.ports.add if sign > 0 else self.ports.remove)(pod.host_ports, row)
 
 
-def _takes(placed: Placed) -> tuple[object, ...]:
-    return (placed.node_name, placed.pod.requests, placed.pod.nonzero)
+def _counts_as(placed: Placed) -> tuple[object, ...]:
+    """Give all that counts of a pod on its node: what it takes, and as what it is a neighbour."""
+    pod = placed.pod
+    return (
+        placed.node_name,
+        pod.requests,
+        pod.nonzero,
+        pod.meta.labels,
+        pod.meta.deletion_timestamp is None,
+        pod.spec.affinity,
+        pod.host_ports,
+    )

@@ -12,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from tidelock.cluster.labels import NodeLabels
 from tidelock.model.nodes import Node
 from tidelock.model.quantities import CEILING, CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
 from tidelock.model.selectors import Taint
@@ -66,16 +67,22 @@ class Columns:
 
     `nonzero` is the requested cpu and memory as scoring counts them. `version` changes whenever a node comes,
     goes or changes other than in what is requested and locked of it; `freed` counts
-    whatever may let something fit that did not fit before.
+    whatever may let something fit that did not fit before. `clock` ticks with every change and
+    `changed_at` is the last tick of each row; `node_clock` and `node_changed_at` are of Node objects alone.
     """
 
     def __init__(self, capacity: int = 64) -> None:
         self.resources: list[str] = [CPU, MEMORY, EPHEMERAL_STORAGE, PODS]
         self.column_of = {name: column for column, name in enumerate(self.resources)}
         self.nodes: list[Node] = []
+        self.labels = NodeLabels(self.nodes)
         self.row_of: dict[str, int] = {}
         self.version = 0
         self.freed = 0
+        self.clock = 0
+        self.changed_at = np.zeros(capacity, np.int64)
+        self.node_clock = 0
+        self.node_changed_at = np.zeros(capacity, np.int64)
         self._traits: Traits | None = None
         shape = (capacity, len(self.resources))
         self.allocatable = _zeros(shape)
@@ -110,13 +117,15 @@ class Columns:
                 self._grow()
             self.nodes.append(node)
             self.row_of[node.name] = row
+            self.labels.put(row)
             for column in (self.requested, self.locked, self.nonzero):
                 column[row] = 0
-            self._changed()
+            self._changed(row)
         else:
-            if not node.hosts_alike(self.nodes[row]):
-                self._changed()
-            self.nodes[row] = node
+            earlier, self.nodes[row] = self.nodes[row], node
+            if not node.hosts_alike(earlier):
+                self.labels.put(row)
+                self._changed(row)
         self.allocatable[row] = allocatable
         return row
 
@@ -132,7 +141,8 @@ class Columns:
             self.row_of[moved.name] = row
             for column in (self.allocatable, self.requested, self.locked, self.nonzero):
                 column[row] = column[last]
-        self._changed()
+            self.labels.move(last, row)
+        self._changed(row)
 
     def request(self, node_name: str, resources: Resources, nonzero: tuple[int, int], sign: int) -> None:
         """Count what a pod takes of a node (sign 1), or give it back (-1); an unknown node is ignored."""
@@ -142,6 +152,7 @@ class Columns:
             self.requested[row] += sign * amounts
             self.nonzero[row, 0] += sign * nonzero[0]
             self.nonzero[row, 1] += sign * nonzero[1]
+            self._tick(row)
             self.freed += sign < 0
 
     def lock(self, node_name: str, resources: Resources, sign: int) -> None:
@@ -152,6 +163,7 @@ class Columns:
         row = self.row_of.get(node_name)
         if row is not None:
             self.locked[row] += sign * amounts
+            self._tick(row)
             self.freed += sign < 0
 
     def shortfall(self, node_name: str) -> dict[str, int]:
@@ -179,9 +191,17 @@ class Columns:
             self._traits = Traits.of(self.nodes, self.version)
         return self._traits
 
-    def _changed(self) -> None:
+    def _tick(self, row: int) -> None:
+        self.clock += 1
+        self.changed_at[row] = self.clock
+
+    def _changed(self, row: int) -> None:
+        """Note that a node has come, gone or changed; what else there is of it may have changed too."""
         self.version += 1
         self.freed += 1
+        self._tick(row)
+        self.node_clock = self.clock
+        self.node_changed_at[row] = self.clock
 
     def _add_column(self, name: str) -> None:
         self.column_of[name] = len(self.resources)
@@ -192,6 +212,8 @@ class Columns:
 
     def _grow(self) -> None:
         more = len(self.allocatable)
+        self.changed_at = np.concatenate([self.changed_at, np.zeros(more, np.int64)])
+        self.node_changed_at = np.concatenate([self.node_changed_at, np.zeros(more, np.int64)])
         self.allocatable = _enlarged(self.allocatable, rows=more)
         self.requested = _enlarged(self.requested, rows=more)
         self.locked = _enlarged(self.locked, rows=more)

@@ -4,13 +4,14 @@ No copy is made: a decision runs without awaiting anything, so nothing can chang
 refuse to be written to keep plugins honest. A snapshot of a few rows is a copy: it may be told what would be.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from tidelock.cluster.columns import Amounts, Columns, Rows, Traits
+from tidelock.cluster.labels import Label
 from tidelock.model.nodes import Node
 from tidelock.model.quantities import Resources
 
@@ -81,6 +82,18 @@ class Snapshot:
             return row
         found = np.flatnonzero(self.rows == row)
         return int(found[0]) if len(found) else None
+
+    def labels(self, key: str) -> Label:
+        """Give a label of the nodes by its key."""
+        label = self._columns.labels.of(key)
+        return label if isinstance(self.rows, slice) else label.take(self.rows)
+
+    def called(self, names: Iterable[str]) -> npt.NDArray[np.bool_]:
+        """Tell for each node whether it has one of these names."""
+        chosen = np.zeros(len(self._columns), np.bool_)
+        chosen[[row for name in names if (row := self.row(name)) is not None]] = True
+        mask: npt.NDArray[np.bool_] = chosen[self.rows]
+        return mask
 
     def column(self, resource: str) -> int:
         """Column of a resource that the snapshot knows."""

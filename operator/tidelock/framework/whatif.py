@@ -114,6 +114,8 @@ def crowded(
 
     With them come their indexes among the rows; None if there are none.
     """
+    if not nominator.nodes:
+        return None
     rivals: dict[int, list[Pod]] = {}
     for index in np.flatnonzero(np.isin(rows, _rows_of(nominator, snapshot))).tolist():
         if others := list(_rivals(nominator, state, pod, snapshot.nodes[rows[index]].name)):
@@ -135,6 +137,8 @@ def yielding(
 
     Nodes without nominations stay as they were judged. Reasons are those that hold with the nominated pods.
     """
+    if not nominator.nodes:
+        return verdict
     judged = verdict.fits.copy()
     for _, mask in verdict.ruled_out:
         judged |= mask

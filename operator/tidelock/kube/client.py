@@ -1,9 +1,10 @@
 """A thin HTTP client of the API server, and the paths of the resources that Tidelock uses."""
 
 import asyncio
+import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -11,6 +12,7 @@ from http import HTTPStatus
 from types import MappingProxyType
 from typing import Literal, Self
 from urllib.parse import quote
+from weakref import WeakSet
 
 import aiohttp
 import msgspec
@@ -34,6 +36,7 @@ _PATCH_TYPES: Mapping[PatchKind, str] = MappingProxyType(
 )
 _CREDENTIALS_SECONDS = 60.0  # how often the credentials are asked for a newer header
 _KEEPALIVE_SECONDS = 60.0  # less than the API server's 90 s, so that it is we who close an idle connection
+_CLOSE_SECONDS = 1.0  # for sockets that were shut down, which takes some turns of the event loop
 
 _encode = msgspec.json.Encoder().encode
 
@@ -118,6 +121,7 @@ class KubeClient:
         self._timeout_seconds = timeout_seconds
         self._connections = connections
         self._session: aiohttp.ClientSession
+        self._sockets: WeakSet[socket.socket] = WeakSet()
         self._renewal = asyncio.Lock()
         self._authorization: dict[str, str]  # headers; another object each time they are read
         self._authorization_due: float
@@ -131,6 +135,7 @@ class KubeClient:
                 limit=self._connections,
                 ssl=self._connection.ssl_context() if encrypted else True,
                 keepalive_timeout=_KEEPALIVE_SECONDS,
+                socket_factory=self._make_socket,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             # The API server compresses big lists only, where decompressing is cheaper than reading more TLS.
@@ -140,6 +145,15 @@ class KubeClient:
 
     async def __aexit__(self, *_: object) -> None:
         await self._session.close()
+        # A connection whose request was cut short while it was opened is unknown to aiohttp by now, and goes
+        # on saying goodbye in TLS. Shut down, it ends at once, whatever the server answers.
+        for left in self._open_sockets():
+            with suppress(OSError):
+                left.shutdown(socket.SHUT_RDWR)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                while self._open_sockets():  # noqa: ASYNC110 -- nothing tells of a socket that is closed
+                    await asyncio.sleep(0)
 
     async def request(
         self,
@@ -237,6 +251,15 @@ class KubeClient:
             if response.connection is not None and response.connection.transport is not None:
                 response.connection.transport.abort()
             response.close()
+
+    def _make_socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
+        family, kind, protocol, _name, _address = address
+        made = socket.socket(family, kind, protocol)
+        self._sockets.add(made)
+        return made
+
+    def _open_sockets(self) -> list[socket.socket]:
+        return [each for each in self._sockets if each.fileno() >= 0]
 
     async def _open(
         self,

@@ -21,6 +21,8 @@ EventType = Literal["Normal", "Warning"]
 _CLUSTER_SCOPED_NAMESPACE = "default"  # where the API wants the events of objects without a namespace
 _NOTE_BYTES = 1024  # the API server counts the note's bytes in UTF-8, not its characters
 _NAME_LENGTH = 253  # of any object's name
+_PATIENCE = 3.0  # seconds that an event gives way to more urgent requests
+_LOOK = 0.05  # seconds between two looks whether there are any
 
 
 class ObjectReference(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -52,7 +54,8 @@ class Event(msgspec.Struct, frozen=True, rename="camel"):
 class EventRecorder:
     """Sends events in the background; use it as an async context manager, or call `aclose`.
 
-    When `capacity` events wait, the oldest is given up. What can't be sent is logged and forgotten. With one
+    When `capacity` events wait, the oldest is given up. What can't be sent is logged and forgotten. An event
+    costs the API server about as much as what it tells of, so it gives way to that for some seconds. With one
     worker, a server that is busy with real work, and so slow to answer, is sent few events.
 
     Attributes:
@@ -69,17 +72,31 @@ class EventRecorder:
         *,
         capacity: int = 10_000,
         workers: int = 1,
+        busy: Callable[[], bool] = lambda: False,
         monotonic: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Prepare to tell events; `monotonic` and `now`, the time of day, are clocks in seconds."""
+        """Prepare to tell events.
+
+        Args:
+            client: how to reach the API server.
+            reporting_controller: the program, such as example.com/name.
+            reporting_instance: which of its processes.
+            capacity: most events that may wait.
+            workers: most events that are sent at once.
+            busy: tells whether there are more urgent requests.
+            monotonic: a clock in seconds.
+            now: the time of day in seconds since the epoch.
+
+        """
         self._client = client
         self._reporting_controller = reporting_controller
         self._reporting_instance = reporting_instance
         self._correlator = Correlator()
-        self._queue: asyncio.Queue[Event] = asyncio.Queue(capacity)
+        self._queue: asyncio.Queue[tuple[float, Event]] = asyncio.Queue(capacity)  # with its latest start
         self._worker_count = workers
         self._workers: list[asyncio.Task[NoReturn]] = []
+        self._busy = busy
         self._monotonic = monotonic
         self._now = now
         self.dropped = 0
@@ -120,7 +137,8 @@ class EventRecorder:
             note: a sentence for people; cut at 1,024 bytes.
 
         """
-        if not self._correlator.admits(regarding, (reason, note), self._monotonic()):
+        monotonic = self._monotonic()
+        if not self._correlator.admits(regarding, (reason, note), monotonic):
             return
         if self._queue.full():
             self._queue.get_nowait()
@@ -141,12 +159,14 @@ class EventRecorder:
             reporting_controller=self._reporting_controller,
             reporting_instance=self._reporting_instance,
         )
-        self._queue.put_nowait(event)
+        self._queue.put_nowait((monotonic + _PATIENCE, event))
 
     async def _work(self) -> NoReturn:
         while True:
-            event = await self._queue.get()
+            latest, event = await self._queue.get()
             try:
+                while self._busy() and self._monotonic() < latest:  # noqa: ASYNC110 -- it is in no hurry
+                    await asyncio.sleep(_LOOK)
                 await self._client.create(EVENTS.collection(event.metadata["namespace"]), event)
             except ApiError as error:
                 self.failed += 1

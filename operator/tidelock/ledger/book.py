@@ -218,6 +218,11 @@ class Book:
                 self._touch(entry)
         self._displace_overcommitted(name, now)
 
+    @property
+    def holds_room(self) -> bool:
+        """Whether any lock holds room."""
+        return bool(self._on_node)
+
     def nodes_with_locks(self) -> list[str]:
         """Names of the nodes on which a lock is held, sorted."""
         return sorted(self._on_node)

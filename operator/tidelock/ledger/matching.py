@@ -1,7 +1,8 @@
 """Which locks are a pod's own.
 
 The owner terms of a lock are ORed, the fields of a term ANDed, and only pods of the lock's own namespace
-count. Locks for a pod's name are found by that name; the others are tried one by one, a namespace at a time.
+count. Locks are found by the name of a pod or controller or by one label; those that select by expressions
+alone are tried one by one, a namespace at a time.
 """
 
 from collections import defaultdict
@@ -59,12 +60,11 @@ def _selects(selector: wire.LabelSelector, pod: Pod) -> bool:
 
 
 class OwnerIndex:
-    """Finds the locks whose owner a pod is."""
+    """Finds the locks whose owner a pod is, without trying all locks of its namespace."""
 
     def __init__(self) -> None:
         self._specs: dict[Key, ReservationSpec] = {}
-        self._by_pod_name: defaultdict[Key, dict[Key, None]] = defaultdict(dict)
-        self._by_namespace: defaultdict[str, dict[Key, None]] = defaultdict(dict)
+        self._places: defaultdict[tuple[str, ...], dict[Key, None]] = defaultdict(dict)
 
     def put(self, key: Key, spec: ReservationSpec) -> None:
         """Add a lock, or replace its owners."""
@@ -74,29 +74,46 @@ class OwnerIndex:
                 return
             self.discard(key)
         self._specs[key] = spec
-        for place in self._places(key, spec):
-            place[key] = None
+        for term in spec.owners:
+            self._places[key.namespace, *_place(term)][key] = None
 
     def discard(self, key: Key) -> None:
         """Drop a lock; one that is not there is ignored."""
         spec = self._specs.pop(key, None)
         if spec is None:
             return
-        for place in self._places(key, spec):
-            place.pop(key, None)
-        for term in spec.owners:
-            if term.pod is not None and not self._by_pod_name[Key(key.namespace, term.pod.name)]:
-                del self._by_pod_name[Key(key.namespace, term.pod.name)]
+        for place in {(key.namespace, *_place(term)) for term in spec.owners}:
+            del self._places[place][key]
+            if not self._places[place]:
+                del self._places[place]
 
     def of(self, pod: Pod) -> list[Key]:
         """Keys of the pod's own locks, sorted."""
-        namespace = pod.meta.namespace
-        candidates = {**self._by_pod_name.get(pod.key, {}), **self._by_namespace.get(namespace, {})}
+        if not self._specs:
+            return []
+        candidates: dict[Key, None] = {}
+        for place in _places_of(pod):
+            candidates |= self._places.get((pod.meta.namespace, *place), {})
         return sorted(key for key in candidates if owns(self._specs[key], pod))
 
-    def _places(self, key: Key, spec: ReservationSpec) -> Iterator[dict[Key, None]]:
-        for term in spec.owners:
-            if term.pod is not None:
-                yield self._by_pod_name[Key(key.namespace, term.pod.name)]
-            else:
-                yield self._by_namespace[key.namespace]
+
+def _place(term: Owner) -> tuple[str, ...]:
+    """Say where in a namespace a term is kept: by something that each pod which matches it has."""
+    if term.pod is not None:
+        return ("pod", term.pod.name)
+    if term.controller is not None:
+        return ("controller", term.controller.name)
+    labels = (term.selector.match_labels if term.selector else None) or {}
+    return ("label", *min(labels.items())) if labels else ()
+
+
+def _places_of(pod: Pod) -> Iterator[tuple[str, ...]]:
+    """Say where the terms that match a pod may be kept."""
+    yield ()
+    yield ("pod", pod.meta.name)
+    if pod.meta.controller is not None:
+        name = pod.meta.controller.name
+        yield ("controller", name)
+        yield ("controller", name.removesuffix(f"-{pod.meta.labels.get(POD_TEMPLATE_HASH, '')}"))
+    for item in pod.meta.labels.items():
+        yield ("label", *item)

@@ -1,6 +1,6 @@
 """Nodes as the scheduler sees them."""
 
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import msgspec
 
@@ -21,9 +21,17 @@ class _Condition(msgspec.Struct, frozen=True):
     status: str
 
 
+class Image(msgspec.Struct, frozen=True, rename="camel"):
+    """A container image on a node: all names that it has there, and its size in bytes."""
+
+    names: tuple[str, ...] = ()
+    size_bytes: int = 0
+
+
 class _Status(msgspec.Struct, frozen=True):
     allocatable: dict[str, str | int] = {}
     conditions: tuple[_Condition, ...] = ()
+    images: tuple[Image, ...] = ()
 
 
 class Node(msgspec.Struct, frozen=True, rename="camel", dict=True):
@@ -58,6 +66,11 @@ class Node(msgspec.Struct, frozen=True, rename="camel", dict=True):
         """Whether the node is cordoned."""
         return self.spec.unschedulable
 
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """Container images that are there already."""
+        return self.status.images
+
     @cached_property
     def ready(self) -> bool:
         """Whether the kubelet reports ready; a node that reports nothing counts as ready unless tainted."""
@@ -88,4 +101,13 @@ def decode_node(raw: bytes | msgspec.Raw) -> Node:
     """Decode a node from its JSON; raises ValueError for what no API server sends."""
     node = _DECODER.decode(raw)
     _ = node.allocatable  # a bad quantity is found here, not in the midst of a decision
-    return node
+    if not node.images:
+        return node
+    status = msgspec.structs.replace(node.status, images=tuple(map(_shared, node.images)))
+    return msgspec.structs.replace(node, status=status)
+
+
+@lru_cache(maxsize=65_536)
+def _shared(image: Image) -> Image:
+    """Give one object for equal images: many nodes have the same ones, and their names are long."""
+    return image

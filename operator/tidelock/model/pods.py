@@ -9,7 +9,10 @@ from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.quantities import Resources
 from tidelock.model.requests import (
     ContainerStatus,
+    HostPort,
     WorkloadResources,
+    container_weights,
+    host_ports,
     nonzero_requests,
     total_requests,
 )
@@ -108,10 +111,17 @@ class ClaimReference(msgspec.Struct, frozen=True, rename="camel"):
     read_only: bool = False
 
 
+class ImageVolume(msgspec.Struct, frozen=True):
+    """The image that a volume shows."""
+
+    reference: str = ""
+
+
 class Volume(msgspec.Struct, frozen=True, rename="camel"):
     """A volume; a generic ephemeral one has a claim named after the pod and itself."""
 
     name: str = ""
+    image: ImageVolume | None = None
     persistent_volume_claim: ClaimReference | None = None
     ephemeral: msgspec.Raw = msgspec.Raw()
 
@@ -218,8 +228,18 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
 
     @cached_property
     def nonzero(self) -> tuple[int, int]:
-        """Cpu and memory for scoring, where a container that asks for nothing still weighs something."""
+        """Cpu and memory for scoring once it is placed; a container that asks for none weighs something."""
         return nonzero_requests(self.spec)
+
+    @cached_property
+    def container_weights(self) -> tuple[int, int]:
+        """Cpu and memory for scoring before it is placed; without what it asks for as a whole."""
+        return container_weights(self.spec)
+
+    @cached_property
+    def host_ports(self) -> tuple[HostPort, ...]:
+        """The ports of its node that it takes."""
+        return host_ports(self.spec, host_network=self.spec.host_network)
 
     @cached_property
     def placement_key(self) -> tuple[object, ...]:
@@ -233,10 +253,11 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
         return (
             spec.node_name,
             tuple(sorted(self.requests.items())),
-            self.nonzero,
+            self.container_weights,
             tuple(sorted(spec.node_selector.items())),
             msgspec.json.encode((node_affinity, spec.tolerations, spec.volumes, spec.resource_claims)),
-            tuple((container.image, container.ports, container.restart_policy) for container in containers),
+            tuple(container.image for container in containers),
+            self.host_ports,
         )
 
 

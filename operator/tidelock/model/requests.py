@@ -8,6 +8,7 @@ kubelet has found that infeasible. Sums are cut off at CEILING.
 """
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -23,8 +24,10 @@ from tidelock.model.quantities import (
     plus,
 )
 
-# What a container without a request weighs in scoring, as in kube-scheduler: 0.1 core and 200 MB.
-DEFAULT_WEIGHTS: Resources = {CPU: 100, MEMORY: 200 * 1000 * 1000}
+# What a container without a request weighs in scoring, as in kube-scheduler: 0.1 core and 200 MiB.
+DEFAULT_WEIGHTS: Resources = {CPU: 100, MEMORY: 200 * 1024 * 1024}
+
+ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 -- what the API means by no address
 
 
 class ResourceRequirements(msgspec.Struct, frozen=True):
@@ -32,6 +35,20 @@ class ResourceRequirements(msgspec.Struct, frozen=True):
 
     requests: dict[str, str | int] = {}
     limits: dict[str, str | int] = {}
+
+
+class HostPort(NamedTuple):
+    """A port of a node, on one of its addresses or on all of them."""
+
+    ip: str
+    protocol: str
+    port: int
+
+    def conflicts(self, other: "HostPort") -> bool:
+        """Whether no two pods on a node may have these."""
+        return (self.protocol, self.port) == (other.protocol, other.port) and (
+            self.ip == other.ip or ALL_ADDRESSES in (self.ip, other.ip)
+        )
 
 
 class ContainerPort(msgspec.Struct, frozen=True, rename="camel"):
@@ -70,6 +87,21 @@ class WorkloadResources(msgspec.Struct, frozen=True, rename="camel"):
     resources: ResourceRequirements | None = None
 
 
+def host_ports(spec: WorkloadResources, *, host_network: bool) -> tuple[HostPort, ...]:
+    """List the node's ports that a pod has for as long as it lives: those of its containers and sidecars.
+
+    In the network of its host every port is one of the node's, as the API server fills in.
+    """
+    lasting = (each for each in spec.init_containers if each.restart_policy == "Always")
+    ports = (port for container in (*lasting, *spec.containers) for port in container.ports)
+    taken = ((port, port.host_port or (port.container_port if host_network else 0)) for port in ports)
+    return tuple(
+        HostPort(port.host_ip or ALL_ADDRESSES, port.protocol or "TCP", number)
+        for port, number in taken
+        if number > 0
+    )
+
+
 def total_requests(
     spec: WorkloadResources, statuses: Iterable[ContainerStatus] = (), *, infeasible: bool = False
 ) -> dict[str, int]:
@@ -98,8 +130,28 @@ def total_requests(
 
 
 def nonzero_requests(spec: WorkloadResources) -> tuple[int, int]:
-    """Sum cpu and memory with DEFAULT_WEIGHTS for each container that asks for none of it."""
-    total = _sum(spec, lambda container: {**DEFAULT_WEIGHTS, **parse_resources(container.resources.requests)})
+    """Sum cpu and memory as they count on the pod's node, in scores.
+
+    A container that asks for none of it weighs DEFAULT_WEIGHTS, unless the pod as a whole asks for something
+    and some of that resource is asked for.
+    """
+    weights = DEFAULT_WEIGHTS
+    if spec.resources is not None and spec.resources.requests:
+        asked = _sum(spec, lambda container: parse_resources(container.resources.requests))
+        weights = {name: units for name, units in weights.items() if name not in asked}
+    return _weigh(spec, weights)
+
+
+def container_weights(spec: WorkloadResources) -> tuple[int, int]:
+    """Sum cpu and memory as they count where the pod is scored on a node that it is not yet on.
+
+    kube-scheduler leaves out what the pod asks for as a whole there, in NodeResourcesFit.
+    """
+    return _weigh(msgspec.structs.replace(spec, resources=None), DEFAULT_WEIGHTS)
+
+
+def _weigh(spec: WorkloadResources, weights: Resources) -> tuple[int, int]:
+    total = _sum(spec, lambda container: {**weights, **parse_resources(container.resources.requests)})
     return total.get(CPU, 0), total.get(MEMORY, 0)
 
 

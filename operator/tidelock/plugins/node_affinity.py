@@ -1,62 +1,145 @@
-"""NodeAffinity: spec.nodeSelector and spec.affinity.nodeAffinity."""
+"""NodeAffinity: spec.nodeSelector and spec.affinity.nodeAffinity (kube-scheduler 1.36, plugins/nodeaffinity).
 
+The arg `addedAffinity` is a node affinity that all pods of the profile have besides their own.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
 import numpy as np
 
 from tidelock.cluster.columns import Rows
+from tidelock.cluster.node_selection import matching, matching_term, required_of_nodes
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
     SKIP,
     SUCCESS,
+    Code,
     Filter,
+    Handle,
     Mask,
     PreFilter,
+    PreScore,
     Score,
     Scores,
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
-from tidelock.model.nodes import Node
-from tidelock.model.pods import Pod
+from tidelock.model import pods
+from tidelock.model.pods import Pod, PreferredTerm
+from tidelock.model.selectors import NodeSelector
 
 _REASON = "node(s) didn't match Pod's node affinity/selector"
+_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
+_CONFLICT = "pod affinity terms conflict"
+_ELSEWHERE = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 
 
-class NodeAffinity(PreFilter, Filter, Score):
+class _Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    added_affinity: pods.NodeAffinity = pods.NodeAffinity()
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """The only nodes whose names the required terms allow."""
+
+    names: frozenset[str]
+
+
+class NodeAffinity(PreFilter, Filter, PreScore, Score):
     """Rules out nodes that required terms do not match; prefers those that preferred terms do."""
 
     name = "NodeAffinity"
+    per_node = True
+    heeds_room = False
+
+    def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
+        """Take `addedAffinity`; raises ValueError for other args."""
+        super().__init__(handle, {name: value for name, value in args.items() if name != "addedAffinity"})
+        try:
+            self._added = msgspec.convert(args, _Args).added_affinity
+        except msgspec.ValidationError as error:
+            raise ValueError(f"pluginConfig of {self.name}: {error}") from error
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
-        """Skip pods that require nothing of nodes."""
+        """Skip pods that require nothing of nodes; refuse those whose terms contradict themselves."""
         affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
-        required = affinity is not None and affinity.required is not None
-        return SUCCESS if required or pod.spec.node_selector else SKIP
+        required = affinity.required if affinity else None
+        if required is None:
+            return SUCCESS if pod.spec.node_selector or self._added.required is not None else SKIP
+        names = _allowed_names(required)
+        if names is None:
+            return SUCCESS
+        if not names:
+            return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (_CONFLICT,))
+        state.write(_Named(names))
+        return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
-        """Keep nodes that match the selector and one of the required terms."""
-        return np.fromiter((required_matches(pod, node) for node in snapshot.nodes), np.bool_, len(snapshot))
+        """Keep nodes that match the selector, one of the required terms, and one of the added ones."""
+        mask = required_of_nodes(pod, snapshot)
+        if mask is None:
+            mask = np.ones(len(snapshot), np.bool_)
+        if self._added.required is not None:
+            mask &= matching(self._added.required, snapshot)
+        return mask
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
-        """Say that the node does not match."""
+        """Say whose affinity the node does not match."""
+        node, named = snapshot.nodes[row], state.read(_Named)
+        if named is not None and node.name not in named.names:
+            return (_ELSEWHERE,)
+        enforced = self._added.required
+        if enforced is not None and not enforced.matches(node.name, node.meta.labels):
+            return (_ENFORCED,)
         return (_REASON,)
 
-    def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Score the sum of the weights of matching preferred terms, 100 for the largest sum."""
-        affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
-        terms = affinity.preferred_during_scheduling_ignored_during_execution if affinity else ()
-        sums = np.zeros(len(rows))
-        for place, row in enumerate(rows if terms else ()):
-            node = snapshot.nodes[row]
-            sums[place] = sum(t.weight for t in terms if t.preference.matches(node.name, node.meta.labels))
-        most = sums.max(initial=0.0)
-        return np.floor(MAX_NODE_SCORE * sums / most) if most > 0 else sums
+    def tally(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Counter[str]:
+        """Count the nodes; without names and added affinity there is one reason for all."""
+        if state.read(_Named) is None and self._added.required is None:
+            return Counter({_REASON: len(rows)})
+        return super().tally(state, pod, snapshot, rows)
 
-
-def required_matches(pod: Pod, node: Node) -> bool:
-    """Whether a node satisfies what the pod requires."""
-    labels = node.meta.labels
-    if any(labels.get(key) != value for key, value in pod.spec.node_selector.items()):
+    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Say that no eviction changes what a node is."""
         return False
-    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
-    return affinity is None or affinity.required is None or affinity.required.matches(node.name, labels)
+
+    def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
+        """Skip pods that prefer nothing."""
+        return SUCCESS if self._preferred(pod) else SKIP
+
+    def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
+        """Sum the weights of the preferred terms that match."""
+        sums = np.zeros(len(snapshot))
+        for term in self._preferred(pod):
+            sums[matching_term(term.preference, snapshot)] += term.weight
+        return sums[rows]
+
+    def normalize(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
+        """Give 100 for the largest sum."""
+        most = scores.max(initial=0.0)
+        normal: Scores = np.floor(MAX_NODE_SCORE * scores / most) if most > 0 else scores
+        return normal
+
+    def _preferred(self, pod: Pod) -> tuple[PreferredTerm, ...]:
+        affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+        own = affinity.preferred_during_scheduling_ignored_during_execution if affinity else ()
+        return self._added.preferred_during_scheduling_ignored_during_execution + own
+
+
+def _allowed_names(selector: NodeSelector) -> frozenset[str] | None:
+    """Give the only names that nodes may have if every term names nodes; None if one of them does not."""
+    allowed: frozenset[str] = frozenset()
+    for term in selector.node_selector_terms:
+        named = [
+            frozenset(field.values)
+            for field in term.match_fields
+            if field.key == "metadata.name" and field.operator == "In"
+        ]
+        if not named:
+            return None
+        allowed |= frozenset.intersection(*named)
+    return allowed if selector.node_selector_terms else None

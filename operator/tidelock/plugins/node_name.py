@@ -3,17 +3,18 @@
 import numpy as np
 
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import SKIP, SUCCESS, Filter, Mask, PreFilter, Status
+from tidelock.framework.api import SKIP, SUCCESS, Mask, OneReason, PreFilter, Status
 from tidelock.framework.cyclestate import CycleState
 from tidelock.model.pods import Pod
 
-_REASON = "node(s) didn't match the requested node name"
 
-
-class NodeName(PreFilter, Filter):
+class NodeName(PreFilter, OneReason):
     """Rules out every node but the one of spec.nodeName."""
 
     name = "NodeName"
+    per_node = True
+    heeds_room = False
+    reason = "node(s) didn't match the requested node name"
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Skip pods that name no node."""
@@ -27,6 +28,6 @@ class NodeName(PreFilter, Filter):
             named[row] = True
         return named[snapshot.rows]
 
-    def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
-        """Say that the name differs."""
-        return (_REASON,)
+    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Tell that no eviction changes a node's name."""
+        return False

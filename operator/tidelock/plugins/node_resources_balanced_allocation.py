@@ -1,47 +1,108 @@
-"""NodeResourcesBalancedAllocation: nodes whose cpu and memory fill up evenly are preferred.
+"""NodeResourcesBalancedAllocation: nodes whose resources fill up evenly are preferred.
 
-Source: kube-scheduler 1.36, plugins/noderesources/balanced_allocation.go: with s the score
-100 * (1 - |cpu share - memory share| / 2) of a node, the result is 50 + (50 + s(with pod) - s(without)) / 2,
-in whole points. Locked room counts as taken.
+Source: kube-scheduler 1.36, plugins/noderesources/balanced_allocation.go: with s = 100 * (1 - d) of a node,
+d the standard deviation of the shares of its resources that are taken, the result is
+50 + (50 + s(with pod) - s(without)) / 2, in whole points. Locked room counts as taken.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
 import numpy as np
 
-from tidelock.cluster.columns import Amounts, Rows
+from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import MAX_NODE_SCORE, Score, Scores
+from tidelock.framework.api import (
+    MAX_NODE_SCORE,
+    SKIP,
+    SUCCESS,
+    Handle,
+    PreScore,
+    Score,
+    Scores,
+    Status,
+)
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.scoringargs import CPU_AND_MEMORY, ResourceWeight, read_args
 from tidelock.model.pods import Pod
-from tidelock.model.quantities import CPU, MEMORY
+from tidelock.model.quantities import PODS
 
 _HALF = MAX_NODE_SCORE // 2
+_PAIR = 2
 
 
-class NodeResourcesBalancedAllocation(Score):
+class _Args(msgspec.Struct, frozen=True):
+    """NodeResourcesBalancedAllocationArgs."""
+
+    resources: tuple[ResourceWeight, ...] = ()
+
+
+class NodeResourcesBalancedAllocation(PreScore, Score):
     """Scores by how even the shares of cpu and memory are with the pod, against without it."""
 
     name = "NodeResourcesBalancedAllocation"
+    per_node = True
+
+    def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
+        self._resources: Sequence[ResourceWeight] = read_args(self.name, args, _Args).resources
+        names = [resource.name for resource in self._resources]
+        if len(set(names)) < len(names) or any(resource.counts != 1 for resource in self._resources):
+            raise ValueError(f"pluginConfig of {self.name}: resources must differ and have weight 1")
+        super().__init__(handle, {})
+        self._resources = [each for each in self._resources or CPU_AND_MEMORY if each.name != PODS]
+
+    def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
+        """Skip pods that request none of the resources, as they would all go to the same node."""
+        return SUCCESS if self._requests(pod) else SKIP
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Score 75 for no change, more where the pod evens the node out; 0 if it requests neither."""
-        wanted = [pod.requests.get(resource, 0) for resource in (CPU, MEMORY)]
-        if not any(wanted):
+        """Score 75 for no change, more where the pod evens the node out; 0 if it requests nothing."""
+        if not self._requests(pod):
             return np.zeros(len(rows))
-        allocatable = [snapshot.allocatable[rows, snapshot.column(resource)] for resource in (CPU, MEMORY)]
-        taken = [
-            snapshot.requested[rows, column] + snapshot.locked[rows, column]
-            for column in map(snapshot.column, (CPU, MEMORY))
-        ]
-        with_pod = [before + more for before, more in zip(taken, wanted, strict=True)]
-        improvement = _balance(with_pod, allocatable) - _balance(taken, allocatable)
-        scores: Scores = (_HALF + (_HALF + improvement) // 2).astype(np.float64)
-        return scores
+        few = len(rows) * 2 < len(snapshot)  # else it is cheaper to score all and pick
+        part = rows if few else slice(None)
+        before, after, rooms = [], [], []
+        for resource in self._resources:
+            column = self.handle.columns.column_of.get(resource.name)
+            wanted = pod.requests.get(resource.name, 0)
+            if column is None or (resource.extended and not wanted):
+                continue
+            # As floats, which divide faster: amounts are exact in them up to CEILING.
+            taken = (snapshot.requested[part, column] + snapshot.locked[part, column]).astype(np.float64)
+            before.append(taken)
+            after.append(taken + wanted)
+            rooms.append(snapshot.allocatable[part, column].astype(np.float64))
+        improvement = _evenness(after, rooms) - _evenness(before, rooms)
+        scores: Scores = np.floor((_HALF + improvement) / 2) + _HALF
+        return scores if few else scores[rows]
+
+    def _requests(self, pod: Pod) -> bool:
+        return any(pod.requests.get(resource.name) for resource in self._resources)
 
 
-def _balance(taken: list[Amounts], allocatable: list[Amounts]) -> Amounts:
-    """Score evenness from 50 to 100; a node that lacks cpu or memory is even."""
-    cpu, memory = (np.minimum(t / np.maximum(a, 1), 1.0) for t, a in zip(taken, allocatable, strict=True))
-    has_both = (allocatable[0] > 0) & (allocatable[1] > 0)
-    uneven = np.where(has_both, np.abs(cpu - memory) / 2, 0.0)
-    points: Amounts = ((1 - uneven) * MAX_NODE_SCORE).astype(np.int64)
+def _evenness(taken: Sequence[Scores], rooms: Sequence[Scores]) -> Scores:
+    """Score evenness from 50 to 100; a node with only one of the resources is even."""
+    if len(rooms) == _PAIR and all(room.min(initial=1) > 0 for room in rooms):
+        first, second = (np.minimum(t / room, 1.0) for t, room in zip(taken, rooms, strict=True))
+        deviation: Scores = np.abs(first - second) / 2
+    else:
+        deviation = _deviation(np.array(taken), np.array(rooms))
+    points: Scores = np.floor((1 - deviation) * MAX_NODE_SCORE)
     return points
+
+
+def _deviation(taken: Scores, rooms: Scores) -> Scores:
+    """Give the standard deviation of the shares of each node; both arrays are resources x nodes.
+
+    The order of operations is upstream's, so that no rounding differs; of two shares it is half of what they
+    differ by. A node's resources of which it has nothing do not count.
+    """
+    has = rooms > 0
+    shares = np.where(has, np.minimum(taken / np.maximum(rooms, 1), 1.0), 0.0)
+    count = np.maximum(has.sum(axis=0), 1)
+    mean = sum(shares, np.zeros(shares.shape[1])) / count
+    squares = sum(np.where(has, (shares - mean) ** 2, 0.0), np.zeros(shares.shape[1]))
+    spread = np.where(has, shares, -np.inf).max(axis=0) - np.where(has, shares, np.inf).min(axis=0)
+    pair = spread / 2
+    return np.select([count == _PAIR, count > _PAIR], [pair, np.sqrt(squares / count)], 0.0)

@@ -1,24 +1,78 @@
-"""NodeResourcesFit: a node must have what the pod requests; emptier nodes are preferred.
+"""NodeResourcesFit: a node must have what the pod requests; by default emptier nodes are preferred.
 
-Filter and the LeastAllocated score are those of kube-scheduler 1.36 (plugins/noderesources/fit.go and
-least_allocated.go), with locked room counted as taken in the score.
+Filter, the three scoring strategies and their whole-number arithmetic are those of kube-scheduler 1.36
+(plugins/noderesources), with locked room counted as taken in the score.
 """
 
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
+import msgspec
 import numpy as np
 
 from tidelock.cluster.columns import Amounts, Rows
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import MAX_NODE_SCORE, SUCCESS, Filter, Mask, PreFilter, Score, Scores, Status
+from tidelock.framework.api import (
+    MAX_NODE_SCORE,
+    SUCCESS,
+    Filter,
+    Handle,
+    Mask,
+    PreFilter,
+    Score,
+    Scores,
+    Status,
+)
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.scoringargs import CPU_AND_MEMORY, ResourceWeight, read_args
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CPU, MEMORY, PODS, format_quantity
+
+_LARGEST_WEIGHT = 100
+_LARGEST_SHAPE_SCORE = 10
+_FULL = 100
+
+# Below this a hundredfold is exact in floating point, and so is the whole part of its quotient.
+_EXACT_BELOW = 2**46
+
+Points = Callable[[Amounts, Amounts], Scores]
+"""Rates a resource from 0 to MAX_NODE_SCORE by what is used of it, at most all, and by how much there is."""
+
+
+class _ShapePoint(msgspec.Struct, frozen=True):
+    utilization: int
+    score: int
+
+
+class _Ratio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    shape: tuple[_ShapePoint, ...] = ()
+
+
+class _Strategy(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"] = "LeastAllocated"
+    resources: tuple[ResourceWeight, ...] = ()
+    requested_to_capacity_ratio: _Ratio | None = None
+
+
+class _Args(msgspec.Struct, frozen=True, rename="camel"):
+    """NodeResourcesFitArgs."""
+
+    ignored_resources: frozenset[str] = frozenset()
+    ignored_resource_groups: frozenset[str] = frozenset()
+    scoring_strategy: _Strategy = _Strategy()
+
+    def ignores(self, resource: str) -> bool:
+        """Whether the filter leaves an extended resource to others."""
+        group = resource.partition("/")[0]
+        named = resource in self.ignored_resources or group in self.ignored_resource_groups
+        return named and _extended(resource)
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The pod's requests as a row of R."""
+    """The pod's requests as a row of R, without those that are ignored."""
 
     amounts: Amounts
 
@@ -27,10 +81,27 @@ class NodeResourcesFit(PreFilter, Filter, Score):
     """Rules out nodes with too little free of any requested resource; scores by what is left free."""
 
     name = "NodeResourcesFit"
+    per_node = True
+
+    def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
+        self._args = read_args(self.name, args, _Args)
+        try:
+            _check(self._args)
+        except ValueError as error:
+            raise ValueError(f"pluginConfig of {self.name}: {error}") from error
+        super().__init__(handle, {})
+        strategy = self._args.scoring_strategy
+        self._resources = [each for each in strategy.resources or CPU_AND_MEMORY if each.name != PODS]
+        self._points = _points(strategy)
+        self._nothing_is_no_vote = strategy.type == "RequestedToCapacityRatio"
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Lay out the requests."""
-        state.write(_Wanted(snapshot.vector(pod.requests)))
+        amounts = snapshot.vector(pod.requests)
+        for resource in pod.requests:
+            if self._args.ignores(resource):
+                amounts[snapshot.column(resource)] = 0
+        state.write(_Wanted(amounts))
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
@@ -39,9 +110,23 @@ class NodeResourcesFit(PreFilter, Filter, Score):
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Name every resource that is short."""
-        return tuple(
-            "Too many pods" if resource == PODS else f"Insufficient {resource}"
-            for resource, _, _ in _shortages(state.expect(_Wanted), snapshot, row)
+        return tuple(_reason(resource) for resource, _, _ in _shortages(state.expect(_Wanted), snapshot, row))
+
+    def tally(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Counter[str]:
+        """Count the nodes on which each resource is short."""
+        wanted = state.expect(_Wanted).amounts
+        counts: Counter[str] = Counter()
+        for column in np.flatnonzero(wanted > 0).tolist():
+            free = snapshot.allocatable[:, column] - snapshot.requested[:, column]
+            if short := int((free[rows] < wanted[column]).sum()):
+                counts[_reason(snapshot.resources[column])] = short
+        return counts
+
+    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Tell whether an empty node of this size would do."""
+        return all(
+            resource == PODS or needed <= snapshot.allocatable[row, snapshot.column(resource)]
+            for resource, needed, _ in _shortages(state.expect(_Wanted), snapshot, row)
         )
 
     def numbers(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
@@ -52,17 +137,114 @@ class NodeResourcesFit(PreFilter, Filter, Score):
         )
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Score the mean share of cpu and memory that stays free, each in whole points as upstream."""
-        points = np.zeros(len(rows), np.int64)
-        counted = np.zeros(len(rows), np.int64)
-        for index, resource in enumerate((CPU, MEMORY)):
-            column = snapshot.column(resource)
-            allocatable = snapshot.allocatable[rows, column]
-            taken = snapshot.nonzero[rows, index] + snapshot.locked[rows, column] + pod.nonzero[index]
-            points += np.maximum(allocatable - taken, 0) * MAX_NODE_SCORE // np.maximum(allocatable, 1)
-            counted += allocatable > 0
-        scores: Scores = (points // np.maximum(counted, 1)).astype(np.float64)
-        return scores
+        """Score the weighted mean over the resources that a node has, in whole points as upstream."""
+        few = len(rows) * 2 < len(snapshot)  # else it is cheaper to score all and pick
+        part = rows if few else slice(None)
+        count = len(rows) if few else len(snapshot)
+        total: Scores = np.zeros(count)
+        weights: Any = 0
+        for resource in self._resources:
+            rated = self._rate(resource, pod, snapshot, part)
+            if rated is not None:
+                points, counted = rated
+                total += points * resource.counts
+                weights = weights + counted * resource.counts
+        mean = total / np.maximum(weights, 1)
+        scores: Scores = np.floor(mean + 0.5 if self._nothing_is_no_vote else mean)
+        return scores if few else scores[rows]
+
+    def _rate(
+        self, resource: ResourceWeight, pod: Pod, snapshot: Snapshot, part: slice | Rows
+    ) -> tuple[Scores, Mask | bool] | None:
+        """Rate one resource, and tell for which nodes it counts; None if for none."""
+        column = self.handle.columns.column_of.get(resource.name)
+        wanted = pod.requests.get(resource.name, 0)
+        if column is None or (resource.extended and not wanted):
+            return None
+        taken = snapshot.requested[part, column]
+        if resource.name in (CPU, MEMORY):
+            index = (CPU, MEMORY).index(resource.name)
+            taken, wanted = snapshot.nonzero[part, index], pod.container_weights[index]
+        room = snapshot.allocatable[part, column]
+        has: Mask | bool
+        if room.min(initial=1) > 0:
+            has = True
+        else:
+            has, room = room > 0, np.maximum(room, 1)
+        used = np.minimum(taken + snapshot.locked[part, column] + wanted, room)
+        points = self._points(used, room)
+        if self._nothing_is_no_vote:
+            has = has & (points > 0)
+        return (points, has) if has is True else (points * has, has)
+
+
+def _points(strategy: _Strategy) -> Points:
+    match strategy.type:
+        case "LeastAllocated":
+            return lambda used, room: _percent(room - used, room)
+        case "MostAllocated":
+            return _percent
+    ratio = strategy.requested_to_capacity_ratio or _Ratio()
+    table = np.array([_shaped(ratio.shape, percent) for percent in range(_FULL + 1)], np.float64)
+    return lambda used, room: table[_percent(used, room).astype(np.intp)]
+
+
+def _percent(amount: Amounts, whole: Amounts) -> Scores:
+    """Give the whole percents of amounts that are no more than the whole."""
+    if whole.max(initial=0) < _EXACT_BELOW:  # then floats are exact, and they divide five times as fast
+        percents: Scores = np.floor(amount.astype(np.float64) * MAX_NODE_SCORE / whole.astype(np.float64))
+        return percents
+    return (amount * MAX_NODE_SCORE // whole).astype(np.float64)
+
+
+def _shaped(shape: Sequence[_ShapePoint], utilization: int) -> int:
+    """Follow the broken line through the shape's points, rounded towards its left one on each piece."""
+    left = None
+    for right in shape:
+        if utilization <= right.utilization:
+            if left is None:
+                return right.score * _SCALE
+            rise, run = (right.score - left.score) * _SCALE, right.utilization - left.utilization
+            way = abs(rise) * (utilization - left.utilization) // run
+            return left.score * _SCALE + (way if rise > 0 else -way)
+        left = right
+    return shape[-1].score * _SCALE
+
+
+_SCALE = MAX_NODE_SCORE // _LARGEST_SHAPE_SCORE
+
+
+def _check(args: _Args) -> None:
+    """Raise ValueError for args that kube-scheduler refuses."""
+    strategy, ratio = args.scoring_strategy, args.scoring_strategy.requested_to_capacity_ratio
+    for group in args.ignored_resource_groups:
+        if "/" in group:
+            raise ValueError(f"ignoredResourceGroups: {group!r} must not contain a slash")
+    for resource in strategy.resources:
+        if not 1 <= resource.counts <= _LARGEST_WEIGHT:
+            raise ValueError(f"scoringStrategy.resources: the weight of {resource.name} is not from 1 to 100")
+    if (strategy.type == "RequestedToCapacityRatio") != (ratio is not None):
+        raise ValueError("requestedToCapacityRatio belongs to the strategy of that name, and is needed there")
+    if ratio is not None:
+        _check_shape(ratio.shape)
+
+
+def _check_shape(shape: Sequence[_ShapePoint]) -> None:
+    utilizations = [point.utilization for point in shape]
+    if not shape or utilizations != sorted(set(utilizations)):
+        raise ValueError("requestedToCapacityRatio.shape: points of increasing utilization are needed")
+    if not 0 <= utilizations[0] <= utilizations[-1] <= _FULL:
+        raise ValueError("requestedToCapacityRatio.shape: a utilization is not from 0 to 100")
+    if not all(0 <= point.score <= _LARGEST_SHAPE_SCORE for point in shape):
+        raise ValueError("requestedToCapacityRatio.shape: a score is not from 0 to 10")
+
+
+def _extended(resource: str) -> bool:
+    return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
+
+
+def _reason(resource: str) -> str:
+    return "Too many pods" if resource == PODS else f"Insufficient {resource}"
 
 
 def _shortages(wanted: _Wanted, snapshot: Snapshot, row: int) -> list[tuple[str, int, int]]:

@@ -3,19 +3,21 @@
 import numpy as np
 
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import Filter, Mask
+from tidelock.framework.api import Mask, OneReason
 from tidelock.framework.cyclestate import CycleState
 from tidelock.model.pods import Pod
 from tidelock.model.selectors import NO_SCHEDULE, Taint
 
 _CORDONED = Taint("node.kubernetes.io/unschedulable", NO_SCHEDULE)
-_REASON = "node(s) were unschedulable"
 
 
-class NodeUnschedulable(Filter):
+class NodeUnschedulable(OneReason):
     """Rules out nodes with spec.unschedulable."""
 
     name = "NodeUnschedulable"
+    per_node = True
+    heeds_room = False
+    reason = "node(s) were unschedulable"
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes that are not cordoned, or all if the pod tolerates the unschedulable taint."""
@@ -23,6 +25,6 @@ class NodeUnschedulable(Filter):
             return np.ones(len(snapshot), np.bool_)
         return ~snapshot.traits.cordoned
 
-    def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
-        """Say that the node is cordoned."""
-        return (_REASON,)
+    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Tell that no eviction uncordons a node."""
+        return False

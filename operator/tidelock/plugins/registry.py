@@ -1,13 +1,18 @@
 """Every plugin by its name, and the default profile."""
 
 from tidelock.framework.api import Plugin
+from tidelock.framework.config import Builtins
 from tidelock.framework.profile import Enabled, PluginFactory
 from tidelock.plugins.default_preemption import DefaultPreemption
+from tidelock.plugins.image_locality import ImageLocality
+from tidelock.plugins.inter_pod_affinity import InterPodAffinity
 from tidelock.plugins.node_affinity import NodeAffinity
 from tidelock.plugins.node_name import NodeName
+from tidelock.plugins.node_ports import NodePorts
 from tidelock.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
 from tidelock.plugins.node_unschedulable import NodeUnschedulable
+from tidelock.plugins.pod_topology_spread import PodTopologySpread
 from tidelock.plugins.priority_sort import PrioritySort
 from tidelock.plugins.reservation import Reservation
 from tidelock.plugins.scheduling_gates import SchedulingGates
@@ -22,8 +27,12 @@ _PLUGINS: tuple[type[Plugin], ...] = (
     NodeName,
     TaintToleration,
     NodeAffinity,
+    NodePorts,
     NodeResourcesFit,
+    PodTopologySpread,
+    InterPodAffinity,
     NodeResourcesBalancedAllocation,
+    ImageLocality,
     Reservation,
     DefaultPreemption,
 )
@@ -40,8 +49,20 @@ DEFAULT_PLUGINS: tuple[Enabled, ...] = (
     Enabled(NodeName.name),
     Enabled(TaintToleration.name, 3),
     Enabled(NodeAffinity.name, 2),
+    Enabled(NodePorts.name),
     Enabled(NodeResourcesFit.name),
+    Enabled(PodTopologySpread.name, 2),
+    Enabled(InterPodAffinity.name, 2),
     Enabled(NodeResourcesBalancedAllocation.name),
+    Enabled(ImageLocality.name),
     Enabled(Reservation.name, 5000),
     Enabled(DefaultPreemption.name),
+)
+
+BUILTINS = Builtins(
+    registry=REGISTRY,
+    defaults=DEFAULT_PLUGINS,
+    kept=frozenset({UnknownDemands.name, Reservation.name}),
+    needed={Reservation.name: ("preFilter", "filter", "reserve")},
+    counting=(NodeResourcesFit.name, Reservation.name),
 )

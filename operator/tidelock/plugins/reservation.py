@@ -5,16 +5,21 @@ left out. An owner goes to the node of its lock if it can; one that is annotated
 `tidelock.dev/require-reservation: "true"` goes nowhere else. Once it is reserved, its locks are released.
 """
 
+from typing import Any
+
 import numpy as np
 
 from tidelock.cluster.columns import Amounts, Rows
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
+    SKIP,
     SUCCESS,
     Filter,
+    Handle,
     Mask,
     PreFilter,
+    PreScore,
     Reserve,
     Score,
     Scores,
@@ -29,20 +34,27 @@ _NO_OWN_LOCK = "node(s) without the reservation that the pod requires"
 _NAMED_LOCKS = 3
 
 
-class Reservation(PreFilter, Filter, Score, Reserve):
+class Reservation(PreFilter, Filter, PreScore, Score, Reserve):
     """Holds locked room free for its owners."""
 
     name = "Reservation"
 
+    def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
+        """Take `ignoredResources`, of which extenders keep count."""
+        others = dict(args)
+        self._ignored = frozenset(others.pop("ignoredResources", ()))
+        super().__init__(handle, others)
+
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
-        """Find the pod's own locks."""
+        """Find the pod's own locks; skip the pod if nobody holds room and it does not ask for that."""
+        book = self.handle.book
         if state.read(OwnLocks) is None:
-            state.write(OwnLocks(tuple(self.handle.book.own(pod))))
-        return SUCCESS
+            state.write(OwnLocks(tuple(book.own(pod))))
+        return SUCCESS if book.holds_room or pod.requires_reservation else SKIP
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes with enough room that is not locked for others."""
-        wanted = snapshot.vector(pod.requests)
+        wanted = snapshot.vector(self._counted(pod))
         mask = snapshot.free_for(wanted, beside_locks=True)
         own = self._rows_of_own(state, snapshot)
         for row in own:
@@ -87,6 +99,10 @@ class Reservation(PreFilter, Filter, Score, Reserve):
             )
         return ", ".join(texts)
 
+    def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
+        """Skip pods without a lock that holds room."""
+        return SUCCESS if any(entry.held for entry in state.expect(OwnLocks).entries) else SKIP
+
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Score 100 for nodes where the pod has a lock, 0 for all others."""
         mine = np.zeros(len(snapshot))
@@ -101,6 +117,12 @@ class Reservation(PreFilter, Filter, Score, Reserve):
     def unreserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> None:
         """Take the locks back."""
         self.handle.book.unclaim(pod.uid, now)
+
+    def _counted(self, pod: Pod) -> Resources:
+        """Give what the pod requests of resources that are counted here."""
+        if not self._ignored:
+            return pod.requests
+        return {name: units for name, units in pod.requests.items() if name not in self._ignored}
 
     def _rows_of_own(self, state: CycleState, snapshot: Snapshot) -> list[int]:
         held = (entry for entry in state.expect(OwnLocks).entries if entry.held)
@@ -119,9 +141,10 @@ class Reservation(PreFilter, Filter, Score, Reserve):
     ) -> dict[str, tuple[int, int]]:
         """Map each resource that is short to (needed, free)."""
         amounts = self._free(state, snapshot, row)
-        free: Resources = {resource: int(amounts[snapshot.column(resource)]) for resource in pod.requests}
+        wanted = self._counted(pod)
+        free: Resources = {resource: int(amounts[snapshot.column(resource)]) for resource in wanted}
         return {
             resource: (needed, free[resource])
-            for resource, needed in pod.requests.items()
+            for resource, needed in wanted.items()
             if needed > 0 and free[resource] < needed
         }

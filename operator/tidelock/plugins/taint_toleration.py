@@ -6,7 +6,17 @@ import numpy as np
 
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import MAX_NODE_SCORE, Filter, Mask, Score, Scores
+from tidelock.framework.api import (
+    MAX_NODE_SCORE,
+    SKIP,
+    SUCCESS,
+    Mask,
+    OneReason,
+    PreScore,
+    Score,
+    Scores,
+    Status,
+)
 from tidelock.framework.cyclestate import CycleState
 from tidelock.model.pods import Pod
 from tidelock.model.selectors import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, untolerated
@@ -14,35 +24,47 @@ from tidelock.model.selectors import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE
 _HARD = (NO_SCHEDULE, NO_EXECUTE)
 
 
-class TaintToleration(Filter, Score):
+class TaintToleration(OneReason, PreScore, Score):
     """Rules out nodes with untolerated NoSchedule and NoExecute taints; prefers few untolerated soft ones."""
 
     name = "TaintToleration"
+    per_node = True
+    heeds_room = False
+    reason = "node(s) had untolerated taint(s)"
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes all of whose hard taints are tolerated."""
         tolerations = pod.spec.tolerations
-        return _over_taints(snapshot, lambda taints: untolerated(taints, tolerations, _HARD) is None).astype(
-            bool
-        )
+        return _over_taints(snapshot, lambda taints: untolerated(taints, tolerations, _HARD) is None) > 0
 
-    def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
-        """Name the taint, in kube-scheduler's words."""
+    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Tell that no eviction takes a taint away."""
+        return False
+
+    def numbers(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
+        """Name the first taint that is in the way."""
         taint = untolerated(snapshot.nodes[row].taints, pod.spec.tolerations, _HARD)
-        mark = f"{{{taint.key}: {taint.value}}}" if taint else "that is gone"
-        return (f"node(s) had untolerated taint {mark}",)
+        return f"taint {taint.key}={taint.value}:{taint.effect}" if taint else ""
+
+    def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
+        """Skip all pods where no node has a soft taint."""
+        soft = any(t.effect == PREFER_NO_SCHEDULE for taints in snapshot.traits.taint_sets for t in taints)
+        return SUCCESS if soft else SKIP
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Score 100 for the fewest untolerated PreferNoSchedule taints, 0 for the most."""
+        """Count the untolerated PreferNoSchedule taints."""
         soft = tuple(t for t in pod.spec.tolerations if t.effect in ("", PREFER_NO_SCHEDULE))
 
         def disliked(taints: tuple[Taint, ...]) -> int:
             return sum(untolerated((taint,), soft, (PREFER_NO_SCHEDULE,)) is not None for taint in taints)
 
-        counts = _over_taints(snapshot, disliked)[rows]
-        most = max(counts.max(initial=0.0), 1.0)
-        scores: Scores = MAX_NODE_SCORE - MAX_NODE_SCORE * counts // most
-        return scores
+        return _over_taints(snapshot, disliked)[rows]
+
+    def normalize(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
+        """Score 100 for no such taint, 0 for the most."""
+        most = max(scores.max(initial=0.0), 1.0)
+        points: Scores = MAX_NODE_SCORE - np.floor(MAX_NODE_SCORE * scores / most)
+        return points
 
 
 def _over_taints(snapshot: Snapshot, value: Callable[[tuple[Taint, ...]], int]) -> Scores:

@@ -9,7 +9,7 @@ from tidelock.model.pods import Pod, PodSpec
 
 
 class UnknownDemands(PreFilter):
-    """Refuses required pod affinity, spreading, claimed volumes, host ports and resource claims."""
+    """Refuses claimed volumes and resource claims."""
 
     name = "UnknownDemands"
 
@@ -23,22 +23,8 @@ class UnknownDemands(PreFilter):
 
 
 def _demands(spec: PodSpec) -> Iterator[str]:
-    affinity = spec.affinity
-    for field, neighbours in (
-        ("podAffinity", affinity.pod_affinity if affinity else None),
-        ("podAntiAffinity", affinity.pod_anti_affinity if affinity else None),
-    ):
-        if neighbours is not None and neighbours.required:
-            yield f"spec.affinity.{field}"
-    if any(
-        constraint.when_unsatisfiable == "DoNotSchedule" for constraint in spec.topology_spread_constraints
-    ):
-        yield "spec.topologySpreadConstraints"
     for volume in spec.volumes:
         if volume.persistent_volume_claim is not None or volume.ephemeral:
             yield f"the claim of volume {volume.name}"
-    sidecars = (container for container in spec.init_containers if container.restart_policy == "Always")
-    if any(port.host_port for container in (*spec.containers, *sidecars) for port in container.ports):
-        yield "host ports"
     if spec.resource_claims:
         yield "spec.resourceClaims"

@@ -1,26 +1,22 @@
 """Pods' side of the API: writes bindings, and tells pods and people why there is none."""
 
-import asyncio
 import logging
-from random import Random
+from collections.abc import Callable
 
 from tidelock.clock import Clock
-from tidelock.kube.backoff import Backoff
 from tidelock.kube.client import PODS, KubeClient
 from tidelock.kube.errors import ApiError, NotFound
 from tidelock.kube.events import EventRecorder, ObjectReference
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.scheduler.cycle import Assumed
-from tidelock.scheduler.decider import Decider, Unschedulable
+from tidelock.scheduler.decider import Consultation, Decider, Unschedulable
+from tidelock.scheduler.extenders import Extenders
 from tidelock.scheduler.queue import Waiting
 from tidelock.scheduler.tasks import Tasks
 from tidelock.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
-
-_SHORTEST_RETRY = 0.1
-_LONGEST_RETRY = 5.0
 
 
 class Binder:
@@ -34,7 +30,7 @@ class Binder:
         telemetry: Telemetry,
         clock: Clock,
         tasks: Tasks,
-        rng: Random,
+        extenders: Extenders,
     ) -> None:
         self._client = client
         self._decider = decider
@@ -42,7 +38,11 @@ class Binder:
         self._telemetry = telemetry
         self._clock = clock
         self._tasks = tasks
-        self._rng = rng
+        self._extenders = extenders
+
+    def consult(self, consultation: Consultation, answered: Callable[[], None]) -> None:
+        """Ask the extenders about a pod in the background; calls `answered` once the decider has advice."""
+        self._tasks.spawn(self._consult(consultation, answered))
 
     def bind(self, assumed: Assumed, started: float) -> None:
         """Bind a pod in the background; `started` is the monotonic time at which its attempt began."""
@@ -59,7 +59,13 @@ class Binder:
             nominated = None  # as it is written already
         if waiting.message != message or nominated is not None:
             waiting.message = message
-            self._tasks.spawn(self._write_condition(waiting, message, nominated))
+            reason = "SchedulerError" if outcome.refusal.error else "Unschedulable"
+            self._tasks.spawn(self._write_condition(waiting, reason, message, nominated))
+
+    async def _consult(self, consultation: Consultation, answered: Callable[[], None]) -> None:
+        advice = await self._extenders.advise(consultation.waiting.pod, consultation.nodes)
+        self._decider.advised(consultation, advice)
+        answered()
 
     async def _bind(self, assumed: Assumed, started: float) -> None:
         waiting = self._decider.queue.get(assumed.pod.uid)
@@ -85,7 +91,7 @@ class Binder:
             )
 
     async def _write_binding(self, assumed: Assumed) -> ApiError | None:
-        """Post the binding, with the pod's uid as its condition; gives the error if the pod is not bound."""
+        """Have the binding made by an extender or post it; gives the error if the pod is not bound."""
         pod = assumed.pod
         body = {
             "apiVersion": "v1",
@@ -95,7 +101,8 @@ class Binder:
         }
         try:
             async with self._tasks.turn:
-                await self._client.create(PODS.item(pod.meta.name, pod.meta.namespace, "binding"), body)
+                if not await self._extenders.bind(pod, assumed.node_name):
+                    await self._client.create(PODS.item(pod.meta.name, pod.meta.namespace, "binding"), body)
         except ApiError as error:
             if error.outcome_unknown and await self._bound_after_all(assumed):
                 return None
@@ -105,24 +112,26 @@ class Binder:
     async def _bound_after_all(self, assumed: Assumed) -> bool:
         """Look whether a binding whose answer was lost has been made; until then the room stays taken."""
         pod = assumed.pod
-        backoff = Backoff(_SHORTEST_RETRY, _LONGEST_RETRY, self._rng)
+        pause = self._tasks.retry_pauses()
         while True:
             try:
                 stored = decode_pod(await self._client.get(PODS.item(pod.meta.name, pod.meta.namespace)))
             except NotFound:
                 return False
             except ApiError as error:
-                await asyncio.sleep(max(backoff.next(), error.retry_after or 0.0))
+                await pause(error)
             else:
                 return stored.uid == pod.uid and stored.node_name == assumed.node_name
 
-    async def _write_condition(self, waiting: Waiting, message: str, nominated: str | None) -> None:
+    async def _write_condition(
+        self, waiting: Waiting, reason: str, message: str, nominated: str | None
+    ) -> None:
         """Write why a pod is not scheduled, and the node that is being made ready for it, or none."""
         pod = waiting.pod
         condition = {
             "type": "PodScheduled",
             "status": "False",
-            "reason": "Unschedulable",
+            "reason": reason,
             "message": message,
             "lastProbeTime": None,
             "lastTransitionTime": format_instant(int(self._clock.now())),

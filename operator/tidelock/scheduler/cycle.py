@@ -6,7 +6,7 @@ counted before the next one looks.
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Code, Filter, Mask, Scores, Verdict
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.extender import Advice
 from tidelock.framework.ownlocks import OwnLocks
 from tidelock.framework.profile import Profile
 from tidelock.framework.whatif import yielding
@@ -30,6 +31,7 @@ from tidelock.plugins.node_unschedulable import NodeUnschedulable
 from tidelock.plugins.reservation import Reservation
 from tidelock.plugins.taint_toleration import TaintToleration
 from tidelock.scheduler.preempting import Preempting
+from tidelock.scheduler.verdicts import SharedVerdicts, Verdicts
 
 # How many nodes a refusal tells the numbers of; the counts cover all of them.
 _NODES_TOLD = 3
@@ -52,10 +54,12 @@ class Refusal:
     """No node fits: the message, in kube-scheduler's form, and the plugins that ruled nodes out.
 
     `nominated_node_name` is to be written for a pod; None leaves what is there.
+    With `error`, none was found because something failed, not because none fits.
     """
 
     message: str
     plugins: frozenset[str]
+    error: bool = False
     nominated_node_name: str | None = None
 
 
@@ -75,10 +79,26 @@ class Cycle:
         self._cache = cache
         self._book = book
         self.preempting = Preempting(cache, book)
+        self._shared = SharedVerdicts(cache.columns)
 
-    def schedule(self, profile: Profile, pod: Pod, now: float) -> Assumed | Refusal:
-        """Find a node for a pod, reserve it there and count it as bound."""
+    def feasible(self, profile: Profile, pod: Pod) -> tuple[Node, ...]:
+        """Give the nodes that pass the filters now, for others to be asked about."""
+        found = self._filter(profile, pod, CycleState())
+        if isinstance(found, _Unfit):
+            return ()
+        snapshot, _, verdict = found
+        return tuple(snapshot.nodes[int(row)] for row in np.flatnonzero(verdict.fits))
+
+    def schedule(
+        self, profile: Profile, pod: Pod, now: float, advice: Advice | None = None
+    ) -> Assumed | Refusal:
+        """Find a node for a pod, reserve it there and count it as bound.
+
+        With the extenders' advice, the profile has their plugin.
+        """
         state = CycleState()
+        if advice is not None:
+            state.write(advice)
         found = self._find(profile, pod, state)
         if isinstance(found, _Unfit):
             return self._preempt(profile, pod, state, found, now)
@@ -121,28 +141,39 @@ class Cycle:
         self, profile: Profile, pod: Pod, state: CycleState, *, sound_only: bool = False
     ) -> Node | _Unfit:
         """Find the best node; `sound_only` leaves out those from which a lock would have to move again."""
+        found = self._filter(profile, pod, state, sound_only=sound_only)
+        if isinstance(found, _Unfit):
+            return found
+        snapshot, shared, verdict = found
+        rows = verdict.fits.nonzero()[0]
+        if not len(rows):
+            return _Unfit(_explain(verdict, state, pod, snapshot), snapshot, verdict)
+        nominated = snapshot.row(self._cache.nominator.node_of(pod.uid))
+        if nominated is not None and verdict.fits[nominated]:
+            return snapshot.nodes[nominated]
+        scores = _run_scores(profile, state, pod, snapshot, shared, rows)
+        return snapshot.nodes[int(rows[_best(scores, snapshot.traits.name_rank[rows])])]
+
+    def _filter(
+        self, profile: Profile, pod: Pod, state: CycleState, *, sound_only: bool = False
+    ) -> tuple[Snapshot, Verdicts, Verdict] | _Unfit:
+        """Run PreFilter and Filter over a snapshot of now."""
         self._cache.columns.vector(pod.requests)  # every resource has its column before the snapshot is taken
         snapshot = Snapshot.of(self._cache.columns)
-        filters = list(profile.filter)
+        skipped: set[str] = set()
         for plugin in profile.pre_filter:
             status = plugin.pre_filter(state, pod, snapshot)
             if not status.ok:
                 text = f"0/{len(snapshot)} nodes are available: {'; '.join(status.reasons)}."
                 nowhere = Verdict(np.zeros(len(snapshot), np.bool_), (), ())
                 return _Unfit(Refusal(text, frozenset({plugin.name})), snapshot, nowhere)
-            if status.code is Code.SKIP and isinstance(plugin, Filter):
-                filters.remove(plugin)
-        eligible = _sound(snapshot) if sound_only else np.ones(len(snapshot), np.bool_)
-        verdict = _run_filters(filters, state, pod, snapshot, eligible)
-        verdict = yielding(verdict, self._cache.nominator, state, pod, snapshot)
-        rows = np.flatnonzero(verdict.fits)
-        if not len(rows):
-            return _Unfit(_explain(verdict, state, pod, snapshot), snapshot, verdict)
-        nominated = snapshot.row(self._cache.nominator.node_of(pod.uid))
-        if nominated is not None and verdict.fits[nominated]:
-            return snapshot.nodes[nominated]
-        scores = _run_scores(profile, state, pod, snapshot, rows)
-        return snapshot.nodes[int(rows[_best(scores, snapshot.traits.name_rank[rows])])]
+            if status.code is Code.SKIP:
+                skipped.add(plugin.name)
+        filters = tuple(plugin for plugin in profile.filter if plugin.name not in skipped)
+        shared = self._shared.of(profile, pod)
+        eligible = _sound(snapshot) if sound_only else None
+        verdict = _run_filters(filters, state, pod, snapshot, shared, eligible)
+        return snapshot, shared, yielding(verdict, self._cache.nominator, state, pod, snapshot)
 
     def _preempt(
         self, profile: Profile, pod: Pod, state: CycleState, unfit: _Unfit, now: float, *, kind: str = "pod"
@@ -151,7 +182,7 @@ class Cycle:
         refusal = unfit.refusal
         result = self.preempting.attempt(profile, state, pod, unfit.snapshot, unfit.verdict, now, kind=kind)
         message = " ".join((refusal.message, *result.status.reasons))
-        return Refusal(message, refusal.plugins, result.nominated_node_name)
+        return replace(refusal, message=message, nominated_node_name=result.nominated_node_name)
 
     def _unreserve(self, assumed: Assumed, now: float) -> None:
         for plugin in reversed(assumed.profile.reserve):
@@ -192,36 +223,62 @@ def _sound(snapshot: Snapshot) -> Mask:
 
 
 def _run_filters(
-    filters: list[Filter], state: CycleState, pod: Pod, snapshot: Snapshot, fits: Mask
+    filters: tuple[Filter, ...],
+    state: CycleState,
+    pod: Pod,
+    snapshot: Snapshot,
+    shared: Verdicts,
+    eligible: Mask | None,
 ) -> Verdict:
-    """Run filters until no node is left."""
-    ruled_out = []
+    """Run filters until no node is left: first those whose verdict equal pods share."""
+    fits: Mask = np.ones(len(snapshot), np.bool_) if eligible is None else eligible
+    ruled_out: list[tuple[Filter, Mask]] = []
+    for heeds_room in (False, True):
+        sharing = [plugin for plugin in filters if plugin.per_node and plugin.heeds_room is heeds_room]
+        rejecters = shared.rejecters(sharing, state, pod, snapshot, heeds_room=heeds_room)
+        mask = rejecters < 0
+        if not mask.all():
+            ruled_out += [(plugin, fits & (rejecters == index)) for index, plugin in enumerate(sharing)]
+            fits = fits & mask
     for plugin in filters:
+        if plugin.per_node:
+            continue
+        if not fits.any():
+            break
         mask = plugin.filter(state, pod, snapshot)
         ruled_out.append((plugin, fits & ~mask))
         fits = fits & mask
-        if not fits.any():
-            break
-    return Verdict(fits, tuple(ruled_out), tuple(filters))
+    return Verdict(fits, tuple(ruled_out), filters)
 
 
-def _run_scores(profile: Profile, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
+def _run_scores(
+    profile: Profile, state: CycleState, pod: Pod, snapshot: Snapshot, shared: Verdicts, rows: Rows
+) -> Scores:
     """Sum the weighted scores of the nodes that fit."""
     skipped = {
         plugin.name
         for plugin in profile.pre_score
         if plugin.pre_score(state, pod, snapshot, rows).code is Code.SKIP
     }
-    total = np.zeros(len(rows))
-    for plugin, weight in profile.score:
-        if plugin.name not in skipped:
-            total += weight * plugin.normalize(state, pod, plugin.score(state, pod, snapshot, rows))
+    scorers = [(plugin, weight) for plugin, weight in profile.score if plugin.name not in skipped]
+    absolute = tuple(
+        (plugin, weight) for plugin, weight in scorers if plugin.per_node and not plugin.relative
+    )
+    total = shared.total(absolute, state, pod, snapshot)[rows]
+    for plugin, weight in scorers:
+        if plugin.per_node and not plugin.relative:
+            continue
+        if plugin.per_node:
+            scores = shared.total(((plugin, 1),), state, pod, snapshot)[rows]
+        else:
+            scores = plugin.score(state, pod, snapshot, rows)
+        total += weight * plugin.normalize(state, pod, scores)
     return total
 
 
 def _best(scores: Scores, name_rank: Rows) -> int:
     """Index of the highest score; among equals, of the node whose name sorts first."""
-    ties = np.flatnonzero(scores == scores.max())
+    ties = (scores == scores.max()).nonzero()[0]
     return int(ties[np.argmin(name_rank[ties])])
 
 
@@ -229,9 +286,14 @@ def _explain(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) 
     """Say why no node fits: how many nodes for which reason, then the numbers of a few."""
     counts: Counter[str] = Counter()
     for plugin, mask in verdict.ruled_out:
-        for row in np.flatnonzero(mask):
-            view = verdict.view(state, snapshot, int(row))
-            counts.update(plugin.reasons(view.state, pod, view.snapshot, view.row))
+        rows = mask.nonzero()[0]
+        for row in rows if verdict.views else ():
+            if int(row) in verdict.views:
+                view = verdict.views[int(row)]
+                counts.update(plugin.reasons(view.state, pod, view.snapshot, view.row))
+                rows = rows[rows != row]
+        if len(rows):
+            counts += plugin.tally(state, pod, snapshot, rows)
     histogram = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
     message = f"0/{len(snapshot)} nodes are available" + (f": {histogram}." if histogram else ".")
     if pod.spec.node_name and snapshot.row(pod.spec.node_name) is None:
@@ -245,10 +307,17 @@ def _explain(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) 
 def _numbers(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) -> Iterator[str]:
     left = _NODES_TOLD
     for plugin, mask in reversed(verdict.ruled_out):
-        rows = sorted(np.flatnonzero(mask), key=lambda row: snapshot.traits.name_rank[row])
-        for row in rows[:left]:
+        for row in _first_by_name(mask.nonzero()[0], snapshot, left):
             view = verdict.view(state, snapshot, int(row))
             numbers = plugin.numbers(view.state, pod, view.snapshot, view.row)
             if numbers:
                 yield f"{snapshot.nodes[int(row)].name}: {numbers}"
                 left -= 1
+
+
+def _first_by_name(rows: Rows, snapshot: Snapshot, count: int) -> Rows:
+    """Give the rows of the nodes whose names sort first, in that order."""
+    ranks = snapshot.traits.name_rank[rows]
+    if count < len(rows):
+        rows = rows[np.argpartition(ranks, count)[:count]]
+    return rows[np.argsort(snapshot.traits.name_rank[rows])]

@@ -4,19 +4,23 @@ Pure: time comes in as a parameter, and outcomes are returned for somebody else 
 """
 
 import heapq
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from itertools import count
 
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.objects import Objects
 from tidelock.framework.api import Api, Handle
-from tidelock.framework.profile import Profile, build_profile
+from tidelock.framework.config import Configuration
+from tidelock.framework.extender import Advice, has_advice
+from tidelock.framework.profile import Profile, build_profiles
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry, Order
+from tidelock.model.nodes import Node
 from tidelock.model.reservations import Phase
 from tidelock.plugins.default_preemption import NEVER
-from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
+from tidelock.plugins.extender import ExtenderAdvice
 from tidelock.scheduler.cycle import Assumed, Cycle, Refusal
 from tidelock.scheduler.preempting import Preemption
 from tidelock.scheduler.queue import EnqueueHook, SchedulingQueue, Waiting
@@ -33,7 +37,20 @@ class Unschedulable:
     refusal: Refusal
 
 
-Outcome = Assumed | Unschedulable
+@dataclass(frozen=True, slots=True, eq=False)
+class Consultation:
+    """A pod that extenders are to be asked about, and the nodes that passed the filters.
+
+    Until `advised` brings their answer, no other pod is decided; locks and what is due go on. The pod is then
+    decided over what is true by that time, so the answer can narrow the choice and never widen it.
+    """
+
+    waiting: Waiting
+    nodes: tuple[Node, ...]
+    freed: int
+
+
+Outcome = Assumed | Unschedulable | Consultation
 """What became of a pod."""
 
 
@@ -42,22 +59,28 @@ class Decider:
 
     def __init__(
         self,
-        scheduler_name: str,
+        configuration: Configuration,
         *,
         epoch: int = 0,
         move_after: float = 300.0,
         on_enqueue: EnqueueHook | None = None,
         api: Api | None = None,
     ) -> None:
+        """Make everything; raises ConfigurationError if a profile can't be made as it is configured."""
         self.columns = Columns()
         self.cache = Cache(self.columns)
         self.objects = Objects()
         self.book = Book(self.columns, nominator=self.cache.nominator, epoch=epoch, move_after=move_after)
-        self.profile: Profile = build_profile(
-            scheduler_name, DEFAULT_PLUGINS, REGISTRY, Handle(self.book, self.cache, self.objects, api)
-        )
-        self.queue = SchedulingQueue({scheduler_name: self.profile}, on_enqueue)
+        handle = Handle(self.book, self.cache, self.objects, api)
+        self.profiles = build_profiles(configuration.profiles, configuration.registry, handle)
+        self.profile: Profile = next(iter(self.profiles.values()))
+        backoff = (configuration.initial_backoff, configuration.max_backoff)
+        self.queue = SchedulingQueue(self.profiles, on_enqueue, backoff)
         self._cycle = Cycle(self.cache, self.book)
+        self._extenders = configuration.extenders
+        self._advised_profiles = _with_advice(self.profiles, handle) if self._extenders else {}
+        self._consultation: Consultation | None = None
+        self._advice: Advice | None = None
         self._line: list[tuple[Order, int, Entry]] = []  # a heap
         self._sequence = count()
         self._freed = -1
@@ -71,6 +94,8 @@ class Decider:
             self._place(heapq.heappop(self._line)[-1], now)
         if self._line:
             return None  # locks first: they were promised an answer at once
+        if self._consultation is not None:
+            return self._conclude(self._consultation, now)
         waiting = self.queue.pop(now)
         return None if waiting is None else self._schedule(waiting, now)
 
@@ -78,10 +103,16 @@ class Decider:
         """Instant at which there is something to do without any event; 0 for at once, None for never."""
         if self._line or self.book.untried or self._freed != self.columns.freed:
             return 0.0
-        due = [
-            instant for instant in (self.book.next_deadline(), self.queue.next_due()) if instant is not None
-        ]
+        if self._advice is not None:
+            return 0.0
+        pods_due = self.queue.next_due() if self._consultation is None else None
+        due = [instant for instant in (self.book.next_deadline(), pods_due) if instant is not None]
         return min(due, default=None)
+
+    def advised(self, consultation: Consultation, advice: Advice) -> None:
+        """Learn what the extenders say of a pod; nobody waits for it any more if the pod is gone."""
+        if consultation is self._consultation:
+            self._advice = advice
 
     def bound(self, assumed: Assumed, now: float) -> None:
         """Learn that a pod has been bound as decided."""
@@ -136,11 +167,47 @@ class Decider:
             self._refused[shape] = refusal
 
     def _schedule(self, waiting: Waiting, now: float) -> Outcome:
+        if self._extenders and any(has_advice(extender, waiting.pod) for extender in self._extenders):
+            nodes = self._cycle.feasible(waiting.profile, waiting.pod)
+            if nodes:
+                self._consultation = Consultation(waiting, nodes, self.columns.freed)
+                return self._consultation
         outcome = self._cycle.schedule(waiting.profile, waiting.pod, now)
         if isinstance(outcome, Assumed):
             return outcome
         self.queue.park(waiting.pod.uid, now)
         return Unschedulable(waiting, outcome)
+
+    def _conclude(self, consultation: Consultation, now: float) -> Outcome | None:
+        """Decide a pod that extenders were asked about; None if they have not answered or it is gone."""
+        waiting, advice = consultation.waiting, self._advice
+        gone = self.queue.get(waiting.pod.uid) is not waiting
+        if advice is None and not gone:
+            return None
+        self._consultation = self._advice = None
+        if advice is None or gone:
+            return None
+        if advice.error:
+            outcome: Assumed | Refusal = Refusal(advice.error, frozenset({ExtenderAdvice.name}), error=True)
+        else:
+            profile = self._advised_profiles[waiting.profile.scheduler_name]
+            outcome = self._cycle.schedule(profile, waiting.pod, now, advice)
+        if isinstance(outcome, Assumed):
+            return outcome
+        if outcome.error or consultation.freed != self.columns.freed:
+            self.queue.back_off(waiting.pod.uid, now)  # what came free meanwhile would wake it no more
+        else:
+            self.queue.park(waiting.pod.uid, now)
+        return Unschedulable(waiting, outcome)
+
+
+def _with_advice(profiles: Mapping[str, Profile], handle: Handle) -> dict[str, Profile]:
+    """Make profiles in which the extenders have their say after all plugins."""
+    plugin = ExtenderAdvice(handle, {})
+    return {
+        name: replace(profile, filter=(*profile.filter, plugin), score=(*profile.score, (plugin, 1)))
+        for name, profile in profiles.items()
+    }
 
 
 def _shape(entry: Entry) -> object:

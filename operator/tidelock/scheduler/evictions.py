@@ -4,12 +4,9 @@ As kube-scheduler 1.36 does (framework/preemption/executor.go): a victim is give
 DisruptionTarget and deleted, or, if it still waits for its permit, refused that instead.
 """
 
-import asyncio
 import logging
-from random import Random
 
 from tidelock.clock import Clock
-from tidelock.kube.backoff import Backoff
 from tidelock.kube.client import PODS, KubeClient
 from tidelock.kube.errors import ApiError, Conflict, NotFound, TransientError
 from tidelock.kube.events import EventRecorder
@@ -23,8 +20,6 @@ from tidelock.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
 
-_SHORTEST_RETRY = 0.1
-_LONGEST_RETRY = 1.0
 _TRIES = 5
 
 
@@ -39,7 +34,6 @@ class Evictor:
         telemetry: Telemetry,
         clock: Clock,
         tasks: Tasks,
-        rng: Random,
     ) -> None:
         self._client = client
         self._decider = decider
@@ -47,7 +41,6 @@ class Evictor:
         self._telemetry = telemetry
         self._clock = clock
         self._tasks = tasks
-        self._rng = rng
 
     def flush(self) -> None:
         """Begin to carry out all that was decided since the last call."""
@@ -67,7 +60,7 @@ class Evictor:
             self._decider.cache.evicting.discard(victim.uid)  # it may be placed again
             self._tell(victim, f"{note} (in kube-scheduler memory).")
             return
-        backoff = Backoff(_SHORTEST_RETRY, _LONGEST_RETRY, self._rng)
+        pause = self._tasks.retry_pauses()
         for tries_left in reversed(range(_TRIES)):
             try:
                 await self._delete(attempt, victim)
@@ -75,7 +68,7 @@ class Evictor:
                 return  # it is gone, or another has its name: the watch will tell
             except ApiError as error:
                 if tries_left and isinstance(error, TransientError):
-                    await asyncio.sleep(max(backoff.next(), error.retry_after or 0.0))
+                    await pause(error)
                     continue
                 self._telemetry.api_errors.labels("eviction", type(error).__name__).inc()
                 logger.warning("an eviction failed", extra={"pod": str(victim.key), "error": str(error)})

@@ -4,9 +4,10 @@ import asyncio
 from typing import NoReturn
 
 from tidelock.clock import Clock
+from tidelock.model.pods import Pod
 from tidelock.scheduler.binding import Binder
 from tidelock.scheduler.cycle import Assumed
-from tidelock.scheduler.decider import Decider, Outcome
+from tidelock.scheduler.decider import Consultation, Decider, Outcome, Unschedulable
 from tidelock.scheduler.evictions import Evictor
 from tidelock.scheduler.feed import Feed
 from tidelock.scheduler.publisher import Publisher
@@ -36,6 +37,9 @@ class Loop:
         self._publisher = publisher
         self._telemetry = telemetry
         self._clock = clock
+        self._consulted: tuple[str, float] | None = (
+            None  # which pod extenders are asked about, and since when
+        )
         self._event = asyncio.Event()
         self.started = asyncio.Event()
         self.last_turn = clock.monotonic()
@@ -72,14 +76,23 @@ class Loop:
                 return
 
     def _hand_on(self, outcome: Outcome, started: float) -> None:
+        if isinstance(outcome, Consultation):
+            self._consulted = (outcome.waiting.pod.uid, started)
+            self._binder.consult(outcome, self.wake)
+            return
+        if self._consulted is not None:
+            uid, since = self._consulted
+            self._consulted = None
+            started = since if _pod_of(outcome).uid == uid else started
         elapsed = self._clock.monotonic() - started
         self._telemetry.scheduling_algorithm_duration.observe(elapsed)
         if isinstance(outcome, Assumed):
             self._binder.bind(outcome, started)
             return
+        result = "error" if outcome.refusal.error else "unschedulable"
         profile = outcome.waiting.profile.scheduler_name
-        self._telemetry.schedule_attempts.labels("unschedulable", profile).inc()
-        self._telemetry.scheduling_attempt_duration.labels("unschedulable", profile).observe(elapsed)
+        self._telemetry.schedule_attempts.labels(result, profile).inc()
+        self._telemetry.scheduling_attempt_duration.labels(result, profile).observe(elapsed)
         self._binder.report(outcome)
 
     async def _sleep(self, due: float | None = None) -> None:
@@ -92,3 +105,7 @@ class Loop:
             handle.cancel()
         self._event.clear()  # or the next wait would return without letting anything else run
         self.last_turn = self._clock.monotonic()
+
+
+def _pod_of(outcome: Assumed | Unschedulable) -> Pod:
+    return outcome.pod if isinstance(outcome, Assumed) else outcome.waiting.pod

@@ -5,12 +5,10 @@ it differs, or the object is deleted if its time is over. Writes carry the resou
 computed from; one that is refused for it is computed anew.
 """
 
-import asyncio
 import logging
-from random import Random
+from typing import Any
 
 from tidelock.clock import Clock
-from tidelock.kube.backoff import Backoff
 from tidelock.kube.client import RESERVATIONS, KubeClient
 from tidelock.kube.errors import ApiError, Conflict, NotFound
 from tidelock.kube.events import EventRecorder, ObjectReference
@@ -26,8 +24,6 @@ from tidelock.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
 
-_SHORTEST_RETRY = 0.1
-_LONGEST_RETRY = 5.0
 # Objects compared between two turns of the event loop, which takes some 10 ms.
 _OBJECTS_A_FLUSH = 256
 
@@ -47,7 +43,6 @@ class Publisher:
         telemetry: Telemetry,
         clock: Clock,
         tasks: Tasks,
-        rng: Random,
     ) -> None:
         self._client = client
         self._book = book
@@ -55,7 +50,6 @@ class Publisher:
         self._telemetry = telemetry
         self._clock = clock
         self._tasks = tasks
-        self._rng = rng
         self._writing: set[Key] = set()
 
     def flush(self) -> bool:
@@ -84,12 +78,15 @@ class Publisher:
         return entry is not None and self._differs(entry)
 
     def _differs(self, entry: Entry) -> bool:
-        """Tell whether the stored object is not as it ought to be; a claim is not worth a write."""
-        if entry.deleted:
-            return False
-        if self._removable(entry):
-            return True
-        return entry.phase is not Phase.BOUND and render(entry, self._clock.now()) != entry.reservation.status
+        """Tell whether the stored object is not as it ought to be."""
+        return not entry.deleted and (self._removable(entry) or self._news(entry) is not None)
+
+    def _news(self, entry: Entry) -> dict[str, Any] | None:
+        """Give the status that an entry ought to have, if it has another; a claim is not worth a write."""
+        if entry.phase is Phase.BOUND:
+            return None
+        wanted = render(entry, self._clock.now())
+        return wanted if wanted != entry.reservation.status else None
 
     def _removable(self, entry: Entry) -> bool:
         removable_at = entry.removable_at()
@@ -97,13 +94,14 @@ class Publisher:
 
     async def _write(self, key: Key) -> None:
         """Write until the object is as it ought to be or is gone."""
-        backoff = Backoff(_SHORTEST_RETRY, _LONGEST_RETRY, self._rng)
+        pause = self._tasks.retry_pauses()
         try:
-            while (entry := self._book.entries.get(key)) is not None and self._differs(entry):
-                version = entry.reservation.meta.resource_version
+            while True:
+                version = self._version_of(key)
                 try:
                     async with self._tasks.turn:
-                        await self._write_once(entry)
+                        if not await self._write_once(key):
+                            return
                 except NotFound:
                     return  # the watch will tell
                 except Conflict:
@@ -114,16 +112,21 @@ class Publisher:
                     logger.warning(
                         "a status was not written", extra={"reservation": str(key), "error": str(error)}
                     )
-                    await asyncio.sleep(max(backoff.next(), error.retry_after or 0.0))
+                    await pause(error)
         finally:
             self._writing.discard(key)
 
-    async def _write_once(self, entry: Entry) -> None:
+    async def _write_once(self, key: Key) -> bool:
+        """Write what differs now; whether anything did."""
+        entry = self._book.entries.get(key)
+        if entry is None or entry.deleted:
+            return False
         removable = self._removable(entry)
         # The last state goes with the deletion event, so that whoever waits sees how a lock ended. Consumed
         # is spared the extra write: the pod is bound, which says it all.
-        if not (removable and entry.phase is Phase.CONSUMED):
-            await self._write_status(entry)
+        news = None if removable and entry.phase is Phase.CONSUMED else self._news(entry)
+        if news is not None:
+            await self._write_status(entry, news)
         if removable and self._removable(entry):  # or its spec was edited meanwhile, and it is wanted again
             meta = entry.reservation.meta
             await self._client.delete(
@@ -132,12 +135,10 @@ class Publisher:
                 resource_version=meta.resource_version,
             )
             entry.deleted = True
+        return removable or news is not None
 
-    async def _write_status(self, entry: Entry) -> None:
+    async def _write_status(self, entry: Entry, wanted: dict[str, Any]) -> None:
         meta, stored = entry.reservation.meta, entry.reservation.status
-        wanted = render(entry, self._clock.now())
-        if wanted == stored:
-            return
         # Put, as the API server works less on it than on a patch. All but the status it takes from the stored
         # object, so nothing else needs to be sent.
         body = {

@@ -15,13 +15,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tidelock.framework.config import INITIAL_BACKOFF, MAX_BACKOFF
 from tidelock.framework.profile import Profile
 from tidelock.model.pods import Pod
 
-INITIAL_BACKOFF = 1.0
-MAX_BACKOFF = 10.0
 FLUSH_AFTER = 300.0
-_MOST_DOUBLINGS = 10
+_MOST_DOUBLINGS = 60
 
 
 class Place(StrEnum):
@@ -50,19 +49,25 @@ class Waiting:
     due: float = 0.0
     message: str = ""
 
-    def backoff_ends(self, now: float) -> float:
-        """Tell when the pod may be tried again: 1 s after the first attempt, doubling to at most 10 s."""
+    def backoff_ends(self, now: float, first: float = INITIAL_BACKOFF, longest: float = MAX_BACKOFF) -> float:
+        """Tell when the pod may be tried again: `first` after its first attempt, doubling to `longest`."""
         if self.attempts == 0:
             return now
         doublings = min(self.attempts - 1, _MOST_DOUBLINGS)  # or a pod that waits for hours overflows a float
-        return now + min(INITIAL_BACKOFF * 2.0**doublings, MAX_BACKOFF)
+        return now + min(first * 2.0**doublings, longest)
 
 
 class SchedulingQueue:
     """Pods of all profiles; they share one order, so all profiles must sort alike."""
 
-    def __init__(self, profiles: dict[str, Profile], on_enqueue: EnqueueHook | None = None) -> None:
+    def __init__(
+        self,
+        profiles: dict[str, Profile],
+        on_enqueue: EnqueueHook | None = None,
+        backoff: tuple[float, float] = (INITIAL_BACKOFF, MAX_BACKOFF),
+    ) -> None:
         self._profiles = profiles
+        self._backoff_limits = backoff
         self._pods: dict[str, Waiting] = {}
         self._active: list[tuple[tuple[float, ...], int, Waiting]] = []
         self._backoff: list[tuple[float, int, Waiting]] = []
@@ -107,14 +112,16 @@ class SchedulingQueue:
         """Try a pod in flight again after its backoff."""
         waiting = self._pods.get(uid)
         if waiting is not None and waiting.place is Place.IN_FLIGHT:
-            self._to_backoff(waiting, waiting.backoff_ends(now), "ScheduleAttemptFailure")
+            self._to_backoff(
+                waiting, waiting.backoff_ends(now, *self._backoff_limits), "ScheduleAttemptFailure"
+            )
 
     def park(self, uid: str, now: float) -> None:
         """Keep a pod in flight until something changes that may help it."""
         waiting = self._pods.get(uid)
         if waiting is not None and waiting.place is Place.IN_FLIGHT:
             waiting.place = Place.UNSCHEDULABLE
-            waiting.due = waiting.backoff_ends(now)
+            waiting.due = waiting.backoff_ends(now, *self._backoff_limits)
             self._parked[uid] = waiting
             self._on_enqueue(waiting.place, "ScheduleAttemptFailure")
 

@@ -1,11 +1,20 @@
 """Writes that go on in the background while decisions are made."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from random import Random
 from typing import Any, NoReturn
+
+from tidelock.kube.backoff import Backoff
+from tidelock.kube.errors import ApiError
 
 # Requests under way at once: enough to keep an API server busy, few enough to be answered in time.
 _TURNS = 32
+# Seconds between two tries of a request that fails.
+_SHORTEST_RETRY = 0.1
+_LONGEST_RETRY = 5.0
+# Seconds after the last task in which another is likely to come, as people send work in series.
+_CALM = 0.1
 
 
 class Tasks:
@@ -17,13 +26,21 @@ class Tasks:
 
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rng: Random) -> None:
+        """Prepare; chance spreads what is tried again."""
         self.turn = asyncio.Semaphore(_TURNS)
+        self._rng = rng
+        self._calm_from = 0.0  # by the event loop's clock
         self._running: set[asyncio.Task[None]] = set()
         self._crash: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
 
     def __len__(self) -> int:
         return len(self._running)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a task is under way, or was a moment ago."""
+        return bool(self._running) or asyncio.get_running_loop().time() < self._calm_from
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Start a task."""
@@ -42,8 +59,14 @@ class Tasks:
             for task in left:
                 task.cancel()
 
+    def retry_pauses(self) -> Callable[[ApiError], Awaitable[None]]:
+        """Return what to await after each failure of one request: longer each time, or as the server asks."""
+        backoff = Backoff(_SHORTEST_RETRY, _LONGEST_RETRY, self._rng)
+        return lambda error: asyncio.sleep(max(backoff.next(), error.retry_after or 0.0))
+
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
+        self._calm_from = asyncio.get_running_loop().time() + _CALM
         if task.cancelled():
             return
         error = task.exception()

@@ -13,6 +13,7 @@ from tidelock.model.locks import decode_reservation
 from tidelock.model.namespaces import Namespace
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import decode_pod
+from tidelock.model.raw import keeping_raw
 from tidelock.model.storage import (
     CsiDriver,
     CsiNode,
@@ -61,10 +62,13 @@ OTHERS: dict[str, tuple[Resource, type]] = {
 }
 
 
-def reflectors(client: KubeClient, feed: Feed, rng: Random) -> Iterator[Reflector[Any]]:
-    """Make a reflector for every resource that decisions need."""
-    yield Reflector(client, NODES, decode_node, feed.nodes, rng=rng)
-    yield Reflector(client, PODS, decode_pod, feed.pods, rng=rng)
+def reflectors(client: KubeClient, feed: Feed, rng: Random, *, whole: bool) -> Iterator[Reflector[Any]]:
+    """Make a reflector for every resource that decisions need; `whole` pods and nodes keep their JSON."""
+    to_node, to_pod = (
+        (keeping_raw(decode_node), keeping_raw(decode_pod)) if whole else (decode_node, decode_pod)
+    )
+    yield Reflector(client, NODES, to_node, feed.nodes, rng=rng)
+    yield Reflector(client, PODS, to_pod, feed.pods, rng=rng)
     yield Reflector(client, RESERVATIONS, decode_reservation, feed.reservations, rng=rng)
     for name, sink in feed.others.items():
         resource, kind = OTHERS[name]

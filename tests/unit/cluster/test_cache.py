@@ -107,14 +107,24 @@ def test_a_resized_pod_counts_at_its_new_size(cache: Cache) -> None:
 
 
 def test_a_version_that_takes_the_same_is_taken_over_without_a_recount(cache: Cache) -> None:
+    cache.upsert(bound(annotations={"note": "old"}))
+    freed = cache.columns.freed
+    cache.upsert(bound(annotations={"note": "new"}))
+
+    placed = cache.get("uid-web-0")
+    assert placed is not None
+    assert placed.pod.meta.annotations == {"note": "new"}
+    assert cache.columns.freed == freed
+
+
+def test_a_change_of_labels_is_news_to_pods_that_wait(cache: Cache) -> None:
+    """Another pod's affinity may be met by it, or its anti-affinity no longer broken."""
     cache.upsert(bound(labels={"app": "web"}))
     freed = cache.columns.freed
     cache.upsert(bound(labels={"app": "db"}))
 
-    placed = cache.get("uid-web-0")
-    assert placed is not None
-    assert placed.pod.meta.labels == {"app": "db"}
-    assert cache.columns.freed == freed
+    assert cpu(cache) == 1000
+    assert cache.columns.freed > freed
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])

@@ -6,7 +6,7 @@ from builders import pod
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
 from tidelock.framework.api import Handle
-from tidelock.framework.profile import Enabled, PluginFactory, Profile, build_profile
+from tidelock.framework.profile import Enabled, PluginFactory, Profile, ProfileSettings, build_profile
 from tidelock.ledger.book import Book
 from tidelock.plugins.priority_sort import PrioritySort
 from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
@@ -31,7 +31,7 @@ KNOWN: dict[str, PluginFactory] = {**REGISTRY, "Backwards": Backwards, "Patient"
 def build(*names: str, args: dict[str, dict[str, Any]] | None = None) -> Profile:
     columns = Columns()
     handle = Handle(Book(columns), Cache(columns))
-    return build_profile("mine", [Enabled(name) for name in names], KNOWN, handle, args)
+    return build_profile(ProfileSettings("mine", tuple(map(Enabled, names)), args=args or {}), KNOWN, handle)
 
 
 def test_unknown_plugins_are_named_together() -> None:
@@ -62,32 +62,32 @@ def test_wrong_args_are_refused_by_the_plugin() -> None:
 
 def test_plugins_run_in_the_order_in_which_they_are_enabled() -> None:
     columns = Columns()
-    profile = build_profile("mine", DEFAULT_PLUGINS, REGISTRY, Handle(Book(columns), Cache(columns)))
+    profile = build_profile(
+        ProfileSettings("mine", DEFAULT_PLUGINS), REGISTRY, Handle(Book(columns), Cache(columns))
+    )
 
     assert profile.scheduler_name == "mine"
     assert [plugin.name for plugin in profile.pre_enqueue] == ["SchedulingGates"]
     assert profile.queue_sort.sort_key(pod(priority=3), 7.0) == (-3, 7.0)
-    assert [plugin.name for plugin in profile.filter] == [
-        "NodeUnschedulable",
-        "NodeName",
-        "TaintToleration",
-        "NodeAffinity",
-        "NodeResourcesFit",
-        "Reservation",
-    ]
-    assert profile.pre_filter[0].name == "UnknownDemands"
-    assert [plugin.name for plugin in profile.reserve] == ["Reservation"]
+    order = [plugin.name for plugin in DEFAULT_PLUGINS]
+    filters = [plugin.name for plugin in profile.filter]
+    assert filters == sorted(filters, key=order.index)
+    assert filters[-1] == "Reservation", "what is locked is looked at last"
 
 
 def test_a_lock_outweighs_all_other_scores_together() -> None:
     columns = Columns()
-    profile = build_profile("mine", DEFAULT_PLUGINS, REGISTRY, Handle(Book(columns), Cache(columns)))
+    profile = build_profile(
+        ProfileSettings("mine", DEFAULT_PLUGINS), REGISTRY, Handle(Book(columns), Cache(columns))
+    )
     weights = {plugin.name: weight for plugin, weight in profile.score}
 
     assert weights.pop("Reservation") > sum(weights.values())
-    assert weights == {
-        "TaintToleration": 3,
-        "NodeAffinity": 2,
-        "NodeResourcesFit": 1,
-        "NodeResourcesBalancedAllocation": 1,
-    }
+
+
+def test_a_factory_that_makes_something_else_is_refused() -> None:
+    columns = Columns()
+    odd: dict[str, PluginFactory] = {**REGISTRY, "Odd": SchedulingGates}
+    settings = ProfileSettings("mine", (Enabled("PrioritySort"), Enabled("Odd")))
+    with pytest.raises(ValueError, match=r"^profile mine: Odd makes .*, which is no plugin of that name$"):
+        build_profile(settings, odd, Handle(Book(columns), Cache(columns)))

@@ -1,5 +1,6 @@
 import asyncio
 import logging
+from collections.abc import Callable
 
 import pytest
 
@@ -12,9 +13,21 @@ POD = ObjectReference(api_version="v1", kind="Pod", name="web-0", namespace="sho
 NODE = ObjectReference(api_version="v1", kind="Node", name="n1")
 
 
-def _recorder(client: KubeClient, capacity: int = 1000) -> EventRecorder:
+def _recorder(
+    client: KubeClient,
+    capacity: int = 1000,
+    busy: Callable[[], bool] = lambda: False,
+    monotonic: Callable[[], float] = lambda: 0.0,
+) -> EventRecorder:
     return EventRecorder(
-        client, "tidelock.dev/scheduler", "tidelock-0", capacity=capacity, workers=1, now=lambda: NOW
+        client,
+        "tidelock.dev/scheduler",
+        "tidelock-0",
+        capacity=capacity,
+        workers=1,
+        busy=busy,
+        monotonic=monotonic,
+        now=lambda: NOW,
     )
 
 
@@ -111,3 +124,28 @@ async def test_closing_waits_no_longer_than_the_deadline(client: KubeClient, ser
         await server.finished.wait()
         await recorder.aclose(deadline_seconds=0.05)
     assert len(server.asked) == 1
+
+
+async def test_events_give_way_to_more_urgent_requests(client: KubeClient, server: ScriptedServer) -> None:
+    server.plays(answers("{}"), answers("{}"))
+    looks: list[int] = []
+    busy = iter((True, True, False, False))
+
+    def look() -> bool:
+        looks.append(len(server.asked))
+        return next(busy)
+
+    async with _recorder(client, busy=look) as recorder:
+        recorder.record(POD, "Normal", "Reason", "Action", "a")
+        recorder.record(POD, "Normal", "Reason", "Action", "b")
+    assert looks == [0, 0, 0, 1]
+    assert [asked.json["note"] for asked in server.asked] == ["a", "b"]
+
+
+async def test_events_do_not_give_way_for_ever(client: KubeClient, server: ScriptedServer) -> None:
+    server.plays(answers("{}"))
+    seconds = iter((100.0, 102.9, 103.1))  # recorded, and two looks
+
+    async with _recorder(client, busy=lambda: True, monotonic=lambda: next(seconds)) as recorder:
+        recorder.record(POD, "Normal", "Reason", "Action", "a")
+    assert [asked.json["note"] for asked in server.asked] == ["a"]

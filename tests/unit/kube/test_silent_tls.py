@@ -2,6 +2,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ class Wire:
 
     def __init__(self, port: int) -> None:
         self.dead = False
+        self.used = asyncio.Event()  # something was sent
         self.left = asyncio.Event()  # the client has closed its end
         self._port = port
 
@@ -39,28 +41,58 @@ class Wire:
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
+            self.used.set()
             if not self.dead:
                 writer.write(data)
 
 
-async def test_a_stream_that_fell_silent_is_not_asked_to_say_goodbye(tmp_path: Path) -> None:
-    """TLS connections are closed by agreement: given up the polite way, a silent server's stays for 30 s."""
+@dataclass
+class Far:
+    """A server that speaks TLS, and the wire that it is reached by."""
+
+    server: ScriptedServer
+    wire: Wire
+    client: KubeClient
+
+
+@pytest.fixture
+async def far(tmp_path: Path) -> AsyncIterator[Far]:
     keys = make_keys(tmp_path)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(keys.server_certificate, keys.server_key)
     server = ScriptedServer()
-    server.plays(server.quiet_watch(bookmark(6)))
     await server.start(tls)
-
     wire = Wire(server.port)
     async with wire.laid() as port:
         cluster = {"certificate-authority": str(keys.authority)}
         config = write_kubeconfig(tmp_path / "kubeconfig", f"https://127.0.0.1:{port}", {}, cluster=cluster)
-        async with KubeClient(load_connection(config), user_agent="test") as client:
-            async with client.stream(PODS.collection(), {}, silence_seconds=0.1) as stream:
-                assert await stream.read() == bookmark(6)
-                wire.dead = True
-                with pytest.raises(Unreachable):
-                    await stream.read()
-            await asyncio.wait_for(wire.left.wait(), 5)
+        yield Far(server, wire, KubeClient(load_connection(config), user_agent="test"))
     await server.close()
+
+
+async def test_a_stream_that_fell_silent_is_not_asked_to_say_goodbye(far: Far) -> None:
+    """TLS connections are closed by agreement: given up the polite way, a silent server's stays for 30 s."""
+    far.server.plays(far.server.quiet_watch(bookmark(6)))
+
+    async with far.client as client:
+        async with client.stream(PODS.collection(), {}, silence_seconds=0.1) as stream:
+            assert await stream.read() == bookmark(6)
+            far.wire.dead = True
+            with pytest.raises(Unreachable):
+                await stream.read()
+        await asyncio.wait_for(far.wire.left.wait(), 5)
+
+
+@pytest.mark.parametrize("moment", ["in the handshake", "before the answer"])
+async def test_closing_ends_the_connection_of_a_request_that_was_cut_short(far: Far, moment: str) -> None:
+    """aiohttp forgets such a connection, so its socket could outlive the event loop: a ResourceWarning."""
+    far.wire.dead = moment == "in the handshake"
+
+    async with far.client as client:
+        request = asyncio.create_task(client.get(PODS.collection()))
+        await asyncio.wait_for((far.wire.used if far.wire.dead else far.server.finished).wait(), 5)
+        far.wire.dead = True
+        request.cancel()
+        await asyncio.wait((request,))
+
+    await asyncio.wait_for(far.wire.left.wait(), 5)

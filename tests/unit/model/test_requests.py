@@ -7,11 +7,12 @@ from tidelock.model.quantities import CEILING, QuantityError
 from tidelock.model.requests import (
     ContainerStatus,
     WorkloadResources,
+    container_weights,
     nonzero_requests,
     total_requests,
 )
 
-MB = 1000 * 1000
+MIB = 1024 * 1024
 
 
 def spec(**fields: Any) -> WorkloadResources:
@@ -120,14 +121,22 @@ def test_a_container_without_a_status_counts_at_what_it_asks_for() -> None:
     ("fields", "weight"),
     [
         ({}, (0, 0)),
-        ({"containers": [container()]}, (100, 200 * MB)),
-        ({"containers": [container(), container("2")]}, (2100, 400 * MB)),
-        ({"containers": [container("0")]}, (0, 200 * MB)),
-        ({"containers": [container()], "resources": {"requests": {"cpu": "1"}}}, (1000, 200 * MB)),
-        ({"containers": [container()], "overhead": {"memory": "1M"}}, (100, 201 * MB)),
+        ({"containers": [container()]}, (100, 200 * MIB)),
+        ({"containers": [container(), container("2")]}, (2100, 400 * MIB)),
+        ({"containers": [container("0")]}, (0, 200 * MIB)),
+        ({"containers": [container()], "resources": {"requests": {"cpu": "1"}}}, (1000, 200 * MIB)),
+        ({"containers": [container("0")], "resources": {"requests": {"memory": "1"}}}, (0, 1)),
+        ({"containers": [container()], "resources": {"requests": {"memory": "1"}}}, (100, 1)),
+        ({"containers": [container()], "overhead": {"memory": "1Mi"}}, (100, 201 * MIB)),
     ],
 )
 def test_a_container_that_asks_for_nothing_weighs_something_in_scores(
     fields: dict[str, Any], weight: tuple[int, int]
 ) -> None:
     assert nonzero_requests(spec(**fields)) == weight
+
+
+def test_what_a_pod_asks_for_as_a_whole_does_not_weigh_before_it_is_placed() -> None:
+    asking = spec(containers=[container("2"), container()], resources={"requests": {"cpu": "7"}})
+    assert container_weights(asking) == (2100, 400 * MIB)
+    assert nonzero_requests(asking) == (7000, 400 * MIB)

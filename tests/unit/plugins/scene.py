@@ -10,7 +10,7 @@ from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.objects import Objects
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import SUCCESS, Filter, Handle, Plugin, PreFilter, Score, Status
+from tidelock.framework.api import SUCCESS, Code, Filter, Handle, Plugin, PreFilter, PreScore, Score, Status
 from tidelock.framework.cyclestate import CycleState
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
@@ -41,10 +41,10 @@ class Scene:
         self.book.admit(entry, self.columns.nodes[self.columns.row_of[node_name]], NOW)
         return entry
 
-    def judge(self, kind: type[Plugin], pod: Pod, *written: object) -> "Judgement":
-        """Have a plugin look at a pod, with these values in its state."""
+    def judge(self, kind: type[Plugin], pod: Pod, *written: object, **args: Any) -> "Judgement":
+        """Have a plugin with these args look at a pod, with these values in its state."""
         self.columns.vector(pod.requests)
-        return Judgement(kind(self.handle, {}), pod, Snapshot.of(self.columns), written)
+        return Judgement(kind(self.handle, args), pod, Snapshot.of(self.columns), written)
 
 
 class Judgement:
@@ -65,6 +65,8 @@ class Judgement:
     def fitting(self) -> set[str]:
         """Names of the nodes that are not ruled out."""
         assert isinstance(self.plugin, Filter)
+        if self.status.code is Code.SKIP:
+            return {each.name for each in self.snapshot.nodes}
         mask = self.plugin.filter(self.state, self.pod, self.snapshot)
         return {self.snapshot.nodes[int(row)].name for row in np.flatnonzero(mask)}
 
@@ -74,15 +76,24 @@ class Judgement:
         return self.scores_among(*(node.name for node in self.snapshot.nodes))
 
     def scores_among(self, *names: str) -> dict[str, float]:
-        """Scores of these nodes, the others being ruled out."""
+        """Scores of these nodes, the others being ruled out; 0 where the plugin has nothing to say."""
         assert isinstance(self.plugin, Score)
         rows = np.array([self._row(name) for name in names], np.intp)
-        scores = self.plugin.score(self.state, self.pod, self.snapshot, rows)
+        if isinstance(self.plugin, PreScore):
+            status = self.plugin.pre_score(self.state, self.pod, self.snapshot, rows)
+            if status.code is Code.SKIP:
+                return dict.fromkeys(names, 0.0)
+        raw = self.plugin.score(self.state, self.pod, self.snapshot, rows)
+        scores = self.plugin.normalize(self.state, self.pod, raw)
         return dict(zip(names, scores.tolist(), strict=True))
 
     def reasons(self, name: str = "node-a") -> tuple[str, ...]:
         assert isinstance(self.plugin, Filter)
         return self.plugin.reasons(self.state, self.pod, self.snapshot, self._row(name))
+
+    def resolvable(self, name: str = "node-a") -> bool:
+        assert isinstance(self.plugin, Filter)
+        return self.plugin.resolvable(self.state, self.pod, self.snapshot, self._row(name))
 
     def numbers(self, name: str = "node-a") -> str:
         assert isinstance(self.plugin, Filter)

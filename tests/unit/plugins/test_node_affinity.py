@@ -55,6 +55,12 @@ def test_a_pod_that_requires_nothing_is_skipped(ordinary: Pod) -> None:
             {"node-c"},
         ),
         (
+            requiring({"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["node-c"]}]}),
+            {"node-a", "node-b"},
+        ),
+        (requiring({"matchFields": [{"key": "metadata.name", "operator": "Exists"}]}), set()),
+        (requiring({"matchFields": [{"key": "metadata.uid", "operator": "In", "values": ["x"]}]}), set()),
+        (
             requiring({"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": ["a"]}]}),
             {"node-b", "node-c"},
         ),
@@ -94,3 +100,43 @@ def test_an_empty_preference_matches_no_node() -> None:
 
 def test_a_pod_with_other_affinity_alone_scores_nothing() -> None:
     assert set(SCENE.judge(NodeAffinity, pod(affinity={"podAffinity": {}})).scores.values()) == {0}
+
+
+def named(*names: str) -> dict[str, Any]:
+    fields = [{"key": "metadata.name", "operator": "In", "values": [name]} for name in names]
+    return {"matchFields": fields}
+
+
+def test_terms_that_can_match_no_node_are_refused_at_once() -> None:
+    judgement = SCENE.judge(NodeAffinity, requiring(named("node-a", "node-b"), named("node-b", "node-c")))
+
+    assert judgement.status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    assert judgement.status.reasons == ("pod affinity terms conflict",)
+
+
+def test_nodes_beside_the_only_ones_named_are_told_apart() -> None:
+    judgement = SCENE.judge(NodeAffinity, requiring(named("node-a"), nodeSelector={"zone": "x"}))
+
+    assert judgement.reasons("node-b") == ("node(s) didn't satisfy plugin(s) [NodeAffinity]",)
+    assert judgement.reasons("node-a") == ("node(s) didn't match Pod's node affinity/selector",)
+    assert not judgement.resolvable("node-a")
+    other = SCENE.judge(NodeAffinity, requiring(named("node-a"), term("zone", "x")))
+    assert other.reasons("node-b") == ("node(s) didn't match Pod's node affinity/selector",)
+
+
+def test_the_profiles_own_affinity_counts_for_every_pod() -> None:
+    preferred = [{"weight": 1, "preference": term("zone", "b")}]
+    added = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term("disk", "ssd")]},
+        "preferredDuringSchedulingIgnoredDuringExecution": preferred,
+    }
+    judgement = SCENE.judge(NodeAffinity, pod(), addedAffinity=added)
+
+    assert judgement.fitting == {"node-a", "node-b"}
+    assert judgement.reasons("node-c") == ("node(s) didn't match scheduler-enforced node affinity",)
+    assert judgement.scores == {"node-a": 0, "node-b": 100, "node-c": 0}
+
+
+def test_an_added_affinity_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^pluginConfig of NodeAffinity: Expected `object`"):
+        NodeAffinity(Scene().handle, {"addedAffinity": 1})

@@ -1,3 +1,5 @@
+import numpy as np
+
 from builders import node, pod
 from tidelock.framework.api import Code
 from tidelock.plugins.node_name import NodeName
@@ -20,3 +22,15 @@ def test_a_pod_goes_to_the_node_that_it_names() -> None:
 
 def test_a_pod_whose_node_is_not_there_goes_nowhere() -> None:
     assert SCENE.judge(NodeName, pod(node_name="node-x")).fitting == set()
+
+
+def test_no_eviction_changes_a_name() -> None:
+    assert not SCENE.judge(NodeName, pod(node_name="node-b")).resolvable("node-a")
+
+
+def test_a_node_is_found_among_a_few_that_were_taken() -> None:
+    judgement = SCENE.judge(NodeName, pod(node_name="node-b"))
+    few = judgement.snapshot.take(np.array([1]))
+
+    assert isinstance(judgement.plugin, NodeName)
+    assert judgement.plugin.filter(judgement.state, judgement.pod, few).tolist() == [True]

@@ -1,6 +1,12 @@
+from typing import Any
+
+import numpy as np
 import pytest
 
 from builders import node, pod
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.api import Code
+from tidelock.framework.cyclestate import CycleState
 from tidelock.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation as Balanced
 from unit.plugins.scene import Scene
 
@@ -42,3 +48,23 @@ def test_a_pod_that_requests_neither_is_not_scored() -> None:
     """Else pods without requests would all go to one node."""
     scene = Scene(node("node-a"), node("node-b"))
     assert scene.judge(Balanced, pod(requests={"nvidia.com/gpu": "1"})).scores == {"node-a": 0, "node-b": 0}
+
+
+def test_a_pod_that_requests_none_of_the_resources_is_skipped() -> None:
+    scene = Scene(node("node-a", **{"nvidia.com/gpu": "2"}))
+    plugin = Balanced(scene.handle, {"resources": [{"name": "nvidia.com/gpu"}]})
+    snapshot = Snapshot.of(scene.columns)
+
+    def code(requests: dict[str, str]) -> Code:
+        return plugin.pre_score(CycleState(), pod(requests=requests), snapshot, np.arange(1)).code
+
+    assert code({"cpu": "1"}) is Code.SKIP
+    assert code({"nvidia.com/gpu": "1"}) is Code.SUCCESS
+
+
+@pytest.mark.parametrize(
+    "resources", [[{"name": "cpu", "weight": 2}], [{"name": "cpu"}, {"name": "cpu"}]], ids=["weight", "twice"]
+)
+def test_resources_count_once_and_alike(resources: list[dict[str, Any]]) -> None:
+    with pytest.raises(ValueError, match=r"^pluginConfig of .*: resources must differ and have weight 1$"):
+        Balanced(Scene().handle, {"resources": resources})

@@ -1,8 +1,23 @@
+from typing import Any
+
+import pytest
+
 from builders import node, pod
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
 from unit.plugins.scene import Scene
 
 GPU = "nvidia.com/gpu"
+
+
+def ratio(*points: tuple[int, int]) -> dict[str, Any]:
+    """Give args with a shape of (utilization, score)."""
+    shape = [{"utilization": utilization, "score": score} for utilization, score in points]
+    return {
+        "scoringStrategy": {
+            "type": "RequestedToCapacityRatio",
+            "requestedToCapacityRatio": {"shape": shape},
+        }
+    }
 
 
 def test_requests_must_fit_beside_those_of_the_pods_there() -> None:
@@ -77,7 +92,7 @@ def test_what_pods_use_and_locks_hold_counts_against_a_node() -> None:
 
 
 def test_a_pod_that_requests_nothing_scores_as_if_it_wanted_a_little() -> None:
-    """0.1 of 4 cores leave 97, 200 MB of 1 GB leave 80: 88."""
+    """0.1 of 4 cores leave 97, 200 MiB of 1 GB leave 79: 88."""
     scene = Scene(node("node-a", cpu="4", memory="1G"))
     assert scene.judge(NodeResourcesFit, pod(requests={})).scores == {"node-a": 88}
 
@@ -92,3 +107,57 @@ def test_a_node_that_would_be_overfull_scores_nothing_for_that() -> None:
 def test_a_resource_that_a_node_lacks_does_not_count_in_its_mean() -> None:
     scene = Scene(node("node-a", cpu="4", memory="0"), node("node-b", cpu="0", memory="0"))
     assert scene.judge(NodeResourcesFit, pod(requests={"cpu": "1"})).scores == {"node-a": 75, "node-b": 0}
+
+
+def test_an_eviction_helps_unless_the_node_is_too_small() -> None:
+    scene = Scene(node("node-a", cpu="4", pods="1"))
+    scene.cache.assume(pod("other", requests={"cpu": "2"}), "node-a")
+
+    assert scene.judge(NodeResourcesFit, pod(requests={"cpu": "3"})).resolvable()
+    assert not scene.judge(NodeResourcesFit, pod(requests={"cpu": "5"})).resolvable()
+    assert not scene.judge(NodeResourcesFit, pod(requests={"cpu": "1", GPU: "1"})).resolvable()
+
+
+def test_ignored_extended_resources_are_left_to_others() -> None:
+    scene = Scene(node("node-a"))
+    wanted = pod(requests={GPU: "1", "cpu": "5"})
+
+    for args in ({"ignoredResources": [GPU, "cpu"]}, {"ignoredResourceGroups": ["nvidia.com", "cpu"]}):
+        assert scene.judge(NodeResourcesFit, wanted, **args).reasons() == ("Insufficient cpu",)
+
+
+def test_fuller_nodes_score_higher_if_so_configured() -> None:
+    """Cpu is taken to 3/4 and 3/6, memory to a half on both: (75 + 50) / 2 = 62 and (50 + 50) / 2 = 50."""
+    scene = Scene(node("node-a", cpu="4", memory="10000"), node("node-b", cpu="6", memory="10000"))
+    wanted = pod(requests={"cpu": "3", "memory": "5000"})
+    args = {"scoringStrategy": {"type": "MostAllocated"}}
+    assert scene.judge(NodeResourcesFit, wanted, **args).scores == {"node-a": 62, "node-b": 50}
+
+
+def test_a_shape_rates_how_full_a_resource_gets() -> None:
+    """At 75 % the line from (0, 10) to (50, 0) and on to (100, 4) stands at 2: 20 points of 100."""
+    args = ratio((0, 10), (50, 0), (100, 4))
+    args["scoringStrategy"]["resources"] = [{"name": "cpu", "weight": 3}]
+    scene = Scene(node("node-a", cpu="4"))
+    judgement = scene.judge(NodeResourcesFit, pod(requests={"cpu": "3"}), **args)
+    assert judgement.scores == {"node-a": 20}
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        ({"scoringStrategy": {"type": "Random"}}, "Invalid enum value"),
+        ({"scoringStrategy": {"resources": [{"name": "cpu", "weight": 101}]}}, "weight of cpu"),
+        ({"scoringStrategy": {"type": "RequestedToCapacityRatio"}}, "is needed there"),
+        ({"scoringStrategy": {"requestedToCapacityRatio": {"shape": []}}}, "is needed there"),
+        (ratio(), "increasing"),
+        (ratio((50, 1), (50, 2)), "increasing"),
+        (ratio((0, 1), (101, 2)), "a utilization is not"),
+        (ratio((0, 11)), "a score is not"),
+        ({"ignoredResourceGroups": ["nvidia.com/gpu"]}, "slash"),
+        ({"ignoredResources": "all"}, "Expected `array`"),
+    ],
+)
+def test_wrong_args_are_refused_with_the_plugins_name(args: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=rf"^pluginConfig of NodeResourcesFit: .*{text}"):
+        NodeResourcesFit(Scene().handle, args)

@@ -1,10 +1,11 @@
 """Reservation: which nodes are left to a pod, and what a refusal says."""
 
 from builders import node, pod
+from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.ownlocks import OwnLocks
 from tidelock.model.pods import REQUIRE_RESERVATION
 from tidelock.plugins.reservation import Reservation
-from unit.plugins.scene import Scene
+from unit.plugins.scene import Judgement, Scene
 
 REQUIRED = {REQUIRE_RESERVATION: "true"}
 
@@ -129,3 +130,17 @@ def test_of_many_locks_the_first_three_are_named() -> None:
     assert full.judge(Reservation, pod("db-0", requests={"cpu": "2"})).numbers() == (
         "cpu 2 needed, 1500m free, 2500m locked by shop/lock-0, shop/lock-1, shop/lock-2 and 2 more"
     )
+
+
+def test_what_extenders_keep_count_of_is_not_counted() -> None:
+    one = Scene(node("node-a", cpu="1"))
+    wanting = pod("web-0", requests={"cpu": "1", "example.com/foo": "1"})
+    one.columns.vector(wanting.requests)
+    snapshot = Snapshot.of(one.columns)
+    args = {"ignoredResources": ["example.com/foo"]}
+
+    assert one.judge(Reservation, wanting).fitting == set()
+    assert Judgement(Reservation(one.handle, args), wanting, snapshot, ()).fitting == {"node-a"}
+    greedy = pod("web-0", requests={"cpu": "2", "example.com/foo": "1"})
+    judged = Judgement(Reservation(one.handle, args), greedy, snapshot, ())
+    assert judged.reasons() == ("Insufficient cpu beside reservations",)

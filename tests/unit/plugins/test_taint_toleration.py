@@ -24,15 +24,15 @@ def test_hard_taints_keep_away_pods_that_do_not_tolerate_them_all() -> None:
     assert everything.fitting == {"node-a", "node-b", "node-c", "node-d"}
 
 
-def test_the_first_untolerated_taint_is_the_reason() -> None:
+def test_the_first_untolerated_taint_is_named() -> None:
     dedicated = {"key": "dedicated", "operator": "Exists"}
 
-    assert HARD.judge(TaintToleration, pod()).reasons("node-c") == (
-        "node(s) had untolerated taint {dedicated: batch}",
+    assert HARD.judge(TaintToleration, pod()).reasons("node-c") == ("node(s) had untolerated taint(s)",)
+    assert HARD.judge(TaintToleration, pod()).numbers("node-c") == "taint dedicated=batch:NoExecute"
+    assert HARD.judge(TaintToleration, pod(tolerations=[dedicated])).numbers("node-c") == (
+        "taint gpu=:NoSchedule"
     )
-    assert HARD.judge(TaintToleration, pod(tolerations=[dedicated])).reasons("node-c") == (
-        "node(s) had untolerated taint {gpu: }",
-    )
+    assert not HARD.judge(TaintToleration, pod()).resolvable("node-c")
 
 
 def test_fewer_soft_taints_score_higher() -> None:

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,75 @@ def test_an_unknown_option_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
 
     assert left.value.code == 2
     assert "unrecognized arguments: --retries 3" in capsys.readouterr().err
+
+
+def refused(file: Path, text: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """Start with a configuration that is wrong, and give what is told after the file's name."""
+    file.write_text(text)
+
+    status = main(["run", "--config", str(file), "--port", "0"])
+
+    printed = capsys.readouterr().err.strip()
+    assert status == 1
+    assert "\n" not in printed
+    assert printed.startswith(f"tidelock: configuration {file}: ")
+    return printed.removeprefix(f"tidelock: configuration {file}: ")
+
+
+HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+
+def test_a_configuration_that_is_wrong_is_told_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = refused(tmp_path / "config.yaml", HEAD + "profiles: [{schedulerName: 3}]", capsys)
+    assert told == "profiles[0].schedulerName: Invalid value: 3: should be a valid string"
+
+
+def test_a_profile_that_cannot_be_made_is_told_before_a_cluster_is_reached(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = {"server": "http://127.0.0.1:1"}
+    context = {"cluster": "c", "user": "u"}
+    kubeconfig = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "x",
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "x", "context": context}],
+    }
+    (tmp_path / "kubeconfig").write_text(json.dumps(kubeconfig))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    text = HEAD + "profiles: [{pluginConfig: [{name: NodeName, args: {colour: red}}]}]"
+
+    told = refused(tmp_path / "config.yaml", text, capsys)
+
+    assert told == (
+        "profile default-scheduler: plugin NodeName: pluginConfig of NodeName: unknown args ['colour']"
+    )
+
+
+def test_a_configuration_that_is_not_there_is_told_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "--config", str(tmp_path / "none"), "--port", "0"]) == 1
+    told = capsys.readouterr().err.strip()
+    assert told == f"tidelock: configuration {tmp_path / 'none'}: No such file or directory"
+
+
+def test_a_configuration_names_its_schedulers_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["run", "--config", "file", "--scheduler-name", "mine"])
+
+    assert left.value.code == 2
+    assert "not allowed with argument" in capsys.readouterr().err
+
+
+def test_a_configuration_that_is_no_text_is_told_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config").write_bytes(b"\xff\xfe\xfd")
+    assert main(["run", "--config", str(tmp_path / "config"), "--port", "0"]) == 1
+    told = capsys.readouterr().err.strip()
+    assert told.startswith(f"tidelock: configuration {tmp_path / 'config'}: is not UTF-8: ")

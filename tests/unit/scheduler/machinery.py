@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from builders import NAMESPACE, NOW, SCHEDULER, Json, encode, pod_json, reservation_json
+from tidelock.framework.config import Configuration, default_configuration
 from tidelock.kube.client import PODS, RESERVATIONS
 from tidelock.kube.events import EventRecorder, EventType, ObjectReference
 from tidelock.ledger.entry import Entry
@@ -14,10 +15,12 @@ from tidelock.model.locks import decode_reservation
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, decode_pod
+from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.binding import Binder
 from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.decider import Decider, Outcome, Unschedulable
 from tidelock.scheduler.evictions import Evictor
+from tidelock.scheduler.extenders import Extenders
 from tidelock.scheduler.feed import Feed
 from tidelock.scheduler.loop import Loop
 from tidelock.scheduler.publisher import Publisher
@@ -26,6 +29,8 @@ from tidelock.telemetry import Telemetry
 from unit.scheduler.fake_api import FakeApi
 
 _MOST_TURNS = 200
+
+CONFIGURATION = default_configuration(SCHEDULER, BUILTINS)
 
 
 class HandClock:
@@ -49,9 +54,11 @@ class HandClock:
 class Core:
     """Feed and decider, as pure as they are."""
 
-    def __init__(self, *nodes: Node, listed: bool = True) -> None:
+    def __init__(
+        self, *nodes: Node, listed: bool = True, configuration: Configuration = CONFIGURATION
+    ) -> None:
         self.clock = HandClock()
-        self.decider = Decider(SCHEDULER, on_enqueue=self._enqueued)
+        self.decider = Decider(configuration, on_enqueue=self._enqueued)
         self.book, self.cache, self.queue = self.decider.book, self.decider.cache, self.decider.queue
         self.enqueued: list[tuple[str, str]] = []
         self.wakes = 0
@@ -147,12 +154,15 @@ class FakeRecorder(EventRecorder):
 class Shell(Core):
     """Core and everything around it; make it inside of a running event loop."""
 
-    def __init__(self, *nodes: Node, listed: bool = True) -> None:
-        super().__init__(*nodes, listed=listed)
-        self.api, self.recorder, self.telemetry, self.tasks = FakeApi(), FakeRecorder(), Telemetry(), Tasks()
-        rng = Random(1)  # noqa: S311 -- for jitter
-        writers = (self.recorder, self.telemetry, self.clock, self.tasks, rng)
-        self.binder = Binder(self.api, self.decider, *writers)
+    def __init__(
+        self, *nodes: Node, listed: bool = True, configuration: Configuration = CONFIGURATION
+    ) -> None:
+        super().__init__(*nodes, listed=listed, configuration=configuration)
+        self.api, self.recorder, self.telemetry = FakeApi(), FakeRecorder(), Telemetry()
+        self.tasks = Tasks(Random(1))  # noqa: S311 -- for jitter
+        writers = (self.recorder, self.telemetry, self.clock, self.tasks)
+        self.extenders = Extenders(configuration.extenders)
+        self.binder = Binder(self.api, self.decider, *writers, self.extenders)
         self.evictor = Evictor(self.api, self.decider, *writers)
         self.publisher = Publisher(self.api, self.book, *writers)
         self.loop = Loop(self.decider, self.binder, self.evictor, self.publisher, self.telemetry, self.clock)

@@ -33,8 +33,9 @@ from unit.scheduler.machinery import Core
             ],
             {"requests": {"cpu": "5"}},
             (
-                "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint "
-                "{dedicated: db}, 1 node(s) were unschedulable. node-c: cpu 5 needed, 4 free."
+                "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s), "
+                "1 node(s) were unschedulable. node-c: cpu 5 needed, 4 free; "
+                "node-b: taint dedicated=db:NoSchedule."
             ),
         ),
         (

@@ -1,6 +1,8 @@
 import pytest
 
 from builders import NOW, SCHEDULER, pod
+from tidelock.framework.config import default_configuration
+from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.decider import Decider
 from tidelock.scheduler.queue import Place, SchedulingQueue
 
@@ -9,7 +11,7 @@ GATE = [{"name": "example.com/quota"}]
 
 @pytest.fixture
 def queue() -> SchedulingQueue:
-    return Decider(SCHEDULER).queue
+    return Decider(default_configuration(SCHEDULER, BUILTINS)).queue
 
 
 def popped(queue: SchedulingQueue, now: float = NOW) -> list[str]:
@@ -112,7 +114,10 @@ def test_each_place_is_counted(queue: SchedulingQueue) -> None:
 
 def test_the_hook_hears_of_every_place_that_a_pod_enters() -> None:
     heard: list[tuple[str, str]] = []
-    queue = Decider(SCHEDULER, on_enqueue=lambda place, event: heard.append((place, event))).queue
+    queue = Decider(
+        default_configuration(SCHEDULER, BUILTINS),
+        on_enqueue=lambda place, event: heard.append((place, event)),
+    ).queue
 
     queue.upsert(pod("web-0", schedulingGates=GATE), NOW)
     queue.upsert(pod("web-0", schedulingGates=GATE, version=2), NOW)  # still gated: no news

@@ -3,6 +3,8 @@
 import pytest
 
 from builders import NOW, SCHEDULER, pod
+from tidelock.framework.config import default_configuration
+from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.decider import Decider
 from tidelock.scheduler.queue import FLUSH_AFTER, Place, SchedulingQueue, Waiting
 
@@ -12,14 +14,14 @@ UID = "uid-web-0"
 @pytest.fixture
 def queue() -> SchedulingQueue:
     """Give a queue from which its only pod has been popped once."""
-    queue = Decider(SCHEDULER).queue
+    queue = Decider(default_configuration(SCHEDULER, BUILTINS)).queue
     queue.upsert(pod("web-0"), NOW)
     queue.pop(NOW)
     return queue
 
 
 def test_backoff_is_a_second_and_doubles_to_ten() -> None:
-    queue = Decider(SCHEDULER).queue
+    queue = Decider(default_configuration(SCHEDULER, BUILTINS)).queue
     queue.upsert(pod("web-0"), NOW)
     now, delays = NOW, []
     for _ in range(6):
@@ -35,13 +37,15 @@ def test_backoff_is_a_second_and_doubles_to_ten() -> None:
 
 
 def test_a_pod_that_was_never_tried_need_not_wait() -> None:
-    profile = Decider(SCHEDULER).profile
+    profile = Decider(default_configuration(SCHEDULER, BUILTINS)).profile
     assert Waiting(pod(), profile, NOW, Place.ACTIVE).backoff_ends(NOW) == NOW
 
 
 def test_a_pod_that_has_waited_for_days_still_has_a_backoff() -> None:
     """Doubling once an attempt overflowed a float after a thousand attempts."""
-    waiting = Waiting(pod(), Decider(SCHEDULER).profile, NOW, Place.ACTIVE, attempts=5000)
+    waiting = Waiting(
+        pod(), Decider(default_configuration(SCHEDULER, BUILTINS)).profile, NOW, Place.ACTIVE, attempts=5000
+    )
     assert waiting.backoff_ends(NOW) == NOW + 10
 
 

@@ -1,11 +1,12 @@
 """Bugs of the decision loop that were found once, each with its story."""
 
 from builders import NOW, encode, node, pod, pod_json
+from tidelock.framework.config import MAX_BACKOFF
 from tidelock.ledger import reasons
 from tidelock.model.pods import decode_pod
 from tidelock.model.reservations import Phase
 from tidelock.scheduler.decider import LOCKS_A_STEP
-from tidelock.scheduler.queue import MAX_BACKOFF, Place
+from tidelock.scheduler.queue import Place
 from unit.scheduler.machinery import Core
 
 

@@ -1,8 +1,13 @@
 import asyncio
+from random import Random
 
 import pytest
 
 from tidelock.scheduler.tasks import Tasks
+
+
+def make_tasks() -> Tasks:
+    return Tasks(Random(1))  # noqa: S311 -- for jitter
 
 
 async def _sleep_for_ever() -> None:
@@ -14,7 +19,7 @@ async def _crash(message: str) -> None:
 
 
 async def test_a_task_that_ends_is_forgotten() -> None:
-    tasks = Tasks()
+    tasks = make_tasks()
     tasks.spawn(asyncio.sleep(0))
 
     assert len(tasks) == 1
@@ -23,7 +28,7 @@ async def test_a_task_that_ends_is_forgotten() -> None:
 
 
 async def test_the_first_crash_is_raised() -> None:
-    tasks = Tasks()
+    tasks = make_tasks()
     tasks.spawn(_crash("first"))
     tasks.spawn(_crash("second"))
 
@@ -32,7 +37,7 @@ async def test_the_first_crash_is_raised() -> None:
 
 
 async def test_nothing_is_raised_while_all_goes_well() -> None:
-    tasks = Tasks()
+    tasks = make_tasks()
     tasks.spawn(asyncio.sleep(0))
     waiting = asyncio.create_task(tasks.crash())
     await tasks.drain(1)
@@ -46,7 +51,7 @@ async def test_nothing_is_raised_while_all_goes_well() -> None:
 
 
 async def test_drain_cancels_what_is_left() -> None:
-    tasks = Tasks()
+    tasks = make_tasks()
     tasks.spawn(_sleep_for_ever())
 
     await tasks.drain(0.001)
@@ -57,4 +62,19 @@ async def test_drain_cancels_what_is_left() -> None:
 
 
 async def test_draining_nothing_returns_at_once() -> None:
-    await Tasks().drain(60)
+    await make_tasks().drain(60)
+
+
+async def test_work_is_busy_for_a_moment_longer_than_it_takes() -> None:
+    tasks = make_tasks()
+    assert not tasks.busy
+
+    tasks.spawn(asyncio.sleep(0))
+    assert tasks.busy
+    await tasks.drain(1)
+    assert len(tasks) == 0
+    assert tasks.busy  # the next task of a series is likely to come
+
+    async with asyncio.timeout(5):
+        while tasks.busy:  # noqa: ASYNC110 -- it is the time that passes
+            await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Logs operators in as the ServiceAccount that the manifests give them, not as admin."""
+"""Logs the operator in as the ServiceAccount that the manifests give it, not as admin."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from devcluster import Cluster
+from devcluster.cluster import Cluster
 
 BASE = Path(__file__).parents[2] / "manifests" / "base"
 SYSTEM_NAMESPACE = "tidelock-system"
@@ -14,6 +14,7 @@ SERVICE_ACCOUNT = "tidelock"
 
 _IDENTITY = ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding")
 _FILE_NAME = "operator.kubeconfig"
+_VALIDITY = "8h"  # of the token: longer than any test, story or benchmark
 
 
 def rendered(cluster: Cluster) -> list[dict[str, Any]]:
@@ -24,13 +25,15 @@ def rendered(cluster: Cluster) -> list[dict[str, Any]]:
 def operator_kubeconfig(cluster: Cluster, directory: Path) -> Path:
     """Install the operator's identity and rights, and return a kubeconfig with nothing but its token.
 
-    The token is good for an hour at least. Other identities' rights on the cluster stay as they are.
+    Other identities' rights on the cluster stay as they are.
     """
     identity = [manifest for manifest in rendered(cluster) if manifest["kind"] in _IDENTITY]
     cluster.kubectl(
         "apply", "--server-side", "--force-conflicts", "-f", "-", input=yaml.safe_dump_all(identity)
     )
-    token = cluster.kubectl("create", "token", SERVICE_ACCOUNT, "-n", SYSTEM_NAMESPACE).strip()
+    token = cluster.kubectl(
+        "create", "token", SERVICE_ACCOUNT, f"--namespace={SYSTEM_NAMESPACE}", f"--duration={_VALIDITY}"
+    ).strip()
     content = json.loads(cluster.kubectl("config", "view", "--minify", "--raw", "--flatten", "-o", "json"))
     for user in content["users"]:
         user["user"] = {"token": token}

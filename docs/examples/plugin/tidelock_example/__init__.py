@@ -1,0 +1,59 @@
+"""Two plugins for Tidelock: nodes keep some cores spare, and nodes with few pods are preferred.
+
+A plugin sees one pod and all nodes at once: amounts are NumPy arrays with one row a node and one column a
+resource, in thousandths of a core, bytes or pieces. It returns one element a node, and loops over none.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from tidelock.cluster.columns import Rows
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.api import MAX_NODE_SCORE, Filter, Handle, Mask, Score, Scores
+from tidelock.framework.cyclestate import CycleState
+from tidelock.model.pods import Pod
+from tidelock.model.quantities import CPU, PODS
+
+
+class SpareCores(Filter):
+    """Rules out nodes on which fewer than `cores` would stay free beside the pod; args: {cores: 1}."""
+
+    name = "SpareCores"
+    per_node = True  # equal pods get equal answers, so only nodes that have changed are asked about again
+
+    def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
+        """Take the args; what is left of them is refused."""
+        cores = args.pop("cores", 1)
+        if not isinstance(cores, int | float) or cores < 0:
+            raise ValueError(f"cores: {cores!r} is not a number of at least 0")
+        super().__init__(handle, args)
+        self._spare = round(cores * 1000)
+
+    def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
+        """Keep nodes with enough cpu that neither pods nor locks have, nor this pod."""
+        del state
+        cpu = snapshot.column(CPU)
+        free = snapshot.allocatable[:, cpu] - snapshot.requested[:, cpu] - snapshot.locked[:, cpu]
+        fits: Mask = free - pod.requests.get(CPU, 0) >= self._spare
+        return fits
+
+    def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
+        """Say the same of every such node, so that nodes can be counted by reason."""
+        del state, pod, snapshot, row
+        return ("node(s) without spare cores",)
+
+
+class FewestPods(Score):
+    """Prefers nodes that have the smallest share of the pods that they may have."""
+
+    name = "FewestPods"
+    per_node = True
+
+    def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
+        """Score 100 for a node without pods, 0 for a full one."""
+        del state, pod
+        column = snapshot.column(PODS)
+        allowed = np.maximum(snapshot.allocatable[rows, column], 1)
+        scores: Scores = MAX_NODE_SCORE * (1 - snapshot.requested[rows, column] / allowed)
+        return scores

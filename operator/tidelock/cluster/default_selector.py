@@ -1,0 +1,38 @@
+"""The pods that belong together with a pod, by its Services and its controller.
+
+The semantics are those of kube-scheduler 1.36, plugins/helper, DefaultSelector.
+"""
+
+from tidelock.cluster.objects import Objects
+from tidelock.cluster.selection import Selection
+from tidelock.model.pods import Pod
+from tidelock.model.selectors import LabelSelector
+
+
+def default_selection(pod: Pod, objects: Objects) -> Selection:
+    """Join the selectors of the Services that select a pod and of the controller that made it.
+
+    The result is empty if there are none.
+    """
+    namespace, labels = pod.meta.namespace, pod.meta.labels
+    plain: dict[str, str] = {}
+    for service in objects.services.of(namespace):
+        wanted = service.spec.selector
+        if wanted and wanted.items() <= labels.items():
+            plain |= wanted
+    owned = LabelSelector()
+    owner = pod.meta.controller
+    if owner is not None:
+        match owner.api_version, owner.kind:
+            case "v1", "ReplicationController":
+                replication = objects.replication_controllers.get(owner.name, namespace)
+                plain |= replication.spec.selector if replication else {}
+            case "apps/v1", "ReplicaSet":
+                replicas = objects.replica_sets.get(owner.name, namespace)
+                owned = replicas.spec.selector if replicas else owned
+            case "apps/v1", "StatefulSet":
+                stateful = objects.stateful_sets.get(owner.name, namespace)
+                owned = stateful.spec.selector if stateful else owned
+            case _:
+                pass
+    return Selection.of(owned, *plain.items())

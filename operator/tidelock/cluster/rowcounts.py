@@ -1,0 +1,40 @@
+"""A count for each row of the columns."""
+
+import numpy as np
+import numpy.typing as npt
+
+Counts = npt.NDArray[np.int64]
+
+
+class RowCounts:
+    """Counts that grow with the columns; a row that was never counted on has 0."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self, counts: Counts) -> None:
+        """Begin with these counts, which are from then on its own."""
+        self._counts = counts
+
+    def add(self, row: int, amount: int) -> None:
+        """Add to the count of a row."""
+        self._reach(row + 1)
+        self._counts[row] += amount
+
+    def move(self, source: int, target: int) -> None:
+        """Follow a node from the last row to one whose node has gone, and leave nothing behind."""
+        self._reach(source + 1)
+        self._counts[target] = self._counts[source]
+        self._counts[source] = 0
+
+    def view(self, size: int) -> Counts:
+        """Show the first rows; the array refuses to be written, and is not to be kept."""
+        self._reach(size)
+        counts = self._counts[:size]
+        counts.flags.writeable = False
+        return counts
+
+    def _reach(self, size: int) -> None:
+        missing = size - len(self._counts)
+        if missing > 0:
+            more = np.zeros(max(64, len(self._counts), missing), np.int64)
+            self._counts = np.concatenate((self._counts, more))

@@ -1,0 +1,55 @@
+"""Plugins of users: other distributions offer them as entry points of the group `tidelock.plugins`."""
+
+from collections.abc import Collection, Iterable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+
+from tidelock.framework.configfile import ConfigurationError, refuse
+from tidelock.framework.profile import PluginFactory
+
+GROUP = "tidelock.plugins"
+
+
+def load_plugins(
+    names: Collection[str],
+    builtin: Collection[str],
+    offered: Iterable[EntryPoint] | None = None,
+) -> Mapping[str, PluginFactory]:
+    """Import the plugins of these names that are installed; nothing else is imported.
+
+    Args:
+        names: plugins that are wanted.
+        builtin: names that no distribution may take.
+        offered: the entry points; those of all distributions if None.
+
+    Raises:
+        ConfigurationError: a name is taken already or twice, or the plugin can't be imported.
+
+    """
+    points: dict[str, EntryPoint] = {}
+    problems = []
+    for point in entry_points(group=GROUP) if offered is None else offered:
+        if point.name in builtin:
+            problems.append(f"{_source(point)}: plugin {point.name}: there is a built-in plugin of that name")
+        elif point.name in points and points[point.name] != point:
+            problems.append(
+                f"{_source(point)}: plugin {point.name}: {_source(points[point.name])} has one of that name"
+            )
+        points[point.name] = point
+    refuse(problems)
+    return {name: _load(points[name]) for name in sorted(names) if name in points}
+
+
+def _load(point: EntryPoint) -> PluginFactory:
+    try:
+        factory = point.load()
+    except Exception as error:  # it is anybody's module
+        text = f"{_source(point)}: plugin {point.name} can't be imported from {point.value}: {error!r}"
+        raise ConfigurationError(text) from error
+    if not callable(factory):
+        raise ConfigurationError(f"{_source(point)}: plugin {point.name}: {point.value} is not callable")
+    made: PluginFactory = factory
+    return made
+
+
+def _source(point: EntryPoint) -> str:
+    return f"distribution {point.dist.name} {point.dist.version}" if point.dist else "an unnamed distribution"

@@ -1,0 +1,47 @@
+"""Args of plugins that score resources: which ones count, and how much."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from tidelock.model.quantities import CPU, EPHEMERAL_STORAGE, MEMORY
+
+T = TypeVar("T")
+
+
+class ResourceWeight(msgspec.Struct, frozen=True):
+    """A resource that counts in a score; a weight of 0 stands for 1, as upstream."""
+
+    name: str
+    weight: int = 1
+
+    @property
+    def counts(self) -> int:
+        """The weight that counts."""
+        return self.weight or 1
+
+    @property
+    def extended(self) -> bool:
+        """Whether it only counts for pods that request it."""
+        return self.name not in (CPU, MEMORY, EPHEMERAL_STORAGE)
+
+
+CPU_AND_MEMORY = (ResourceWeight(CPU), ResourceWeight(MEMORY))
+"""The resources that count if the args name none."""
+
+
+def read_args(plugin: str, args: Mapping[str, Any], kind: type[T]) -> T:
+    """Read a plugin's args as one type.
+
+    Raises:
+        ValueError: a field is unknown, or its value is of another type.
+
+    """
+    unknown = sorted(args.keys() - {field.encode_name for field in msgspec.structs.fields(kind)})  # type: ignore[arg-type]
+    if unknown:
+        raise ValueError(f"pluginConfig of {plugin}: unknown args {unknown}")
+    try:
+        return msgspec.convert(args, kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"pluginConfig of {plugin}: {error}") from error

@@ -1,0 +1,27 @@
+"""Objects beside their own JSON, for those who must pass them on whole."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_FIELD = "raw"
+
+
+def keeping_raw(decode: Callable[[bytes | msgspec.Raw], T]) -> Callable[[bytes | msgspec.Raw], T]:
+    """Make a decoder that keeps the JSON beside what it decodes from it (a struct with `dict=True`)."""
+
+    def decode_and_keep(raw: bytes | msgspec.Raw) -> T:
+        decoded = decode(raw)
+        decoded.__dict__[_FIELD] = raw.copy() if isinstance(raw, msgspec.Raw) else msgspec.Raw(raw)
+        return decoded
+
+    return decode_and_keep
+
+
+def raw_of(decoded: msgspec.Struct) -> msgspec.Raw:
+    """Give the JSON of an object; raises KeyError if it was not decoded by `keeping_raw`."""
+    raw: msgspec.Raw = decoded.__dict__[_FIELD]
+    return raw

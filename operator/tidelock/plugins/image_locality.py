@@ -1,0 +1,61 @@
+"""ImageLocality: nodes that have the pod's images already are preferred, the more the larger these are.
+
+Source: kube-scheduler 1.36, plugins/imagelocality: an image that is there counts with its size times the
+share of all nodes that have it; the sum over containers and image volumes is cut off at 23 MiB below and at
+1000 MiB a container above, and scaled from 0 to 100, in whole points.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tidelock.cluster.columns import Rows
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.api import MAX_NODE_SCORE, SKIP, SUCCESS, PreScore, Score, Scores, Status
+from tidelock.framework.cyclestate import CycleState
+from tidelock.model.pods import Pod
+
+_MIB = 1024 * 1024
+_LEAST = 23 * _MIB
+_MOST_A_CONTAINER = 1000 * _MIB
+
+
+class ImageLocality(PreScore, Score):
+    """Scores by the sizes of the pod's images on a node, and by how many nodes have them."""
+
+    name = "ImageLocality"
+
+    def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
+        """Skip pods of whose images no node has any."""
+        return SUCCESS if any(name in self.handle.cache.images for name in _image_names(pod)) else SKIP
+
+    def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
+        """Score from 0 for images of 23 MiB or less to 100 for 1000 MiB a container, on every node."""
+        images, total = self.handle.cache.images, len(self.handle.columns)
+        sums = np.zeros(total)
+        for name in _image_names(pod):
+            if name in images:
+                holders = images.rows(name)
+                sums[holders] += int(images.size(name) * (len(holders) / total))
+        containers = len(pod.spec.init_containers) + len(pod.spec.containers)
+        if not containers:
+            return np.zeros(len(rows))
+        most = _MOST_A_CONTAINER * containers
+        clipped = np.clip(sums[snapshot.rows][rows], _LEAST, most)
+        # Exact in floating point: both terms are whole numbers below 2**53 / MAX_NODE_SCORE.
+        scores: Scores = np.floor(MAX_NODE_SCORE * (clipped - _LEAST) / (most - _LEAST))
+        return scores
+
+
+def _image_names(pod: Pod) -> Iterator[str]:
+    """Give the images as nodes name them, each as often as it is used."""
+    for container in (*pod.spec.init_containers, *pod.spec.containers):
+        yield _tagged(container.image)
+    for volume in pod.spec.volumes:
+        if volume.image is not None:
+            yield _tagged(volume.image.reference)
+
+
+def _tagged(name: str) -> str:
+    """Add the tag that is meant where there is none; a colon before the last slash belongs to a port."""
+    return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"

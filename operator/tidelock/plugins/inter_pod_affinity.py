@@ -1,0 +1,323 @@
+"""InterPodAffinity: spec.affinity.podAffinity and podAntiAffinity.
+
+Required terms are held against the pods that are placed, and required anti-affinity of those against the pod;
+preferred terms count both ways. Args: `hardPodAffinityWeight` (0 to 100, 1 by default) is what a required
+affinity of a placed pod weighs, `ignorePreferredTermsOfExistingPods` leaves placed pods' terms out for a pod
+that prefers nothing itself. The rules are those of kube-scheduler 1.36, plugins/interpodaffinity.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+
+from tidelock.cluster.cache import Placed
+from tidelock.cluster.columns import Rows
+from tidelock.cluster.labels import Counts, Label, NodeLabels
+from tidelock.cluster.selection import Choice, Selection, Term
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.cluster.tallies import Query
+from tidelock.framework.api import (
+    MAX_NODE_SCORE,
+    SKIP,
+    SUCCESS,
+    Filter,
+    Handle,
+    Mask,
+    PreFilter,
+    PreScore,
+    Score,
+    Scores,
+    Status,
+)
+from tidelock.framework.cyclestate import CycleState
+from tidelock.model.pods import Pod, PodAffinity, PodAffinityTerm
+from tidelock.model.selectors import Labels
+
+_AFFINITY = "node(s) didn't match pod affinity rules"
+_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
+_EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+
+class _Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    hard_pod_affinity_weight: Annotated[int, msgspec.Meta(ge=0, le=100)] = 1
+    ignore_preferred_terms_of_existing_pods: bool = False
+
+
+class _Domains:
+    """Counts in the domains of any number of topology keys: V + 1 for each, see cluster/labels."""
+
+    def __init__(self, labels: NodeLabels) -> None:
+        self._labels = labels
+        self._by_key: dict[str, tuple[Label, Counts]] = {}
+
+    def __bool__(self) -> bool:
+        return any(counts.any() for _, counts in self._by_key.values())
+
+    def clone(self) -> "_Domains":
+        copy = _Domains(self._labels)
+        copy._by_key = {key: (label, counts.copy()) for key, (label, counts) in self._by_key.items()}
+        return copy
+
+    def add(self, key: str, by_node: Counts, factor: int = 1) -> None:
+        """Add what each node counts to its domain."""
+        known = self._by_key.get(key)
+        label = self._labels.of(key) if known is None else known[0]
+        totals = factor * label.totals(by_node)
+        self._by_key[key] = label, totals if known is None else known[1] + totals
+
+    def add_on(self, key: str, row: int, amount: int) -> None:
+        """Add to the domain of one node."""
+        known = self._by_key.get(key)
+        if known is None:
+            label = self._labels.of(key)
+            known = self._by_key[key] = label, np.zeros(len(label.values) + 1, np.int64)
+        label, counts = known
+        code = label.codes[row]
+        if code >= 0:
+            counts[code] += amount
+
+    def sums(self, snapshot: Snapshot) -> Counts:
+        """Sum for each node what its domains count."""
+        sums = np.zeros(len(snapshot), np.int64)
+        for label, counts in self._by_key.values():
+            sums += counts.take(label.codes[snapshot.rows])
+        return sums
+
+    def silent(self, snapshot: Snapshot) -> Mask:
+        """Tell which nodes are in no domain that counts anything."""
+        mask = np.ones(len(snapshot), np.bool_)
+        for label, counts in self._by_key.values():
+            mask &= counts.take(label.codes[snapshot.rows]) <= 0
+        return mask
+
+    def everywhere(self, snapshot: Snapshot, *, least: int) -> Mask:
+        """Tell which nodes have all the labels, and are in domains that all count so much at least."""
+        mask = np.ones(len(snapshot), np.bool_)
+        for label, counts in self._by_key.values():
+            codes = label.codes[snapshot.rows]
+            mask &= (codes >= 0) & (counts.take(codes) >= least)
+        return mask
+
+
+@dataclass(frozen=True, slots=True)
+class _Masks:
+    """The nodes near what the pod seeks, far from what it shuns, and far from what shuns it."""
+
+    near: Mask
+    far: Mask
+    unshunned: Mask
+
+
+@dataclass(slots=True)
+class _Required:
+    """What the required terms of a pod and those of its neighbours come to.
+
+    Attributes:
+        sought: the pods that all affinity terms of the pod mean, and `near_keys` the terms' topology keys.
+        shunned: topology key and pods of each anti-affinity term of the pod.
+        namespace_labels: those of the pod's namespace.
+        near: counts of the pods sought.
+        far: counts of the pods shunned.
+        shunning: counts of the pods with an anti-affinity term that means this pod.
+        judged: what came of it for a snapshot, until something is added or removed.
+
+    """
+
+    sought: Query | None
+    near_keys: frozenset[str]
+    shunned: tuple[tuple[str, Query], ...]
+    namespace_labels: Labels
+    near: _Domains
+    far: _Domains
+    shunning: _Domains
+    judged: tuple[Snapshot, _Masks] | None = None
+
+    def clone(self) -> "_Required":
+        """Copy what may change."""
+        return _Required(
+            self.sought,
+            self.near_keys,
+            self.shunned,
+            self.namespace_labels,
+            self.near.clone(),
+            self.far.clone(),
+            self.shunning.clone(),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Wishes:
+    """The weights in the domains of each topology key for which somebody wishes something."""
+
+    weights: _Domains
+
+
+class InterPodAffinity(PreFilter, Filter, PreScore, Score):
+    """Keeps pods together and apart, as they and their neighbours demand and wish."""
+
+    name = "InterPodAffinity"
+
+    def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
+        """Take the args; raises ValueError for what they can't be."""
+        known = {"hardPodAffinityWeight", "ignorePreferredTermsOfExistingPods"}
+        super().__init__(handle, {name: value for name, value in args.items() if name not in known})
+        try:
+            self._args = msgspec.convert(args, _Args)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"pluginConfig of {self.name}: {error}") from error
+
+    def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
+        """Count what the required terms mean; skip pods that neither require nor are required anything."""
+        affinity = pod.spec.affinity
+        near = _required(affinity.pod_affinity if affinity else None)
+        far = _required(affinity.pod_anti_affinity if affinity else None)
+        cache = self.handle.cache
+        if not near and not far and not cache.carriers.shunned:
+            return SKIP
+        required = _Required(
+            sought=Query(tuple(self._choice(pod, term) for term in near)) if near else None,
+            near_keys=frozenset(term.topology_key for term in near),
+            shunned=tuple((term.topology_key, Query((self._choice(pod, term),))) for term in far),
+            namespace_labels=self._namespace_labels(pod),
+            near=self._domains(),
+            far=self._domains(),
+            shunning=self._domains(),
+        )
+        for key, carriers in cache.carriers.shunned.meaning(pod, required.namespace_labels):
+            required.shunning.add(key, carriers)
+        if not near and not far and not required.shunning:
+            return SKIP
+        if required.sought:
+            tally = cache.tallies.of(required.sought)
+            for key in required.near_keys:
+                required.near.add(key, tally)
+        for key, query in required.shunned:
+            required.far.add(key, cache.tallies.of(query))
+        state.write(required)
+        return SUCCESS
+
+    def add_pod(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot) -> None:
+        """Count another pod, and what it requires, in the domains of its node."""
+        self._count(state, pod, other, snapshot, 1)
+
+    def remove_pod(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot) -> None:
+        """No longer count another pod, nor what it requires, in the domains of its node."""
+        self._count(state, pod, other, snapshot, -1)
+
+    def _count(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot, sign: int) -> None:
+        required, row = state.read(_Required), snapshot.row(other.node_name)
+        if required is None or row is None:
+            return
+        required.judged = None
+        affinity = other.pod.spec.affinity
+        for term in _required(affinity.pod_anti_affinity if affinity else None):
+            if Term.of(other.pod.meta.namespace, term).selects(pod, required.namespace_labels):
+                required.shunning.add_on(term.topology_key, row, sign)
+        if required.sought and required.sought.selects(other.pod):
+            for key in required.near_keys:
+                required.near.add_on(key, row, sign)
+        for key, query in required.shunned:
+            if query.selects(other.pod):
+                required.far.add_on(key, row, sign)
+
+    def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
+        """Keep nodes near what is sought, and far from what shuns or is shunned."""
+        required = state.read(_Required)
+        if required is None:
+            return np.ones(len(snapshot), np.bool_)
+        masks = _judged(required, pod, snapshot)
+        return masks.near & masks.far & masks.unshunned
+
+    def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
+        """Say whose rules rule the node out."""
+        masks = _judged(state.expect(_Required), pod, snapshot)
+        return (_AFFINITY if not masks.near[row] else _ANTI_AFFINITY if not masks.far[row] else _EXISTING,)
+
+    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Say that no eviction brings the pods that an affinity seeks."""
+        return bool(_judged(state.expect(_Required), pod, snapshot).near[row])
+
+    def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
+        """Sum the weights of all wishes in each domain; skip pods of which nobody wishes anything."""
+        affinity, carriers = pod.spec.affinity, self.handle.cache.carriers
+        near = affinity.pod_affinity.preferred if affinity and affinity.pod_affinity else ()
+        far = affinity.pod_anti_affinity.preferred if affinity and affinity.pod_anti_affinity else ()
+        prefers = bool(near or far)
+        asked = prefers or not self._args.ignore_preferred_terms_of_existing_pods
+        if not prefers and not (asked and (carriers.wished or carriers.sought)):
+            return SKIP
+        weights = self._domains()
+        for wishes, sign in ((near, 1), (far, -1)):
+            for wish in wishes:
+                term = wish.pod_affinity_term
+                tally = self.handle.cache.tallies.of(Query((self._choice(pod, term),)))
+                weights.add(term.topology_key, tally, sign * wish.weight)
+        namespace_labels = self._namespace_labels(pod)
+        for key, by_node in carriers.wished.meaning(pod, namespace_labels):
+            weights.add(key, by_node)
+        hard = self._args.hard_pod_affinity_weight
+        if hard:
+            for key, by_node in carriers.sought.meaning(pod, namespace_labels):
+                weights.add(key, by_node, hard)
+        if not weights:
+            return SKIP
+        state.write(_Wishes(weights))
+        return SUCCESS
+
+    def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
+        """Sum the weights of the node's domains; below zero where more is wished away than near."""
+        wishes = state.read(_Wishes)
+        if wishes is None:
+            return np.zeros(len(rows))
+        return wishes.weights.sums(snapshot)[rows].astype(np.float64)
+
+    def normalize(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
+        """Give 100 for the largest sum and 0 for the smallest."""
+        least = scores.min(initial=np.inf)
+        span = scores.max(initial=-np.inf) - least
+        return np.floor(MAX_NODE_SCORE * ((scores - least) / span)) if span > 0 else np.zeros(len(scores))
+
+    def _domains(self) -> _Domains:
+        return _Domains(self.handle.columns.labels)
+
+    def _choice(self, pod: Pod, term: PodAffinityTerm) -> Choice:
+        """Read a term of the pod that is placed: its namespace selector is looked up now."""
+        read = Term.of(pod.meta.namespace, term)
+        wanted = read.namespace_selection
+        if wanted.nothing:
+            return Choice(read.namespaces, read.selection)
+        if wanted.empty:
+            return Choice(None, read.selection)
+        return Choice(read.namespaces | self._namespaces(wanted), read.selection)
+
+    def _namespaces(self, wanted: Selection) -> frozenset[str]:
+        listed = self.handle.objects.namespaces.of()
+        return frozenset(each.meta.name for each in listed if wanted.matches(each.meta.labels))
+
+    def _namespace_labels(self, pod: Pod) -> Labels:
+        namespace = self.handle.objects.namespaces.get(pod.meta.namespace)
+        return namespace.meta.labels if namespace else {}
+
+
+def _required(affinity: PodAffinity | None) -> tuple[PodAffinityTerm, ...]:
+    return affinity.required if affinity else ()
+
+
+def _judged(required: _Required, pod: Pod, snapshot: Snapshot) -> _Masks:
+    """Judge all nodes by the three kinds of rules, once for each snapshot."""
+    if required.judged is None or required.judged[0] is not snapshot:
+        near = _near(required, pod, snapshot)
+        masks = _Masks(near, required.far.silent(snapshot), required.shunning.silent(snapshot))
+        required.judged = snapshot, masks
+    return required.judged[1]
+
+
+def _near(required: _Required, pod: Pod, snapshot: Snapshot) -> Mask:
+    """Tell which nodes have pods in their domains that all affinity terms mean.
+
+    If there are none anywhere, the pod may be the first of its kind, wherever the labels are.
+    """
+    first = required.sought is not None and not required.near and required.sought.selects(pod)
+    return required.near.everywhere(snapshot, least=0 if first else 1)

@@ -1,0 +1,64 @@
+"""NodePorts: a pod goes only where the host ports that it asks for are free.
+
+Source: kube-scheduler 1.36, plugins/nodeports: two ports conflict if protocol and number are equal, and the
+address is equal or one of them stands for all addresses. Init containers that end leave their ports unused.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelock.cluster.cache import Placed
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.api import SKIP, SUCCESS, Mask, OneReason, PreFilter, Status
+from tidelock.framework.cyclestate import CycleState
+from tidelock.model.pods import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class _Conflicts:
+    """How many ports in use are in the pod's way, on each node of the whole snapshot."""
+
+    counts: npt.NDArray[np.intp]
+
+    def clone(self) -> "_Conflicts":
+        return _Conflicts(self.counts.copy())
+
+
+class NodePorts(PreFilter, OneReason):
+    """Rules out nodes where pods have a port that the pod asks for."""
+
+    name = "NodePorts"
+    per_node = True
+    reason = "node(s) didn't have free ports for the requested pod ports"
+
+    def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
+        """Count the conflicts; skip pods without host ports."""
+        if not pod.host_ports:
+            return SKIP
+        rows = np.concatenate([self.handle.cache.ports.conflicts(port) for port in pod.host_ports])
+        state.write(_Conflicts(np.bincount(rows, minlength=len(snapshot))))
+        return SUCCESS
+
+    def add_pod(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot) -> None:
+        """Count the conflicts with another pod too."""
+        _count(state, pod, other, snapshot, 1)
+
+    def remove_pod(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot) -> None:
+        """Count the conflicts with another pod no longer."""
+        _count(state, pod, other, snapshot, -1)
+
+    def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
+        """Keep nodes without a conflict."""
+        free: Mask = state.expect(_Conflicts).counts[snapshot.rows] == 0
+        return free
+
+
+def _count(state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot, sign: int) -> None:
+    """Change the conflicts of the other pod's node; nothing happens if `pre_filter` has skipped the pod."""
+    row = snapshot.row(other.node_name)
+    if row is not None and pod.host_ports:
+        taken = other.pod.host_ports
+        pairs = sum(wanted.conflicts(port) for wanted in pod.host_ports for port in taken)
+        state.expect(_Conflicts).counts[row] += sign * pairs

@@ -1,0 +1,357 @@
+"""PodTopologySpread: spec.topologySpreadConstraints (kube-scheduler 1.36, plugins/podtopologyspread).
+
+Pods without constraints get those of the args: `defaultingType` System (the default) or List, and then
+`defaultConstraints`, which are for the pods that the pod's Services and controller select.
+
+A pod that is being deleted is no longer counted, so its going changes nothing either.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from tidelock.cluster.cache import Placed
+from tidelock.cluster.columns import Rows
+from tidelock.cluster.default_selector import default_selection
+from tidelock.cluster.labels import Counts, Label
+from tidelock.cluster.node_selection import required_of_nodes, tolerated_by
+from tidelock.cluster.selection import Choice, Selection
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.cluster.tallies import Query
+from tidelock.framework.api import (
+    MAX_NODE_SCORE,
+    SKIP,
+    SUCCESS,
+    Filter,
+    Handle,
+    Mask,
+    PreFilter,
+    PreScore,
+    Score,
+    Scores,
+    Status,
+)
+from tidelock.framework.cyclestate import CycleState
+from tidelock.model.pods import Pod, SpreadConstraint
+
+_REASON = "node(s) didn't match pod topology spread constraints"
+_NO_LABEL = f"{_REASON} (missing required label)"
+
+_HOSTNAME = "kubernetes.io/hostname"
+_REQUIRED, _WISHED = "DoNotSchedule", "ScheduleAnyway"
+_HONOR, _IGNORE = "Honor", "Ignore"
+
+_SYSTEM_DEFAULTS = (
+    SpreadConstraint(max_skew=3, topology_key=_HOSTNAME, when_unsatisfiable=_WISHED),
+    SpreadConstraint(max_skew=5, topology_key="topology.kubernetes.io/zone", when_unsatisfiable=_WISHED),
+)
+
+
+class _Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    default_constraints: tuple[SpreadConstraint, ...] = ()
+    defaulting_type: Literal["System", "List"] = "System"
+
+
+@dataclass(frozen=True, slots=True)
+class _Constraint:
+    """A constraint with its selector and with defaults filled in."""
+
+    topology_key: str
+    selection: Selection
+    max_skew: int
+    min_domains: int
+    honors_affinity: bool
+    honors_taints: bool
+
+    @classmethod
+    def of(cls, constraint: SpreadConstraint, selection: Selection) -> "_Constraint":
+        return cls(
+            topology_key=constraint.topology_key,
+            selection=selection,
+            max_skew=constraint.max_skew,
+            min_domains=constraint.min_domains or 1,
+            honors_affinity=(constraint.node_affinity_policy or _HONOR) == _HONOR,
+            honors_taints=(constraint.node_taints_policy or _IGNORE) == _HONOR,
+        )
+
+    def query(self, namespace: str) -> Query:
+        """Ask for the pods that count: an empty selector, though it selects all, counts none."""
+        selection = replace(self.selection, nothing=True) if self.selection.empty else self.selection
+        return Query((Choice(frozenset((namespace,)), selection),), deleted=False)
+
+
+class _Eligible:
+    """The nodes whose pods count for a constraint, worked out once for all that ask alike."""
+
+    def __init__(self, pod: Pod, snapshot: Snapshot, everywhere: Mask | None) -> None:
+        """Begin with the nodes that have all topology keys, or with all."""
+        self._pod = pod
+        self._snapshot = snapshot
+        self._everywhere = everywhere
+        self._known: dict[tuple[bool, bool], Mask | None] = {}
+
+    def nodes(self, constraint: _Constraint) -> Mask | None:
+        """Give a mask, or None for all nodes."""
+        policies = constraint.honors_affinity, constraint.honors_taints
+        if policies not in self._known:
+            masks = [self._everywhere]
+            if constraint.honors_affinity:
+                masks.append(required_of_nodes(self._pod, self._snapshot))
+            if constraint.honors_taints:
+                masks.append(tolerated_by(self._pod, self._snapshot))
+            self._known[policies] = _all_of(masks)
+        return self._known[policies]
+
+
+@dataclass(slots=True)
+class _Spread:
+    """How the pods that a required constraint selects are spread over its domains.
+
+    Attributes:
+        counts: V + 1 by the label's codes, 0 where no node is eligible.
+        domains: V + 1, those with eligible nodes; the last is no domain.
+        eligible: N, the nodes whose pods count; None for all.
+        self_match: 1 if the pod that is placed is itself selected, else 0.
+        known: what `fits` found, until a count changes.
+
+    """
+
+    constraint: _Constraint
+    label: Label
+    counts: Counts
+    domains: Mask
+    eligible: Mask | None
+    self_match: int
+    known: Mask | None = None
+
+    def fits(self) -> Mask:
+        """Tell for each domain whether one more pod there keeps the skew; the last is False."""
+        if self.known is None:
+            there = self.counts[:-1][self.domains[:-1]]
+            least = there.min() if len(there) >= self.constraint.min_domains else 0
+            self.known = np.less_equal(self.counts, self.constraint.max_skew + least - self.self_match)
+            self.known[-1] = False
+        return self.known
+
+
+class _Spreads:
+    """The required constraints of a pod."""
+
+    def __init__(self, spreads: tuple[_Spread, ...]) -> None:
+        self.spreads = spreads
+
+    def clone(self) -> "_Spreads":
+        """Copy what may change."""
+        return _Spreads(
+            tuple(replace(spread, counts=spread.counts.copy(), known=None) for spread in self.spreads)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Wishes:
+    """What is summed up for each node before normalization, below zero for nodes that are not rated."""
+
+    scores: Scores
+
+
+class PodTopologySpread(PreFilter, Filter, PreScore, Score):
+    """Keeps the numbers of alike pods in the domains of a topology close to each other."""
+
+    name = "PodTopologySpread"
+
+    def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
+        """Take `defaultConstraints` and `defaultingType`; raises ValueError for what they can't be."""
+        known = {"defaultConstraints", "defaultingType"}
+        super().__init__(handle, {name: value for name, value in args.items() if name not in known})
+        try:
+            read = msgspec.convert(args, _Args)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"pluginConfig of {self.name}: {error}") from error
+        problem = next(_problems(read), "")
+        if problem:
+            raise ValueError(f"pluginConfig of {self.name}: {problem}")
+        self._by_system = read.defaulting_type == "System"
+        self._defaults = _SYSTEM_DEFAULTS if self._by_system else read.default_constraints
+
+    def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
+        """Count the pods of each domain; skip pods that nothing is required of."""
+        constraints = self._constraints(pod, _REQUIRED)
+        if not constraints:
+            return SKIP
+        labels = [snapshot.labels(constraint.topology_key) for constraint in constraints]
+        eligible = _Eligible(pod, snapshot, _all_of(label.borne for label in labels))
+        namespace = pod.meta.namespace
+        spreads = []
+        for constraint, label in zip(constraints, labels, strict=True):
+            nodes = eligible.nodes(constraint)
+            tally = self.handle.cache.tallies.of(constraint.query(namespace))
+            spreads.append(
+                _Spread(
+                    constraint=constraint,
+                    label=label,
+                    counts=label.totals(tally, nodes),
+                    domains=label.in_use if nodes is None else label.found_at(nodes),
+                    eligible=nodes,
+                    self_match=int(constraint.selection.matches(pod.meta.labels)),
+                )
+            )
+        state.write(_Spreads(tuple(spreads)))
+        return SUCCESS
+
+    def add_pod(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot) -> None:
+        """Count another pod in the domains of its node."""
+        self._count(state, pod, other, snapshot, 1)
+
+    def remove_pod(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot) -> None:
+        """No longer count another pod in the domains of its node."""
+        self._count(state, pod, other, snapshot, -1)
+
+    def _count(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot, sign: int) -> None:
+        spreads, row = state.read(_Spreads), snapshot.row(other.node_name)
+        if spreads is None or row is None:
+            return
+        for spread in spreads.spreads:
+            counted = spread.eligible is None or spread.eligible[row]
+            if counted and spread.constraint.query(pod.meta.namespace).selects(other.pod):
+                spread.counts[spread.label.codes[row]] += sign
+                spread.known = None
+
+    def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
+        """Keep nodes in whose domains one more pod exceeds the least by no more than `maxSkew`."""
+        spreads = state.read(_Spreads)
+        mask = np.ones(len(snapshot), np.bool_)
+        for spread in spreads.spreads if spreads else ():
+            mask &= spread.fits().take(spread.label.codes[snapshot.rows])
+        return mask
+
+    def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
+        """Say whether the node lacks a label or its domain has too many pods."""
+        return (_REASON if self.resolvable(state, pod, snapshot, row) else _NO_LABEL,)
+
+    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Tell whether the first constraint that rules the node out does so by a number of pods."""
+        domains = (
+            (spread.fits(), int(spread.label.codes[snapshot.rows][row]))
+            for spread in state.expect(_Spreads).spreads
+        )
+        return next((code >= 0 for fits, code in domains if not fits[code]), True)
+
+    def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
+        """Rate the nodes by the pods in their domains; skip pods that nothing is preferred for.
+
+        A node's sum is that of count x ln(domains + 2) + maxSkew - 1 over the constraints whose label it
+        has: the logarithm keeps few large domains from being watered down by many small ones.
+        """
+        constraints = self._constraints(pod, _WISHED)
+        if not constraints:
+            return SKIP
+        labels = [snapshot.labels(constraint.topology_key) for constraint in constraints]
+        whole = (
+            _all_of(label.borne for label in labels)
+            if pod.spec.topology_spread_constraints or not self._by_system
+            else None
+        )
+        rated = rows if whole is None else rows[whole[rows]]
+        eligible = _Eligible(pod, snapshot, whole)
+        namespace = pod.meta.namespace
+        sums = np.zeros(len(snapshot))
+        for constraint, label in zip(constraints, labels, strict=True):
+            tally = self.handle.cache.tallies.of(constraint.query(namespace))
+            if constraint.topology_key == _HOSTNAME:
+                share = _share(constraint, tally, len(rated))
+                sums += share if label.borne is None else np.where(label.borne, share, 0.0)
+            else:
+                filled = _filled(label)
+                everyone = len(rated) == len(snapshot)
+                found = filled.in_use if everyone else filled.found_at(rated)
+                counts = filled.totals(tally, eligible.nodes(constraint))
+                share = _share(constraint, counts, int(np.count_nonzero(found)))
+                share[-1] = 0
+                sums += share.take(label.codes)
+        scores = np.rint(sums)  # a logarithm's multiple is never half way between two numbers
+        if whole is not None:
+            scores[~whole] = -1
+        state.write(_Wishes(scores))
+        return SUCCESS
+
+    def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
+        """Give the rounded sums; -1 for a node without all of the labels."""
+        wishes = state.read(_Wishes)
+        return wishes.scores[snapshot.rows][rows] if wishes else np.zeros(len(rows))
+
+    def normalize(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
+        """Give 100 for the smallest sum of all; 0 for nodes that are not rated."""
+        rated = scores >= 0
+        most, least = scores.max(initial=0.0), scores.min(initial=np.inf, where=rated)
+        if most == 0:
+            return np.where(rated, float(MAX_NODE_SCORE), 0.0)
+        return np.where(rated, np.floor(MAX_NODE_SCORE * (most + least - scores) / most), 0.0)
+
+    def _constraints(self, pod: Pod, action: str) -> tuple[_Constraint, ...]:
+        """Give the pod's constraints of a kind, or the default ones if it has none of any kind."""
+        own = pod.spec.topology_spread_constraints
+        if own:
+            return tuple(
+                _Constraint.of(constraint, _own_selection(constraint, pod))
+                for constraint in own
+                if constraint.when_unsatisfiable == action
+            )
+        defaults = [constraint for constraint in self._defaults if constraint.when_unsatisfiable == action]
+        if not defaults:
+            return ()
+        selection = default_selection(pod, self.handle.objects)
+        if selection.empty:
+            return ()
+        return tuple(_Constraint.of(constraint, selection) for constraint in defaults)
+
+
+def _own_selection(constraint: SpreadConstraint, pod: Pod) -> Selection:
+    labels = pod.meta.labels
+    keys = constraint.match_label_keys
+    return Selection.of(constraint.label_selector, *((key, labels[key]) for key in keys if key in labels))
+
+
+def _all_of(masks: Iterable[Mask | None]) -> Mask | None:
+    result = None
+    for mask in masks:
+        if mask is not None:
+            result = mask if result is None else result & mask
+    return result
+
+
+def _share(constraint: _Constraint, counts: Counts, domains: int) -> Scores:
+    """Weigh counts by how many domains there are, and add what the constraint tolerates."""
+    share: Scores = counts * np.float64(math.log(domains + 2)) + (constraint.max_skew - 1)
+    return share
+
+
+def _filled(label: Label) -> Label:
+    """Count nodes without a label to the domain of the empty value, as kube-scheduler does."""
+    blank = label.code_of.get("")
+    if blank is None or label.borne is None:
+        return label
+    return replace(label, codes=np.where(label.borne, label.codes, blank))
+
+
+def _problems(args: _Args) -> Iterator[str]:
+    """Say what is wrong with args; the rules are those of kube-scheduler."""
+    if args.defaulting_type == "System" and args.default_constraints:
+        yield "defaultConstraints need the defaultingType List"
+    seen = set()
+    for index, constraint in enumerate(args.default_constraints):
+        where = f"defaultConstraints[{index}]"
+        if constraint.max_skew <= 0:
+            yield f"{where}.maxSkew must be greater than 0"
+        if not constraint.topology_key:
+            yield f"{where}.topologyKey must not be empty"
+        if constraint.when_unsatisfiable not in (_REQUIRED, _WISHED):
+            yield f"{where}.whenUnsatisfiable must be {_REQUIRED} or {_WISHED}"
+        if constraint.label_selector is not None:
+            yield f"{where}.labelSelector must not be set: it is deduced for each pod"
+        seen.add((constraint.topology_key, constraint.when_unsatisfiable))
+        if len(seen) <= index:
+            yield f"{where} repeats an earlier one"

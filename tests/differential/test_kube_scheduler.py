@@ -1,0 +1,59 @@
+"""Tidelock decides as kube-scheduler does: the same nodes fit, for the same reasons, with the same scores.
+
+TIDELOCK_SEEDS says which scenarios to play: `0-511` by default, or a single one such as `17`.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+
+import pytest
+
+from devcluster import LocalCluster
+from differential.comparison import differences
+from differential.scenarios import make_scenario
+from differential.tidelock_side import TidelockSide
+from differential.upstream import upstream
+from tidelock.kube.client import NODES, PODS
+from tidelock.plugins.registry import REGISTRY
+from tidelock.scheduler.watches import OTHERS
+
+_DEFAULT_SEEDS = "0-511"
+_SCENARIOS_AT_ONCE = 64
+_PODS_A_SCENARIO = 3
+_SHOWN = 20
+
+
+def _batches() -> list[range]:
+    first, _, last = os.environ.get("TIDELOCK_SEEDS", _DEFAULT_SEEDS).partition("-")
+    seeds = range(int(first), int(last or first) + 1)
+    return [seeds[start : start + _SCENARIOS_AT_ONCE] for start in range(0, len(seeds), _SCENARIOS_AT_ONCE)]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seeds", _batches(), ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
+async def test_every_verdict_is_kube_schedulers(
+    scheduled_cluster: LocalCluster, seeds: Sequence[int]
+) -> None:
+    scenarios = [make_scenario(seed, frozenset(REGISTRY), _PODS_A_SCENARIO) for seed in seeds]
+    found: list[str] = []
+    bound = refused = 0
+    async with upstream(scheduled_cluster) as kube_scheduler:
+        try:
+            await kube_scheduler.build(scenarios)
+            others = {name: await kube_scheduler.list(resource) for name, (resource, _) in OTHERS.items()}
+            tidelock = TidelockSide(others, await kube_scheduler.list(NODES), await kube_scheduler.list(PODS))
+            for number in range(_PODS_A_SCENARIO):
+                pods = {scenario.seed: scenario.wanting[number] for scenario in scenarios}
+                decisions = await kube_scheduler.decide(pods.values())
+                for seed, pod in pods.items():
+                    decision = decisions[f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"]
+                    judgement = tidelock.decide(decision.raw, decision.node_name)
+                    bound, refused = bound + bool(decision.node_name), refused + (not decision.node_name)
+                    where = f"TIDELOCK_SEEDS={seed}, pod {number}"
+                    spec = json.dumps(pod["spec"])
+                    found += [f"{where}: {each}\n{spec}" for each in differences(decision, judgement)]
+        finally:
+            await kube_scheduler.clear(scenarios)
+    assert not found, f"{len(found)} differences\n" + "\n\n".join(found[:_SHOWN])
+    assert min(bound, refused) > 0 or len(seeds) < _SCENARIOS_AT_ONCE, "the scenarios decide nothing"

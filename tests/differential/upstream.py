@@ -1,0 +1,204 @@
+"""kube-scheduler behind a real API server: takes scenarios, tells what it decided."""
+
+import asyncio
+import json
+import re
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from devcluster import Component, LocalCluster
+from differential.scenario import FINALIZER, SCENARIO, UPSTREAM, Json, Scenario
+from tidelock.kube.client import NODES, PODS, KubeClient, Resource
+from tidelock.kube.config import load_connection
+from tidelock.scheduler.watches import OTHERS
+
+_NAMESPACES, _SERVICES, _VOLUMES, _CLAIMS, _CSI_NODES = (
+    OTHERS[name][0]
+    for name in ("namespaces", "services", "persistent_volumes", "persistent_volume_claims", "csi_nodes")
+)
+
+# It scores every node, and its log tells each plugin's score. A pod that equals the one before it would be
+# placed by what was found for that one, which the log does not show.
+SETTINGS: Mapping[str, Any] = {"percentageOfNodesToScore": 100}
+FLAGS = ("--vmodule=schedule_one=10", "--feature-gates=OpportunisticBatching=false")
+
+_AT_ONCE = 16
+_POLL_SECONDS = 0.05
+_DECISION_SECONDS = 60.0
+_SCORE = re.compile(
+    r'"Plugin scored node for pod".* pod="(?P<pod>[^"]+)" plugin="(?P<plugin>[^"]+)" '
+    r'node="(?P<node>[^"]+)" score=(?P<score>-?\d+)'
+)
+_PREEMPTION = " preemption: "
+_UNHELPFUL = re.compile(r"(\d+) Preemption is not helpful for scheduling")
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What became of a pod: the node that it was bound to, or the message of the refusal.
+
+    `scores` are weighted, by plugin and node; there are none if only one node was feasible.
+    """
+
+    raw: bytes
+    node_name: str
+    message: str
+    scores: dict[str, dict[str, int]]
+
+    @property
+    def feasible(self) -> set[str]:
+        """Names of the nodes that were not ruled out."""
+        scored = {node for nodes in self.scores.values() for node in nodes}
+        return scored or {self.node_name} - {""}
+
+    @property
+    def reasons(self) -> str:
+        """The message without what is said of preemption."""
+        return self.message.partition(_PREEMPTION)[0]
+
+    @property
+    def beyond_help(self) -> int | None:
+        """How many nodes no preemption would help on; None if it was not tried."""
+        if _PREEMPTION not in self.message:
+            return None
+        found = _UNHELPFUL.search(self.message.partition(_PREEMPTION)[2])
+        return int(found[1]) if found else 0
+
+
+class Upstream:
+    """One kube-scheduler; a batch of scenarios at a time."""
+
+    def __init__(self, client: KubeClient, scheduler: Component) -> None:
+        self._client = client
+        self._log = scheduler.log
+        self._read = 0
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def list(self, resource: Resource) -> list[bytes]:
+        """Read all objects of a resource, each as the JSON that a watch would send."""
+        answer = msgspec.json.decode(await self._client.get(resource.collection()), type=_List)
+        return [bytes(item) for item in answer.items]
+
+    async def build(self, scenarios: Sequence[Scenario]) -> None:
+        """Create everything but the pods that are to be scheduled, and wait until the scheduler knows it."""
+        await self._all(self._create, _NAMESPACES, (each for s in scenarios for each in s.namespaces))
+        await self._all(self._create, _SERVICES, (each for s in scenarios for each in s.services))
+        await self._all(self._create, _VOLUMES, (each for s in scenarios for each in s.volumes))
+        await self._all(self._create, _CLAIMS, (each for s in scenarios for each in s.claims))
+        await self._all(self._create, _CSI_NODES, (each for s in scenarios for each in s.csi_nodes))
+        await self._all(self._create_node, NODES, (each for s in scenarios for each in s.nodes))
+        await self._all(self._create, PODS, (each for s in scenarios for each in s.residents))
+        await self._all(self._delete, PODS, _leaving(scenarios))
+        await self._until_known(sum(len(each.nodes) for each in scenarios), scenarios[0].name)
+
+    async def decide(self, pods: Iterable[Json]) -> dict[str, Decision]:
+        """Have pods scheduled, and give the decisions by "namespace/name"; a refused pod is deleted."""
+        wanted = {f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod for pod in pods}
+        await self._all(self._create, PODS, wanted.values())
+        decided: dict[str, tuple[bytes, str, str]] = {}
+        async with asyncio.timeout(_DECISION_SECONDS):
+            while len(decided) < len(wanted):
+                await asyncio.sleep(_POLL_SECONDS)
+                for raw in await self.list(PODS):
+                    key, node_name, message = _verdict(raw)
+                    if key in wanted and (node_name or message):
+                        decided[key] = (raw, node_name, message)
+        refused = [wanted[key] for key, (_, node_name, _) in decided.items() if not node_name]
+        await self._all(self._delete, PODS, refused)
+        scores = self._scores()
+        return {key: Decision(*verdict, scores.get(key, {})) for key, verdict in decided.items()}
+
+    async def clear(self, scenarios: Sequence[Scenario]) -> None:
+        """Delete what would be in the way of the next batch."""
+        await self._all(self._release, PODS, _leaving(scenarios))
+        names = [each["metadata"]["name"] for scenario in scenarios for each in scenario.namespaces]
+        for resource in (PODS, _SERVICES):
+            for name in names:
+                await self._clear(resource.collection(name))
+        await self._clear(f"{NODES.collection()}?labelSelector={SCENARIO}")
+
+    async def _clear(self, path: str) -> None:
+        await self._client.request("DELETE", path, timeout=60.0)
+
+    async def _until_known(self, nodes: int, namespace: str) -> None:
+        """Ask for the impossible until the refusal counts all nodes, and none of the batch before."""
+        async with asyncio.timeout(_DECISION_SECONDS):
+            while True:
+                decision = (await self.decide([_probe(namespace)]))[f"{namespace}/probe"]
+                if decision.message.startswith(f"0/{nodes} nodes"):
+                    return
+
+    async def _all(
+        self, act: Callable[[Resource, Json], Awaitable[None]], resource: Resource, objects: Iterable[Json]
+    ) -> None:
+        async def limited(each: Json) -> None:
+            async with self._slots:
+                await act(resource, each)
+
+        await asyncio.gather(*map(limited, objects))
+
+    async def _create(self, resource: Resource, each: Json) -> None:
+        await self._client.create(resource.collection(each["metadata"].get("namespace")), each)
+
+    async def _create_node(self, resource: Resource, each: Json) -> None:
+        await self._create(resource, each)
+        taints = {"spec": {"taints": each["spec"]["taints"] or None}}  # admission has added one
+        await self._client.patch(resource.item(each["metadata"]["name"]), taints)
+
+    async def _release(self, resource: Resource, each: Json) -> None:
+        metadata = each["metadata"]
+        path = resource.item(metadata["name"], metadata["namespace"])
+        await self._client.patch(path, {"metadata": {"finalizers": None}})
+
+    async def _delete(self, resource: Resource, each: Json) -> None:
+        metadata = each["metadata"]
+        await self._client.delete(resource.item(metadata["name"], metadata["namespace"]))
+
+    def _scores(self) -> dict[str, dict[str, dict[str, int]]]:
+        """Read on in the log: scores by pod, plugin and node."""
+        with self._log.open() as log:
+            log.seek(self._read)
+            text = log.read()
+            self._read = log.tell()
+        found: defaultdict[str, defaultdict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
+        for match in _SCORE.finditer(text):
+            found[match["pod"]][match["plugin"]][match["node"]] = int(match["score"])
+        return {pod: dict(plugins) for pod, plugins in found.items()}
+
+
+@asynccontextmanager
+async def upstream(cluster: LocalCluster) -> AsyncIterator[Upstream]:
+    """Talk to the scheduler of a cluster."""
+    async with KubeClient(load_connection(cluster.kubeconfig), user_agent="differential") as client:
+        yield Upstream(client, cluster.components["kube-scheduler"])
+
+
+def _leaving(scenarios: Iterable[Scenario]) -> list[Json]:
+    residents = (pod for scenario in scenarios for pod in scenario.residents)
+    return [pod for pod in residents if FINALIZER in pod["metadata"].get("finalizers", ())]
+
+
+class _List(msgspec.Struct):
+    items: list[msgspec.Raw]
+
+
+def _verdict(raw: bytes) -> tuple[str, str, str]:
+    pod = json.loads(raw)
+    key = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+    messages = (
+        each.get("message", "")
+        for each in pod["status"].get("conditions", ())
+        if each["type"] == "PodScheduled" and each["status"] == "False"
+    )
+    return key, pod["spec"].get("nodeName", ""), next(messages, "")
+
+
+def _probe(namespace: str) -> Json:
+    containers = [{"name": "main", "image": "none"}]
+    spec = {"schedulerName": UPSTREAM, "nodeSelector": {"none": "none"}, "containers": containers}
+    return {"metadata": {"name": "probe", "namespace": namespace}, "spec": spec}

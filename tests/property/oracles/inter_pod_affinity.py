@@ -1,0 +1,120 @@
+"""Affinity between pods, one node and pod at a time: what kube-scheduler's plugin of that name does."""
+
+from collections.abc import Sequence
+
+from property.neighbours import World
+from tidelock.model.nodes import Node
+from tidelock.model.pods import Pod, PodAffinity, PodAffinityTerm
+
+MATCHES = ""
+AFFINITY = "node(s) didn't match pod affinity rules"
+ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
+EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+
+def near(pod: Pod) -> PodAffinity:
+    return (pod.spec.affinity.pod_affinity if pod.spec.affinity else None) or PodAffinity()
+
+
+def far(pod: Pod) -> PodAffinity:
+    return (pod.spec.affinity.pod_anti_affinity if pod.spec.affinity else None) or PodAffinity()
+
+
+def means(world: World, owner: Pod, term: PodAffinityTerm, other: Pod, *, placing: Pod) -> bool:
+    """Whether a term of one pod means another.
+
+    The term of the pod that is being placed means namespaces that are known; the term of a placed pod is
+    asked of the labels of the namespace, which are none where it is not known.
+    """
+    namespace = other.meta.namespace
+    if not term.namespaces and term.namespace_selector is None:
+        there = namespace == owner.meta.namespace
+    else:
+        there = namespace in term.namespaces
+        selector = term.namespace_selector
+        if selector is not None:
+            everything = not selector.match_labels and not selector.match_expressions
+            if owner is placing:
+                known = namespace in world.namespaces
+                there |= everything or (known and selector.matches(world.namespaces[namespace]))
+            else:
+                there |= selector.matches(world.namespaces.get(namespace, {}))
+    return there and term.label_selector is not None and term.label_selector.matches(other.meta.labels)
+
+
+def share_domain(world: World, node: Node, node_name: str, key: str) -> bool:
+    other = world.node(node_name)
+    return other is not None and node.meta.labels.get(key, 0) == other.meta.labels.get(key, 1)
+
+
+def verdicts(world: World, pod: Pod) -> dict[str, str]:
+    """Give for each node why it is ruled out, or nothing."""
+    return {node.name: _verdict(world, pod, node) for node in world.nodes}
+
+
+def _verdict(world: World, pod: Pod, node: Node) -> str:
+    if not _near_enough(world, pod, node):
+        return AFFINITY
+    for other, node_name in world.placed:
+        for term in far(pod).required:
+            if means(world, pod, term, other, placing=pod) and share_domain(
+                world, node, node_name, term.topology_key
+            ):
+                return ANTI_AFFINITY
+    for other, node_name in world.placed:
+        for term in far(other).required:
+            if means(world, other, term, pod, placing=pod) and share_domain(
+                world, node, node_name, term.topology_key
+            ):
+                return EXISTING
+    return MATCHES
+
+
+def _near_enough(world: World, pod: Pod, node: Node) -> bool:
+    terms = near(pod).required
+    if not all(term.topology_key in node.meta.labels for term in terms):
+        return False
+
+    def meant(other: Pod) -> bool:
+        return all(means(world, pod, term, other, placing=pod) for term in terms)
+
+    homes = [node_name for other, node_name in world.placed if meant(other)]
+    if all(any(share_domain(world, node, home, term.topology_key) for home in homes) for term in terms):
+        return True
+    labelled = (
+        term.topology_key in there.meta.labels
+        for home in homes
+        for term in terms
+        if (there := world.node(home)) is not None
+    )
+    return not any(labelled) and meant(pod)
+
+
+def scores(
+    world: World, pod: Pod, feasible: Sequence[Node], *, hard: int = 1, ignore: bool = False
+) -> dict[str, int]:
+    """Score these nodes, all others being ruled out."""
+    own = [(wish, 1) for wish in near(pod).preferred] + [(wish, -1) for wish in far(pod).preferred]
+    sums = dict.fromkeys((node.name for node in feasible), 0)
+    for other, home in world.placed:
+        terms = [
+            (wish.pod_affinity_term, sign * wish.weight)
+            for wish, sign in own
+            if means(world, pod, wish.pod_affinity_term, other, placing=pod)
+        ]
+        if own or not ignore:
+            theirs = [(term, hard) for term in near(other).required]
+            theirs += [(wish.pod_affinity_term, wish.weight) for wish in near(other).preferred]
+            theirs += [(wish.pod_affinity_term, -wish.weight) for wish in far(other).preferred]
+            terms += [
+                (term, weight) for term, weight in theirs if means(world, other, term, pod, placing=pod)
+            ]
+        for term, weight in terms:
+            for node in feasible:
+                if share_domain(world, node, home, term.topology_key):
+                    sums[node.name] += weight
+    least, most = min(sums.values(), default=0), max(sums.values(), default=0)
+    return {
+        name: int(100 * ((value - least) / (most - least))) if most > least else 0
+        for name, value in sums.items()
+    }

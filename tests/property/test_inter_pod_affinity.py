@@ -1,0 +1,70 @@
+"""InterPodAffinity over all nodes at once against the same rules for one node and pod."""
+
+import numpy as np
+from hypothesis import given, settings
+
+from property.neighbours import DICE, Dice
+from property.oracles import inter_pod_affinity as oracle
+from tidelock.cluster.cache import Placed
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.api import Code
+from tidelock.framework.cyclestate import CycleState
+from tidelock.plugins.inter_pod_affinity import InterPodAffinity
+
+
+@given(DICE)
+@settings(deadline=None)
+def test_all_nodes_are_judged_as_each_would_be(dice: Dice) -> None:
+    world, wanting = dice.world(dice.demanding_pod, most=4), dice.demanding_pod("web-0")
+    judgement = world.scene().judge(InterPodAffinity, wanting)
+    expected = oracle.verdicts(world, wanting)
+
+    assert judgement.fitting == {name for name, why in expected.items() if why == oracle.MATCHES}
+    for name, why in expected.items():
+        if why:
+            assert judgement.reasons(name) == (why,)
+            assert judgement.resolvable(name) == (why != oracle.AFFINITY)
+
+
+@given(DICE)
+@settings(deadline=None)
+def test_scores_are_those_of_the_formula(dice: Dice) -> None:
+    world, wanting = dice.world(dice.demanding_pod, most=4), dice.demanding_pod("web-0")
+    feasible, hard, ignore = dice.some(world.nodes, 1, 5), dice.one(1, 0, 100), dice.one(False, True)
+    judgement = world.scene().judge(
+        InterPodAffinity, wanting, hardPodAffinityWeight=hard, ignorePreferredTermsOfExistingPods=ignore
+    )
+
+    scores = judgement.scores_among(*(each.name for each in feasible))
+
+    assert scores == oracle.scores(world, wanting, feasible, hard=hard, ignore=ignore)
+
+
+@given(DICE)
+@settings(deadline=None)
+def test_what_would_be_is_as_if_it_were(dice: Dice) -> None:
+    """Pods that are added and removed count as if they had been there, or had not; on a few nodes too."""
+    world, wanting = dice.world(dice.demanding_pod, most=4), dice.demanding_pod("web-0")
+    gone = dice.some(world.placed, 0, 3)
+    come = [(dice.demanding_pod(f"new-{index}"), dice.one(*world.nodes).name) for index in range(2)]
+    scene = world.scene()
+    snapshot, state = Snapshot.of(scene.columns), CycleState()
+    plugin = InterPodAffinity(scene.handle, {})
+    if plugin.pre_filter(state, wanting, snapshot).code is Code.SKIP:
+        return
+    before = plugin.filter(state, wanting, snapshot)
+    narrow, tried = snapshot.take(np.array(dice.some(range(len(world.nodes)), 1, 5))), state.clone()
+
+    plugin.filter(tried, wanting, narrow)
+    for other, home in gone:
+        plugin.remove_pod(tried, wanting, Placed(other, home, assumed=False), narrow)
+    for other, home in come:
+        plugin.add_pod(tried, wanting, Placed(other, home, assumed=False), narrow)
+
+    changed = oracle.verdicts(world.without(*gone).with_pods(*come), wanting)
+    expected = [changed[each.name] == oracle.MATCHES for each in narrow.nodes]
+    assert plugin.filter(tried, wanting, narrow).tolist() == expected
+    for place, each in enumerate(narrow.nodes):
+        if changed[each.name]:
+            assert plugin.reasons(tried, wanting, narrow, place) == (changed[each.name],)
+    assert np.array_equal(plugin.filter(state.clone(), wanting, snapshot), before), "what is, is left alone"

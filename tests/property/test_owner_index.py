@@ -1,0 +1,68 @@
+"""The index of owners finds what a look at every lock would find."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders import NAMESPACE, pod, reservation
+from tidelock.ledger.matching import OwnerIndex, owns
+from tidelock.model.meta import Key
+from tidelock.model.reservations import ReservationSpec
+
+NAMES = st.sampled_from(["web", "web-1", "web-5d9"])
+LABELS = st.dictionaries(
+    st.sampled_from(["app", "tier", "pod-template-hash"]), st.sampled_from(["web", "5d9"])
+)
+CONTROLLERS = st.tuples(st.sampled_from(["ReplicaSet", "Deployment", "StatefulSet"]), NAMES)
+EXPRESSIONS = st.sampled_from(
+    [{"key": "app", "operator": "Exists"}, {"key": "tier", "operator": "NotIn", "values": ["web"]}]
+)
+TERMS = st.fixed_dictionaries(
+    {},
+    optional={
+        "pod": NAMES.map(lambda name: {"name": name}),
+        "controller": CONTROLLERS.map(lambda c: {"apiVersion": "apps/v1", "kind": c[0], "name": c[1]}),
+        "selector": st.one_of(
+            LABELS.filter(bool).map(lambda labels: {"matchLabels": labels}),
+            EXPRESSIONS.map(lambda expression: {"matchExpressions": [expression]}),
+        ),
+    },
+).filter(bool)
+
+
+def owners(terms: list[dict[str, Any]]) -> ReservationSpec:
+    spec = reservation("lock", owners=terms).spec
+    assert spec is not None
+    return spec
+
+
+@given(
+    locks=st.lists(
+        st.tuples(st.integers(0, 5), st.one_of(st.none(), st.lists(TERMS, min_size=1, max_size=3))),
+        max_size=12,
+    ),
+    name=NAMES,
+    labels=LABELS,
+    controller=st.one_of(st.none(), CONTROLLERS),
+)
+def test_the_index_finds_exactly_the_locks_that_the_pod_owns(
+    locks: list[tuple[int, list[dict[str, Any]] | None]],
+    name: str,
+    labels: dict[str, str],
+    controller: tuple[str, str] | None,
+) -> None:
+    index, kept = OwnerIndex(), dict[Key, ReservationSpec]()
+    for number, terms in locks:
+        key = Key(NAMESPACE, f"lock-{number}")
+        if terms is None:
+            index.discard(key)
+            kept.pop(key, None)
+        else:
+            kept[key] = owners(terms)
+            index.put(key, kept[key])
+    owner = pod(
+        name, labels=labels, controller=f"apps/v1/{controller[0]}/{controller[1]}" if controller else ""
+    )
+
+    assert index.of(owner) == sorted(key for key, spec in kept.items() if owns(spec, owner))

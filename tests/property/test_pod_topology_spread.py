@@ -1,0 +1,138 @@
+"""PodTopologySpread over all nodes at once against the same rules for one node, domain and pod."""
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from builders import node, pod
+from property.neighbours import DICE, HOSTNAME, ZONE, Dice, Json, World, without_none
+from property.oracles import pod_topology_spread as oracle
+from tidelock.cluster.cache import Placed
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.api import Code
+from tidelock.framework.cyclestate import CycleState
+from tidelock.model.pods import Pod, SpreadConstraint
+from tidelock.model.selectors import LabelSelector
+from tidelock.model.workloads import Service
+from tidelock.plugins.pod_topology_spread import PodTopologySpread
+
+
+def constraint(dice: Dice, action: str) -> Json:
+    return without_none(
+        {
+            "maxSkew": dice.one(1, 1, 2, 3),
+            "topologyKey": dice.one(ZONE, HOSTNAME),
+            "whenUnsatisfiable": action,
+            "labelSelector": dice.selector(),
+            "minDomains": dice.one(None, None, 1, 3, 4) if action == "DoNotSchedule" else None,
+            "nodeAffinityPolicy": dice.one(None, "Honor", "Ignore"),
+            "nodeTaintsPolicy": dice.one(None, "Honor", "Ignore"),
+            "matchLabelKeys": dice.one(None, None, ["tier"], ["absent"]),
+        }
+    )
+
+
+def spreading_pod(dice: Dice, action: str) -> Pod:
+    """Draw a pod with constraints of a kind, and perhaps one of the other."""
+    other = "ScheduleAnyway" if action == "DoNotSchedule" else "DoNotSchedule"
+    constraints = dice.several(lambda: constraint(dice, action), 2, least=1)
+    constraints += dice.one([], [], [constraint(dice, other)])
+    return dice.pod(
+        "web-0",
+        topologySpreadConstraints=constraints,
+        nodeSelector=dice.one({}, {}, {ZONE: "a"}),
+        tolerations=dice.one([], [{"key": "dedicated", "operator": "Exists"}]),
+    )
+
+
+@given(DICE)
+@settings(deadline=None)
+def test_all_nodes_are_judged_as_each_would_be(dice: Dice) -> None:
+    world, wanting = dice.world(dice.pod), spreading_pod(dice, "DoNotSchedule")
+    judgement = world.scene().judge(PodTopologySpread, wanting)
+    expected = oracle.verdicts(world, wanting)
+
+    assert judgement.fitting == {name for name, why in expected.items() if why == oracle.MATCHES}
+    for name, why in expected.items():
+        if why:
+            assert judgement.reasons(name) == (why,)
+            assert judgement.resolvable(name) == (why == oracle.TOO_MANY)
+
+
+@given(DICE)
+@settings(deadline=None)
+def test_scores_are_those_of_the_formula(dice: Dice) -> None:
+    world, wanting = dice.world(dice.pod), spreading_pod(dice, "ScheduleAnyway")
+    feasible = dice.some(world.nodes, 1, 5)
+    soft = oracle.constraints_of(wanting, "ScheduleAnyway")
+
+    scores = world.scene().judge(PodTopologySpread, wanting).scores_among(*(each.name for each in feasible))
+
+    assert scores == oracle.scores(world, wanting, feasible, soft)
+
+
+@given(DICE)
+@settings(deadline=None)
+def test_default_constraints_are_for_the_pods_of_the_services(dice: Dice) -> None:
+    """Those of the system score nodes without a zone by their names alone; a list's don't."""
+    world, wanting, by_system = dice.world(dice.pod), dice.pod("web-0"), dice.one(True, False)
+    scene, selector = world.scene(), wanting.meta.labels
+    metadata = {"name": "web", "namespace": wanting.meta.namespace}
+    service = msgspec.convert({"metadata": metadata, "spec": {"selector": selector}}, Service)
+    scene.objects.services.upsert(None, service)
+    defaults = [(3, HOSTNAME), (5, ZONE)]
+    plain = [
+        {"maxSkew": skew, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway"} for skew, key in defaults
+    ]
+    args: Json = {} if by_system else {"defaultingType": "List", "defaultConstraints": plain}
+    read = [
+        SpreadConstraint(skew, key, "ScheduleAnyway", LabelSelector(match_labels=selector))
+        for skew, key in defaults
+    ]
+
+    judgement = scene.judge(PodTopologySpread, wanting, **args)
+
+    assert judgement.status.code is Code.SKIP
+    expected = oracle.scores(world, wanting, world.nodes, read, require_keys=not by_system)
+    assert judgement.scores == (expected if selector else dict.fromkeys(expected, 0))
+
+
+@given(DICE)
+@settings(deadline=None)
+def test_what_would_be_is_as_if_it_were(dice: Dice) -> None:
+    """Pods that are added and removed count as if they had been there, or had not; on a few nodes too."""
+    world, wanting = dice.world(dice.pod), spreading_pod(dice, "DoNotSchedule")
+    gone = dice.some(world.placed, 0, 3)
+    come = [(dice.pod(f"new-{index}"), dice.one(*world.nodes).name) for index in range(dice.one(1, 2, 3))]
+    scene = world.scene()
+    snapshot, state = Snapshot.of(scene.columns), CycleState()
+    plugin = PodTopologySpread(scene.handle, {})
+    plugin.pre_filter(state, wanting, snapshot)
+    before = plugin.filter(state, wanting, snapshot)
+    narrow, tried = snapshot.take(np.array(dice.some(range(len(world.nodes)), 1, 5))), state.clone()
+
+    plugin.filter(tried, wanting, narrow)
+    for other, home in gone:
+        plugin.remove_pod(tried, wanting, Placed(other, home, assumed=False), narrow)
+    for other, home in come:
+        plugin.add_pod(tried, wanting, Placed(other, home, assumed=False), narrow)
+
+    changed = oracle.verdicts(world.without(*gone).with_pods(*come), wanting)
+    expected = [changed[each.name] == oracle.MATCHES for each in narrow.nodes]
+    assert plugin.filter(tried, wanting, narrow).tolist() == expected
+    for place, each in enumerate(narrow.nodes):
+        if changed[each.name]:
+            assert plugin.reasons(tried, wanting, narrow, place) == (changed[each.name],)
+    assert np.array_equal(plugin.filter(state.clone(), wanting, snapshot), before), "what is, is left alone"
+
+
+def test_the_formula_rates_emptier_domains_higher() -> None:
+    """The reference itself, by hand: zones of 2, 1 and 0 pods, ln 5 each, rounded to 3, 2 and 0."""
+    placed = [(pod(f"other-{index}", labels={"app": "web"}), name) for index, name in enumerate("aab")]
+    there = [node(name, labels={ZONE: name}) for name in "abc"]
+    soft = SpreadConstraint(1, ZONE, "ScheduleAnyway", LabelSelector(match_labels={"app": "web"}))
+
+    scores = oracle.scores(World(there, placed, {}), pod(), there, [soft])
+
+    assert scores == pytest.approx({"a": 0, "b": 33, "c": 100})

@@ -1,0 +1,101 @@
+"""Equal pods share verdicts: whatever happened between them, each decision is the one made afresh."""
+
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders import NOW, node, pod
+from tidelock.cluster.cache import Cache
+from tidelock.cluster.columns import Columns
+from tidelock.framework.api import Handle
+from tidelock.framework.profile import ProfileSettings, build_profile
+from tidelock.ledger.book import Book
+from tidelock.model.pods import Pod
+from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
+from tidelock.scheduler import verdicts
+from tidelock.scheduler.cycle import Assumed, Cycle, Refusal
+
+NODES = st.builds(
+    lambda number, cpu, cordoned, taint, zone: node(
+        f"node-{number}",
+        cpu=str(cpu),
+        cordoned=cordoned,
+        taints=[f"dedicated=db:{taint}"] if taint else [],
+        labels={"zone": zone},
+    ),
+    st.integers(0, 9),
+    st.integers(1, 8),
+    st.booleans(),
+    st.sampled_from(["", "NoSchedule", "PreferNoSchedule"]),
+    st.sampled_from("ab"),
+)
+KINDS: tuple[dict[str, Any], ...] = (
+    {"requests": {"cpu": "1"}},
+    {"requests": {"cpu": "2"}, "tolerations": [{"operator": "Exists"}]},
+    {"requests": {"memory": "1Gi"}, "nodeSelector": {"zone": "a"}},
+    {},
+)
+
+
+class Cluster:
+    """A cluster that changes, and two cycles over it: one that remembers, and a new one each time."""
+
+    def __init__(self) -> None:
+        self.cache = Cache(Columns(capacity=2))
+        self.book = Book(self.cache.columns)
+        self.profile = build_profile(
+            ProfileSettings("mine", DEFAULT_PLUGINS), REGISTRY, Handle(self.book, self.cache)
+        )
+        self.cycle = Cycle(self.cache, self.book)
+        self.pods: list[Pod] = []
+        self.made = 0
+
+    def put_node(self, value: object) -> None:
+        self.cache.put_node(value)  # type: ignore[arg-type]
+
+    def drop_node(self, number: int) -> None:
+        self.cache.drop_node(f"node-{number}")
+
+    def end_pod(self, number: int) -> None:
+        if self.pods:
+            self.cache.remove(self.pods.pop(number % len(self.pods)).uid)
+
+    def decide(self, kind: int) -> None:
+        self.made += 1
+        new = pod(f"pod-{self.made}", uid=str(self.made), **KINDS[kind])
+        afresh = Cycle(self.cache, self.book)
+        expected = afresh.schedule(self.profile, new, NOW)
+        if isinstance(expected, Assumed):
+            afresh.undo(expected, NOW)
+        found = self.cycle.schedule(self.profile, new, NOW)
+        if isinstance(expected, Refusal):
+            assert found == expected
+        else:
+            assert isinstance(found, Assumed)
+            assert found.node_name == expected.node_name
+            self.pods.append(new)
+
+
+STEPS: st.SearchStrategy[Callable[[Cluster], None]] = st.one_of(
+    NODES.map(lambda value: lambda cluster: cluster.put_node(value)),
+    st.integers(0, 9).map(lambda number: lambda cluster: cluster.drop_node(number)),
+    st.integers(0, 99).map(lambda number: lambda cluster: cluster.end_pod(number)),
+    st.sampled_from(range(len(KINDS))).map(lambda kind: lambda cluster: cluster.decide(kind)),
+    st.sampled_from(range(len(KINDS))).map(lambda kind: lambda cluster: cluster.decide(kind)),
+)
+
+
+@settings(max_examples=150)
+@given(st.lists(NODES, max_size=8), st.lists(STEPS, max_size=40))
+def test_a_decision_is_the_same_with_and_without_memory(
+    nodes: list[object], steps: list[Callable[[Cluster], None]]
+) -> None:
+    with patch.object(verdicts, "_MOST_KINDS", 3):
+        cluster = Cluster()
+        for each in nodes:
+            cluster.put_node(each)
+        for step in steps:
+            step(cluster)

@@ -1,0 +1,40 @@
+"""Extender: what was said of nodes, as a filter and a score."""
+
+from builders import node, pod
+from tidelock.framework.extender import Advice, Failed
+from tidelock.plugins.extender import ExtenderAdvice
+from unit.plugins.scene import Judgement, Scene
+
+ADVICE = Advice(
+    names=frozenset({"node-a", "node-d"}),
+    failed={"node-b": Failed("too hot", resolvable=True), "node-c": Failed("broken", resolvable=False)},
+    scores={"node-a": 30, "node-x": 100},
+)
+
+
+def judged() -> Judgement:
+    nodes = (node(f"node-{letter}") for letter in "abcde")
+    return Scene(*nodes).judge(ExtenderAdvice, pod(), ADVICE)
+
+
+def resolvable(judgement: Judgement, name: str) -> bool:
+    row = judgement.snapshot.row(name)
+    assert row is not None
+    assert isinstance(judgement.plugin, ExtenderAdvice)
+    return judgement.plugin.resolvable(judgement.state, judgement.pod, judgement.snapshot, row)
+
+
+def test_nodes_pass_that_all_extenders_let_pass() -> None:
+    assert judged().fitting == {"node-a", "node-d"}
+
+
+def test_a_node_has_the_reason_that_its_extender_gave() -> None:
+    assert [judged().reasons(f"node-{letter}") for letter in "bce"] == [("too hot",), ("broken",), ()]
+
+
+def test_evictions_may_help_where_an_extender_gave_a_reason_and_did_not_rule_that_out() -> None:
+    assert [resolvable(judged(), f"node-{letter}") for letter in "bce"] == [True, False, False]
+
+
+def test_priorities_are_scores_and_none_is_zero() -> None:
+    assert judged().scores_among("node-a", "node-d") == {"node-a": 30.0, "node-d": 0.0}

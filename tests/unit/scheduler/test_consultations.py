@@ -1,0 +1,330 @@
+"""Pods that extenders are asked about, beside pods and locks that are decided meanwhile."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+
+from builders import SCHEDULER, Json, encode, node_json, pod, pod_json
+from tidelock.framework.config import Configuration, default_configuration
+from tidelock.framework.configfile import Extender
+from tidelock.framework.extender import Advice, Failed
+from tidelock.model.nodes import Node, decode_node
+from tidelock.model.pods import decode_pod
+from tidelock.model.raw import keeping_raw
+from tidelock.model.reservations import Phase
+from tidelock.plugins.registry import BUILTINS
+from tidelock.scheduler.cycle import Assumed
+from tidelock.scheduler.decider import Consultation
+from tidelock.scheduler.queue import Place
+from unit.kube.scripted import ScriptedServer, answers
+from unit.scheduler.machinery import Core, Shell, pod_path
+
+FOO = "example.com/foo"
+WANTED = {"cpu": "1", FOO: "1"}
+
+
+def node(name: str, **fields: Any) -> Node:
+    return keeping_raw(decode_node)(encode(node_json(name, **{FOO: "9"} | fields)))
+
+
+def with_extender(url: str = "http://extender", **fields: Any) -> Configuration:
+    """Give the default profile beside an extender that cares for foo."""
+    settings = {"urlPrefix": url, "filterVerb": "filter", "managedResources": [{"name": FOO}], **fields}
+    plain = default_configuration(SCHEDULER, BUILTINS)
+    extenders = (Extender.model_validate(settings),)
+    return Configuration(profiles=plain.profiles, registry=plain.registry, extenders=extenders)
+
+
+def core(*nodes: Node) -> Core:
+    return Core(*nodes, configuration=with_extender())
+
+
+def consulted(scheduler: Core) -> Consultation:
+    """Decide, and expect extenders to be asked."""
+    outcome = scheduler.step()
+    assert isinstance(outcome, Consultation), outcome
+    return outcome
+
+
+def answer(scheduler: Core, advice: Advice) -> None:
+    """Have the extenders answer what they were asked last."""
+    consultation = scheduler.decider._consultation
+    assert consultation is not None
+    scheduler.decider.advised(consultation, advice)
+
+
+def names(consultation: Consultation) -> list[str]:
+    return [each.name for each in consultation.nodes]
+
+
+class TestOrder:
+    def test_a_pod_that_no_extender_cares_for_is_decided_at_once(self) -> None:
+        scheduler = core(node("node-a"))
+        scheduler.add(pod("web-0"))
+        assert scheduler.place().node_name == "node-a"
+
+    def test_only_nodes_that_pass_all_filters_are_asked_about(self) -> None:
+        scheduler = core(node("node-a"), node("node-b", cpu="0"), node("node-c"))
+        scheduler.add(pod("web-0", requests=WANTED))
+        assert names(consulted(scheduler)) == ["node-a", "node-c"]
+
+    def test_a_pod_that_fits_nowhere_is_refused_without_asking(self) -> None:
+        scheduler = core(node("node-a", cpu="0"))
+        scheduler.add(pod("web-0", requests=WANTED))
+        assert scheduler.refuse().refusal.message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
+
+    def test_pods_behind_it_wait_for_the_answer(self) -> None:
+        scheduler = core(node("node-a", cpu="1"))
+        scheduler.add(pod("web-0", requests=WANTED), pod("web-1"))
+        consulted(scheduler)
+
+        assert scheduler.step() is None
+        assert scheduler.decider.next_due() is None
+        answer(scheduler, Advice(frozenset({"node-a"})))
+        assert scheduler.decider.next_due() == 0
+
+        assert scheduler.place().pod.meta.name == "web-0"
+        assert scheduler.refuse().waiting.pod.meta.name == "web-1"
+
+    def test_locks_go_on_meanwhile_and_the_pod_heeds_them(self) -> None:
+        scheduler = core(node("node-a", cpu="1"), node("node-b", cpu="1"))
+        scheduler.add(pod("web-0", requests=WANTED))
+        consulted(scheduler)
+        lock = scheduler.lock(nodeName="node-a", owner="db-0", ttlSeconds=60)
+
+        assert scheduler.step() is None
+        assert lock.phase is Phase.ACTIVE
+        assert scheduler.decider.next_due() == scheduler.clock.now() + 60
+
+        answer(scheduler, Advice(frozenset({"node-a", "node-b"}), scores={"node-a": 100}))
+        assert scheduler.place().node_name == "node-b"
+
+    def test_a_lock_expires_while_extenders_are_asked(self) -> None:
+        scheduler = core(node("node-a"))
+        lock = scheduler.lock(ttlSeconds=60)
+        scheduler.step()
+        scheduler.add(pod("web-1", requests=WANTED))
+        consulted(scheduler)
+        scheduler.clock.advance(60)
+        scheduler.step()
+        assert lock.phase is Phase.EXPIRED
+
+
+class TestAnswer:
+    @pytest.fixture
+    def asked(self) -> Core:
+        """Give a scheduler that has asked about a pod and two nodes, one of which is better."""
+        scheduler = core(node("node-a", cpu="64"), node("node-b", cpu="2"))
+        scheduler.add(pod("web-0", requests=WANTED))
+        assert names(consulted(scheduler)) == ["node-a", "node-b"]
+        return scheduler
+
+    def test_the_answer_narrows_the_choice(self, asked: Core) -> None:
+        answer(asked, Advice(frozenset({"node-b"})))
+        assert asked.place().node_name == "node-b"
+
+    def test_priorities_are_added_to_the_scores(self, asked: Core) -> None:
+        answer(asked, Advice(frozenset({"node-a", "node-b"})))
+        assert asked.place().node_name == "node-a"
+
+    def test_priorities_may_outweigh_the_scores(self, asked: Core) -> None:
+        answer(asked, Advice(frozenset({"node-a", "node-b"}), scores={"node-b": 1000}))
+        assert asked.place().node_name == "node-b"
+
+    def test_the_answer_never_widens_the_choice(self, asked: Core) -> None:
+        asked.feed.nodes.upsert(None, node("node-c", cpu="128"))
+        asked.add(pod("big", requests={"cpu": "64"}, node_name="node-a"))
+        answer(asked, Advice(frozenset({"node-a"})))
+
+        refused = asked.refuse()
+
+        assert refused.refusal.message.startswith("0/3 nodes are available: 1 Insufficient cpu.")
+
+    def test_reasons_are_those_of_the_extender(self, asked: Core) -> None:
+        failed = {"node-a": Failed("too hot", resolvable=True)}
+        answer(asked, Advice(frozenset(), failed))
+
+        refused = asked.refuse()
+
+        assert refused.refusal.message.startswith("0/2 nodes are available: 1 too hot. preemption: ")
+        assert refused.refusal.plugins == {"Extender"}
+        assert not refused.refusal.error
+        assert asked.queue.counts()[Place.UNSCHEDULABLE] == 1
+
+    def test_what_came_free_meanwhile_is_not_missed(self, asked: Core) -> None:
+        """The pod is in flight when room comes free, so nothing would wake it later."""
+        asked.feed.nodes.upsert(None, node("node-c"))
+        answer(asked, Advice())
+
+        asked.refuse()
+
+        assert asked.queue.counts()[Place.BACKOFF] == 1
+
+    def test_a_failure_is_tried_again_after_a_while(self, asked: Core) -> None:
+        answer(asked, Advice(error="failed filter with extender"))
+
+        refused = asked.refuse()
+
+        assert (refused.refusal.message, refused.refusal.error) == ("failed filter with extender", True)
+        assert asked.queue.counts()[Place.BACKOFF] == 1
+        asked.clock.advance(1)
+        consulted(asked)
+
+    def test_an_answer_about_a_pod_that_is_gone_is_dropped(self, asked: Core) -> None:
+        asked.feed.pods.remove(pod("web-0", requests=WANTED))
+        asked.add(pod("web-1"))
+        answer(asked, Advice(frozenset({"node-a"})))
+
+        assert asked.step() is None
+        assert asked.place().pod.meta.name == "web-1"
+        assert asked.used("node-a") + asked.used("node-b") == 1000
+
+    def test_nobody_waits_for_an_answer_about_a_pod_that_is_gone(self, asked: Core) -> None:
+        late = asked.decider._consultation
+        assert late is not None
+        asked.feed.pods.remove(pod("web-0", requests=WANTED))
+        asked.add(pod("web-1", requests=WANTED))
+        assert asked.step() is None
+        assert asked.decider.next_due() == 0
+        consulted(asked)
+
+        asked.decider.advised(late, Advice(frozenset({"node-a"})))
+        assert asked.step() is None
+        answer(asked, Advice(frozenset({"node-b"})))
+        assert asked.place().node_name == "node-b"
+
+    def test_an_owner_gets_its_lock_if_the_extender_agrees(self) -> None:
+        scheduler = core(node("node-a", cpu="8"), node("node-b", cpu="1"))
+        lock = scheduler.lock(nodeName="node-b", resources=WANTED)
+        scheduler.step()
+        scheduler.add(pod("web-0", requests=WANTED))
+        consulted(scheduler)
+        answer(scheduler, Advice(frozenset({"node-a", "node-b"}), scores={"node-a": 100}))
+
+        assert scheduler.place().node_name == "node-b"
+        assert lock.phase is Phase.BOUND
+
+
+@asynccontextmanager
+async def running(scheduler: Shell) -> AsyncIterator[None]:
+    """Run the decision loop beside the context."""
+    async with scheduler.extenders:
+        task = asyncio.create_task(scheduler.loop.run(scheduler.feed))
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            await scheduler.tasks.drain(5)
+
+
+async def until(condition: Any) -> None:
+    """Wait until something is so."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 -- what is waited for sets no event
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ScriptedServer]:
+    scripted = ScriptedServer()
+    await scripted.start()
+    yield scripted
+    await scripted.close()
+
+
+class TestLoop:
+    def shell(self, server: ScriptedServer, **fields: Any) -> Shell:
+        configuration = with_extender(server.url, nodeCacheCapable=True, **fields)
+        return Shell(node("node-a"), node("node-b"), configuration=configuration)
+
+    def send(self, scheduler: Shell, name: str, requests: Json) -> None:
+        """Have a pod be created and seen, with its JSON."""
+        plain = pod_json(name, requests=requests)
+        scheduler.api.objects[pod_path(name)] = plain
+        scheduler.feed.pods.upsert(None, keeping_raw(decode_pod)(encode(plain)))
+
+    def node_of(self, scheduler: Shell, name: str) -> str:
+        return str(scheduler.api.objects[pod_path(name)]["spec"]["nodeName"])
+
+    async def test_a_pod_goes_where_the_extender_lets_it(self, server: ScriptedServer) -> None:
+        server.plays(answers({"NodeNames": ["node-b"]}))
+        scheduler = self.shell(server)
+        self.send(scheduler, "web-0", WANTED)
+        self.send(scheduler, "web-1", {"cpu": "1"})
+        async with running(scheduler):
+            await until(lambda: self.node_of(scheduler, "web-1"))
+
+        assert self.node_of(scheduler, "web-0") == "node-b"
+        (asked,) = server.asked
+        assert asked.json["Pod"]["metadata"]["name"] == "web-0"
+        assert scheduler.metric("scheduler_scheduling_algorithm_duration_seconds_count") == 2
+
+    async def test_a_lock_is_given_while_the_extender_is_silent(self, server: ScriptedServer) -> None:
+        scheduler = self.shell(server)
+        self.send(scheduler, "web-0", WANTED)
+        async with running(scheduler):
+            await until(lambda: server.asked)
+            lock = scheduler.store_lock()
+            await until(lambda: lock.phase is Phase.ACTIVE)
+            assert not self.node_of(scheduler, "web-0")
+            await server.close()
+            await until(lambda: "FailedScheduling" in scheduler.recorder.reasons)
+
+    async def test_a_failure_is_told_as_one(self, server: ScriptedServer) -> None:
+        server.plays(answers("no", status=500))
+        scheduler = self.shell(server)
+        self.send(scheduler, "web-0", WANTED)
+        async with running(scheduler):
+            await until(lambda: scheduler.recorder.reasons)
+
+        (told,) = scheduler.recorder
+        assert told.note == f"failed filter with extender at URL {server.url}/filter, code 500"
+        (condition,) = scheduler.api.objects[pod_path()]["status"]["conditions"]
+        assert (condition["reason"], condition["message"]) == ("SchedulerError", told.note)
+        assert (
+            scheduler.metric(
+                "scheduler_schedule_attempts_total", result="error", profile="tidelock-scheduler"
+            )
+            == 1
+        )
+
+    async def test_an_extender_may_bind(self, server: ScriptedServer) -> None:
+        server.plays(answers({}))
+        scheduler = self.shell(server, filterVerb="", bindVerb="bind")
+        self.send(scheduler, "web-0", WANTED)
+        async with running(scheduler):
+            await until(lambda: scheduler.recorder.reasons)
+
+        assert scheduler.recorder.reasons == ["Scheduled"]
+        assert scheduler.api.asked == []
+        assert server.asked[0].json["PodName"] == "web-0"
+
+    async def test_a_binding_that_the_extender_refuses_is_taken_back(self, server: ScriptedServer) -> None:
+        server.plays(answers({"Error": "no device"}))
+        scheduler = self.shell(server, filterVerb="", bindVerb="bind")
+        self.send(scheduler, "web-0", WANTED)
+        async with running(scheduler):
+            await until(lambda: scheduler.queue.counts()[Place.BACKOFF])
+
+        assert scheduler.used("node-a") + scheduler.used("node-b") == 0
+
+    async def test_a_binding_whose_answer_was_lost_is_looked_for(self, server: ScriptedServer) -> None:
+        scheduler = self.shell(server, filterVerb="", bindVerb="bind", httpTimeout="100ms")
+        self.send(scheduler, "web-0", WANTED)
+        async with running(scheduler):
+            await until(lambda: server.asked)
+            scheduler.api.edit(pod_path(), {"spec": {"nodeName": server.asked[0].json["Node"]}})
+            await until(lambda: scheduler.recorder.reasons)
+
+        assert scheduler.recorder.reasons == ["Scheduled"]
+
+
+def test_without_extenders_an_advice_is_never_looked_for() -> None:
+    scheduler = Core(node("node-a"))
+    scheduler.add(pod("web-0", requests=WANTED))
+    assert isinstance(scheduler.step(), Assumed)

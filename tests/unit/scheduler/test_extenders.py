@@ -1,0 +1,477 @@
+"""Extenders over real HTTP: what they are sent, and what is made of their answers."""
+
+import asyncio
+import ssl
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from builders import encode, node_json, pod_json
+from devcluster.keys import make_keys
+from tidelock.framework.configfile import ConfigurationError, Extender
+from tidelock.framework.extender import Advice, Failed, Victims
+from tidelock.model.nodes import Node, decode_node
+from tidelock.model.pods import Pod, decode_pod
+from tidelock.model.raw import keeping_raw
+from tidelock.scheduler.extenders import ExtenderError, Extenders
+from unit.kube.scripted import ScriptedServer, answers
+
+POD_JSON = pod_json("web-0", requests={"example.com/foo": "1"})
+NODES_JSON = [node_json(name) for name in ("node-a", "node-b", "node-c")]
+
+
+def whole_pod(plain: dict[str, Any]) -> Pod:
+    return keeping_raw(decode_pod)(encode(plain))
+
+
+POD = whole_pod(POD_JSON)
+NODES = tuple(keeping_raw(decode_node)(encode(plain)) for plain in NODES_JSON)
+ALL = frozenset({"node-a", "node-b", "node-c"})
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ScriptedServer]:
+    scripted = ScriptedServer()
+    await scripted.start()
+    yield scripted
+    await scripted.close()
+
+
+def extender(server: ScriptedServer, **fields: Any) -> Extender:
+    return Extender.model_validate({"urlPrefix": f"{server.url}/scheduler/", "weight": 1, **fields})
+
+
+async def advise(*extenders: Extender, pod: Pod = POD, nodes: tuple[Node, ...] = NODES) -> Advice:
+    async with Extenders(extenders) as opened:
+        return await opened.advise(pod, nodes)
+
+
+class TestFilter:
+    async def test_nodes_go_out_whole_and_come_back_whole(self, server: ScriptedServer) -> None:
+        server.plays(answers({"Nodes": {"items": [NODES_JSON[1]]}, "FailedNodes": {"node-a": "too hot"}}))
+
+        advice = await advise(extender(server, filterVerb="filter"))
+
+        (asked,) = server.asked
+        assert (asked.method, asked.path) == ("POST", "/scheduler/filter")
+        assert asked.headers["Content-Type"] == "application/json"
+        assert asked.json == {
+            "Pod": POD_JSON,
+            "Nodes": {"metadata": {}, "items": NODES_JSON},
+            "NodeNames": None,
+        }
+        assert advice.names == {"node-b"}
+        assert advice.failed == {"node-a": Failed("too hot", resolvable=True)}
+
+    async def test_nodes_go_by_name_to_those_that_know_them(self, server: ScriptedServer) -> None:
+        server.plays(answers({"NodeNames": ["node-c", "node-a"]}))
+
+        advice = await advise(extender(server, filterVerb="filter", nodeCacheCapable=True))
+
+        (asked,) = server.asked
+        assert asked.json == {"Pod": POD_JSON, "Nodes": None, "NodeNames": ["node-a", "node-b", "node-c"]}
+        assert advice == Advice(frozenset({"node-a", "node-c"}))
+
+    async def test_those_that_know_them_may_answer_with_whole_nodes(self, server: ScriptedServer) -> None:
+        server.plays(answers({"Nodes": {"items": NODES_JSON[:1]}}))
+        advice = await advise(extender(server, filterVerb="filter", nodeCacheCapable=True))
+        assert advice.names == {"node-a"}
+
+    async def test_names_from_one_that_got_whole_nodes_count_for_nothing(
+        self, server: ScriptedServer
+    ) -> None:
+        server.plays(answers({"NodeNames": ["node-a"]}))
+        assert await advise(extender(server, filterVerb="filter")) == Advice()
+
+    async def test_fields_may_be_written_in_any_case(self, server: ScriptedServer) -> None:
+        server.plays(answers({"nodenames": ["node-a"], "failedNodes": {"node-b": "No"}, "error": ""}))
+        advice = await advise(extender(server, filterVerb="filter", nodeCacheCapable=True))
+        assert advice == Advice(frozenset({"node-a"}), {"node-b": Failed("No", resolvable=True)})
+
+    async def test_what_is_unresolvable_goes_before_what_failed(self, server: ScriptedServer) -> None:
+        server.plays(
+            answers(
+                {
+                    "NodeNames": ["node-c"],
+                    "FailedNodes": {"node-a": "busy", "node-b": "busy"},
+                    "FailedAndUnresolvableNodes": {"node-a": "broken"},
+                }
+            )
+        )
+        advice = await advise(extender(server, filterVerb="filter", nodeCacheCapable=True))
+        assert advice.failed == {
+            "node-a": Failed("broken", resolvable=False),
+            "node-b": Failed("busy", resolvable=True),
+        }
+
+    async def test_each_gets_what_the_one_before_it_left(self, server: ScriptedServer) -> None:
+        cached = {"nodeCacheCapable": True}
+        server.plays(
+            answers({"NodeNames": ["node-b", "node-c"], "FailedNodes": {"node-a": "first"}}),
+            answers({"NodeNames": ["node-c"], "FailedNodes": {"node-b": "second"}}),
+        )
+
+        advice = await advise(
+            extender(server, filterVerb="one", **cached), extender(server, filterVerb="two", **cached)
+        )
+
+        assert [asked.path for asked in server.asked] == ["/scheduler/one", "/scheduler/two"]
+        assert server.asked[1].json["NodeNames"] == ["node-b", "node-c"]
+        assert advice.names == {"node-c"}
+        assert {name: failed.reason for name, failed in advice.failed.items()} == {
+            "node-a": "first",
+            "node-b": "second",
+        }
+
+    async def test_nobody_is_asked_when_nothing_is_left(self, server: ScriptedServer) -> None:
+        server.plays(answers({"NodeNames": []}))
+        each = extender(server, filterVerb="filter", prioritizeVerb="prioritize", nodeCacheCapable=True)
+        assert await advise(each, each) == Advice()
+        assert len(server.asked) == 1
+
+    @pytest.mark.parametrize(
+        ("answer", "error"),
+        [
+            (answers({"Error": "out of order"}), "out of order"),
+            (answers("oops", status=500), "failed filter with extender at URL {url}, code 500"),
+            (
+                answers({"NodeNames": ["node-a"]}, status=201),
+                "failed filter with extender at URL {url}, code 201",
+            ),
+            (answers("oops"), "the answer is not JSON: "),
+            (answers({"NodeNames": "node-a"}), "the answer is not of the expected type: Expected `array |"),
+            (answers([1]), "the answer is not of the expected type"),
+            (
+                answers({"NodeNames": ["node-x"]}),
+                'extender "{prefix}" claims a filtered node "node-x" which is not found in the input node',
+            ),
+        ],
+        ids=["error", "500", "201", "text", "type", "array", "strange node"],
+    )
+    async def test_a_failure_is_all_that_is_known(
+        self, server: ScriptedServer, answer: Any, error: str
+    ) -> None:
+        server.plays(answer)
+        failing = extender(server, filterVerb="filter", nodeCacheCapable=True)
+
+        advice = await advise(failing)
+
+        prefix = failing.url_prefix
+        assert advice.error.startswith(error.format(url=f"{prefix}filter", prefix=prefix))
+        assert advice.names == frozenset()
+
+    async def test_a_silent_extender_fails_in_time(self, server: ScriptedServer) -> None:
+        advice = await advise(extender(server, filterVerb="filter", httpTimeout="50ms"))
+        assert advice.error.startswith(f"failed filter with extender at URL {server.url}/scheduler/filter: ")
+
+    async def test_the_failure_of_one_that_may_fail_changes_nothing(self, server: ScriptedServer) -> None:
+        server.plays(answers("oops", status=500), answers({"NodeNames": ["node-b"]}))
+        cached = {"nodeCacheCapable": True, "filterVerb": "filter"}
+
+        advice = await advise(extender(server, ignorable=True, **cached), extender(server, **cached))
+
+        assert server.asked[1].json["NodeNames"] == ["node-a", "node-b", "node-c"]
+        assert advice == Advice(frozenset({"node-b"}))
+
+    async def test_an_extender_that_is_not_there(self, server: ScriptedServer) -> None:
+        await server.close()
+        assert (await advise(extender(server, filterVerb="filter"))).error.startswith(
+            "failed filter with ext"
+        )
+        assert (await advise(extender(server, filterVerb="filter", ignorable=True))).names == ALL
+
+
+class TestPrioritize:
+    async def test_priorities_are_weighted_scaled_and_summed(self, server: ScriptedServer) -> None:
+        server.plays(
+            answers([{"Host": "node-a", "Score": 10}, {"Host": "node-b", "Score": 1}]),
+            answers([{"host": "node-a", "score": 10}, {"host": "node-b", "score": 1}]),
+        )
+
+        advice = await advise(
+            extender(server, prioritizeVerb="prioritize", weight=1, nodeCacheCapable=True),
+            extender(server, prioritizeVerb="prioritize", weight=3),
+        )
+
+        assert advice.names == ALL
+        assert advice.scores == {"node-a": 400, "node-b": 40}
+        bodies = [asked.json for asked in server.asked]
+        assert sorted(bodies, key=lambda body: body["Nodes"] is None) == [
+            {"Pod": POD_JSON, "Nodes": {"metadata": {}, "items": NODES_JSON}, "NodeNames": None},
+            {"Pod": POD_JSON, "Nodes": None, "NodeNames": ["node-a", "node-b", "node-c"]},
+        ]
+
+    async def test_a_choice_of_one_needs_no_priorities(self, server: ScriptedServer) -> None:
+        server.plays(answers({"NodeNames": ["node-b"]}))
+        one = extender(server, filterVerb="filter", prioritizeVerb="prioritize", nodeCacheCapable=True)
+        assert await advise(one) == Advice(frozenset({"node-b"}))
+        assert [asked.path for asked in server.asked] == ["/scheduler/filter"]
+
+    @pytest.mark.parametrize(
+        "answer", [answers("x", status=500), answers({"a": 1}), answers([{"Score": "1"}])]
+    )
+    async def test_a_failure_counts_as_no_priorities(self, server: ScriptedServer, answer: Any) -> None:
+        server.plays(answer)
+        assert await advise(extender(server, prioritizeVerb="prioritize")) == Advice(ALL)
+
+    async def test_null_is_no_priorities(self, server: ScriptedServer) -> None:
+        server.plays(answers("null"))
+        assert await advise(extender(server, prioritizeVerb="prioritize")) == Advice(ALL)
+
+
+class TestInterest:
+    @pytest.mark.parametrize(
+        ("managed", "interested"), [((), True), (("example.com/foo",), True), (("example.com/bar",), False)]
+    )
+    async def test_only_those_that_manage_what_the_pod_names_are_asked(
+        self, server: ScriptedServer, managed: tuple[str, ...], interested: bool
+    ) -> None:
+        server.plays(answers({"NodeNames": ["node-a"]}))
+        resources = [{"name": name} for name in managed]
+        one = extender(server, filterVerb="filter", nodeCacheCapable=True, managedResources=resources)
+
+        advice = await advise(one)
+
+        assert advice.names == ({"node-a"} if interested else ALL)
+        assert len(server.asked) == interested
+
+    async def test_limits_of_init_containers_count_too(self, server: ScriptedServer) -> None:
+        server.plays(answers({"NodeNames": ["node-a"]}))
+        init = [{"name": "init", "resources": {"limits": {"example.com/bar": "1"}}}]
+        one = extender(
+            server, filterVerb="f", nodeCacheCapable=True, managedResources=[{"name": "example.com/bar"}]
+        )
+        advice = await advise(one, pod=whole_pod(pod_json("web-0", initContainers=init)))
+        assert advice.names == {"node-a"}
+
+
+class TestBind:
+    async def bind(self, *extenders: Extender) -> bool:
+        async with Extenders(extenders) as opened:
+            return await opened.bind(POD, "node-a")
+
+    async def test_the_extender_that_binds_is_told_pod_and_node(self, server: ScriptedServer) -> None:
+        server.plays(answers({}))
+
+        assert await self.bind(extender(server, filterVerb="filter"), extender(server, bindVerb="bind"))
+
+        (asked,) = server.asked
+        assert (asked.path, asked.json) == (
+            "/scheduler/bind",
+            {"PodName": "web-0", "PodNamespace": "shop", "PodUID": "uid-web-0", "Node": "node-a"},
+        )
+
+    async def test_without_a_binder_that_cares_nothing_is_done(self, server: ScriptedServer) -> None:
+        other = [{"name": "example.com/bar"}]
+        assert not await self.bind(extender(server, bindVerb="bind", managedResources=other))
+        assert server.asked == []
+
+    @pytest.mark.parametrize(
+        ("answer", "error", "unknown"),
+        [
+            (answers({"Error": "no"}), "^no$", False),
+            (answers("x", status=404), "code 404$", False),
+            (answers("x", status=502), "code 502$", True),
+        ],
+    )
+    async def test_a_failure_says_whether_the_pod_may_be_bound(
+        self, server: ScriptedServer, answer: Any, error: str, unknown: bool
+    ) -> None:
+        server.plays(answer)
+        with pytest.raises(ExtenderError, match=error) as failed:
+            await self.bind(extender(server, bindVerb="bind"))
+        assert failed.value.outcome_unknown is unknown
+
+    async def test_a_lost_answer_says_so(self, server: ScriptedServer) -> None:
+        with pytest.raises(ExtenderError) as failed:
+            await self.bind(extender(server, bindVerb="bind", httpTimeout="50ms"))
+        assert failed.value.outcome_unknown
+
+    async def test_a_binder_that_may_fail_leaves_the_pod_to_the_scheduler(
+        self, server: ScriptedServer
+    ) -> None:
+        server.plays(answers({"Error": "no"}))
+        assert not await self.bind(extender(server, bindVerb="bind", ignorable=True))
+
+
+VICTIM_JSON = pod_json("old-0", node_name="node-a")
+OTHER_JSON = pod_json("old-1", node_name="node-a")
+PLACED = {"node-a": [whole_pod(VICTIM_JSON), whole_pod(OTHER_JSON)], "node-b": []}
+
+
+class TestPreempt:
+    async def preempt(self, *extenders: Extender) -> dict[str, tuple[list[str], int]]:
+        victims = {"node-a": Victims((PLACED["node-a"][0],), 1)}
+        async with Extenders(extenders) as opened:
+            chosen = await opened.preempt(POD, victims, lambda name: PLACED.get(name, []))
+        return {
+            name: ([pod.meta.name for pod in each.pods], each.violations) for name, each in chosen.items()
+        }
+
+    async def test_victims_go_out_whole_and_may_be_replaced(self, server: ScriptedServer) -> None:
+        server.plays(
+            answers(
+                {"NodeNameToMetaVictims": {"node-a": {"Pods": [{"UID": "uid-old-1"}], "NumPDBViolations": 2}}}
+            )
+        )
+
+        chosen = await self.preempt(extender(server, preemptVerb="preempt"))
+
+        assert chosen == {"node-a": (["old-1"], 2)}
+        (asked,) = server.asked
+        assert asked.json == {
+            "Pod": POD_JSON,
+            "NodeNameToVictims": {"node-a": {"Pods": [VICTIM_JSON], "NumPDBViolations": 1}},
+            "NodeNameToMetaVictims": None,
+        }
+
+    async def test_victims_go_by_uid_to_those_that_know_them(self, server: ScriptedServer) -> None:
+        server.plays(answers({"nodenametometavictims": {"node-a": {"pods": [{"uid": "uid-old-0"}]}}}))
+
+        chosen = await self.preempt(extender(server, preemptVerb="preempt", nodeCacheCapable=True))
+
+        assert chosen == {"node-a": (["old-0"], 0)}
+        (asked,) = server.asked
+        assert asked.json == {
+            "Pod": POD_JSON,
+            "NodeNameToVictims": None,
+            "NodeNameToMetaVictims": {"node-a": {"Pods": [{"UID": "uid-old-0"}], "NumPDBViolations": 1}},
+        }
+
+    async def test_an_extender_without_the_verb_is_not_asked(self, server: ScriptedServer) -> None:
+        assert await self.preempt(extender(server, filterVerb="filter")) == {"node-a": (["old-0"], 1)}
+        assert server.asked == []
+
+    async def test_no_candidates_are_left_when_an_extender_leaves_none(self, server: ScriptedServer) -> None:
+        server.plays(answers({"NodeNameToMetaVictims": None}))
+        each = extender(server, preemptVerb="preempt")
+        assert await self.preempt(each, each) == {}
+        assert len(server.asked) == 1
+
+    @pytest.mark.parametrize(
+        ("answer", "error"),
+        [
+            ({"node-a": {"Pods": []}}, '^expected at least one victim pod on node "node-a"$'),
+            ({"node-a": None}, '^expected at least one victim pod on node "node-a"$'),
+            ({"node-a": {"Pods": 3}}, "^the answer is not of the expected type"),
+            ({"node-a": {"Pods": [3]}}, "^the answer is not of the expected type"),
+            ([1], "^the answer is not of the expected type"),
+            (
+                {"node-b": {"Pods": [{"UID": "uid-old-0"}]}},
+                r"claims to preempt pod \(UID: uid-old-0\) on node: node-b, but the pod is not found on that",
+            ),
+        ],
+    )
+    async def test_an_answer_that_makes_no_sense_fails(
+        self, server: ScriptedServer, answer: Any, error: str
+    ) -> None:
+        server.plays(answers({"NodeNameToMetaVictims": answer}))
+        with pytest.raises(ExtenderError, match=error):
+            await self.preempt(extender(server, preemptVerb="preempt"))
+
+    async def test_nodes_that_are_spared_are_left_out_for_one_that_may_fail(
+        self, server: ScriptedServer
+    ) -> None:
+        server.plays(
+            answers({"NodeNameToMetaVictims": {"node-b": {}, "node-a": {"Pods": [{"UID": "uid-old-0"}]}}})
+        )
+        chosen = await self.preempt(extender(server, preemptVerb="preempt", ignorable=True))
+        assert chosen == {"node-a": (["old-0"], 0)}
+
+    async def test_the_failure_of_one_that_may_fail_changes_nothing(self, server: ScriptedServer) -> None:
+        server.plays(answers("x", status=500))
+        chosen = await self.preempt(extender(server, preemptVerb="preempt", ignorable=True))
+        assert chosen == {"node-a": (["old-0"], 1)}
+
+
+class TestTls:
+    @asynccontextmanager
+    async def serving(self, folder: Path, *, ask_for_certificate: bool = False) -> AsyncIterator[Any]:
+        keys = make_keys(folder)
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(keys.server_certificate, keys.server_key)
+        if ask_for_certificate:
+            tls.verify_mode = ssl.CERT_REQUIRED
+            tls.load_verify_locations(keys.authority)
+        server = ScriptedServer()
+        await server.start(tls)
+        server.plays(answers({"NodeNames": ["node-a"]}))
+        yield server, keys
+        await server.close()
+
+    async def asked(self, server: ScriptedServer, **tls: Any) -> Advice:
+        return await advise(extender(server, filterVerb="filter", nodeCacheCapable=True, **tls))
+
+    async def test_a_server_is_trusted_by_its_authority(self, tmp_path: Path) -> None:
+        async with self.serving(tmp_path) as (server, keys):
+            advice = await self.asked(server, enableHTTPS=True, tlsConfig={"caFile": str(keys.authority)})
+            assert advice.names == {"node-a"}
+
+    async def test_the_authority_may_be_in_the_file_itself(self, tmp_path: Path) -> None:
+        async with self.serving(tmp_path) as (server, keys):
+            data = b64encode(keys.authority.read_bytes()).decode()
+            advice = await self.asked(server, tlsConfig={"caData": data, "caFile": "/nowhere"})
+            assert advice.names == {"node-a"}
+
+    async def test_a_server_that_nobody_vouches_for_is_not_asked(self, tmp_path: Path) -> None:
+        async with self.serving(tmp_path) as (server, _):
+            assert "certificate verify failed" in (await self.asked(server)).error
+            assert server.asked == []
+
+    @pytest.mark.parametrize("fields", [{"enableHTTPS": True}, {"tlsConfig": {"insecure": True}}])
+    async def test_a_server_is_not_verified_where_that_is_configured(
+        self, tmp_path: Path, fields: dict[str, Any]
+    ) -> None:
+        async with self.serving(tmp_path) as (server, _):
+            assert (await self.asked(server, **fields)).names == {"node-a"}
+
+    async def test_a_servers_name_may_be_another_than_its_address(self, tmp_path: Path) -> None:
+        async with self.serving(tmp_path) as (server, keys):
+            authority = {"caFile": str(keys.authority)}
+            wrong = await self.asked(server, tlsConfig={**authority, "serverName": "somebody.else"})
+            assert "certificate verify failed" in wrong.error
+            right = await self.asked(server, tlsConfig={**authority, "serverName": "localhost"})
+            assert right.names == {"node-a"}
+
+    @pytest.mark.parametrize("as_data", [True, False])
+    async def test_a_client_certificate_is_shown(self, tmp_path: Path, as_data: bool) -> None:
+        async with self.serving(tmp_path, ask_for_certificate=True) as (server, keys):
+            pair = {"cert": keys.admin_certificate, "key": keys.admin_key}
+            fields = {
+                f"{name}{'Data' if as_data else 'File'}": b64encode(path.read_bytes()).decode()
+                if as_data
+                else str(path)
+                for name, path in pair.items()
+            }
+            advice = await self.asked(server, tlsConfig={"caFile": str(keys.authority), **fields})
+            assert advice.names == {"node-a"}
+
+    @pytest.mark.parametrize(
+        "tls", [{"caFile": "/nowhere"}, {"caData": "bm8="}, {"certData": "bm8=", "keyData": "bm8="}]
+    )
+    def test_certificates_that_cannot_be_loaded_are_told(self, tls: dict[str, str]) -> None:
+        broken = Extender.model_validate({"urlPrefix": "https://a", "tlsConfig": tls})
+        with pytest.raises(
+            ConfigurationError, match=r"^extenders: https://a: tlsConfig: can't load the certif"
+        ):
+            Extenders((broken,))
+
+
+async def test_priorities_are_asked_for_all_at_once(server: ScriptedServer) -> None:
+    """The second one is asked while the first is silent, which would else be the time-out of both."""
+    both = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if len(server.asked) == 2:
+            both.set()
+        await both.wait()
+        return await answers([{"Host": "node-a", "Score": 1}])(request)
+
+    server.plays(answer, answer)
+    each = extender(server, prioritizeVerb="prioritize")
+    assert (await advise(each, each)).scores == {"node-a": 20}
