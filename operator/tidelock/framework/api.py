@@ -170,6 +170,11 @@ class Filter(Plugin):
         """Tell whether the eviction of pods might make room on a node that was ruled out."""
         return True
 
+    def resolvables(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Mask:
+        """Tell the same of many nodes; a plugin that rules out thousands tells it faster than this."""
+        told = (self.resolvable(state, pod, snapshot, int(row)) for row in rows)
+        return np.fromiter(told, np.bool_, len(rows))
+
     def numbers(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
         """Say by which numbers the node was ruled out; empty if there are none."""
         return ""

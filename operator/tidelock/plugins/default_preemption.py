@@ -150,15 +150,17 @@ class DefaultPreemption(PostFilter):
 
     def _possible(self, state: CycleState, pod: Pod, snapshot: Snapshot, verdict: Verdict) -> Rows:
         """List the rows where evictions might help, by name, from an offset of the pod's own."""
-        rows = [
-            int(row)
-            for plugin, mask in verdict.ruled_out
-            for row in np.flatnonzero(mask)
-            if type(plugin).resolvable is Filter.resolvable
-            or _resolvable_by(plugin, state, pod, snapshot, verdict, int(row))
-        ]
-        ordered = np.array(sorted(rows, key=snapshot.traits.name_rank.__getitem__), np.intp)
-        return np.roll(ordered, -(crc32(pod.uid.encode()) % len(rows))) if rows else ordered
+        found = [np.empty(0, np.intp)]
+        for plugin, mask in verdict.ruled_out:
+            rows = mask.nonzero()[0]
+            if verdict.views:
+                helped = [_resolvable_by(plugin, state, pod, snapshot, verdict, int(row)) for row in rows]
+                found.append(rows[np.array(helped, np.bool_)])
+            else:
+                found.append(rows[plugin.resolvables(state, pod, snapshot, rows)])
+        rows = np.concatenate(found)
+        rows = rows[np.argsort(snapshot.traits.name_rank[rows])]
+        return np.roll(rows, -(crc32(pod.uid.encode()) % len(rows))) if len(rows) else rows
 
     def _enough(self, possible: int) -> int:
         """Tell how many candidates end the search."""
