@@ -134,7 +134,9 @@ class NodeResourcesFit(PreFilter, Filter, Score):
         wanted = state.expect(_Wanted).amounts.copy()
         wanted[snapshot.column(PODS)] = 0
         columns = np.flatnonzero(wanted > 0)
-        return np.logical_and.reduce(wanted[columns] <= snapshot.allocatable[np.ix_(rows, columns)], axis=1)
+        allocatable = snapshot.allocatable[np.ix_(rows, columns)]
+        large: Mask = np.logical_and.reduce(wanted[columns] <= allocatable, axis=1)
+        return large
 
     def numbers(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
         """Say of every resource that is short how much is needed and free."""
