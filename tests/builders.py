@@ -7,6 +7,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
+from tidelock.model.budgets import PodDisruptionBudget
 from tidelock.model.instants import format_instant
 from tidelock.model.locks import Reservation, decode_reservation
 from tidelock.model.nodes import Node, decode_node
@@ -68,6 +71,7 @@ def pod_json(
     deleted: bool = False,
     scheduler: str = SCHEDULER,
     version: int = 1,
+    status: Mapping[str, Any] | None = None,
     **spec: Any,
 ) -> Json:
     """Give a pod of one container; `controller` is written `apps/v1/StatefulSet/web`."""
@@ -95,7 +99,7 @@ def pod_json(
     return {
         "metadata": metadata,
         "spec": {"nodeName": node_name, "schedulerName": scheduler, "containers": [container], **spec},
-        "status": {"phase": phase},
+        "status": {"phase": phase, **(status or {})},
     }
 
 
@@ -136,6 +140,18 @@ def reservation_json(
 
 def reservation(name: str = "lock", **fields: Any) -> Reservation:
     return decode_reservation(encode(reservation_json(name, **fields)))
+
+
+def budget(
+    name: str = "budget", *, allowed: int = 0, labels: Mapping[str, str] | None = None, **fields: Any
+) -> PodDisruptionBudget:
+    """Give a PodDisruptionBudget that allows so many disruptions of the pods with these labels."""
+    plain = {
+        "metadata": _metadata(name, fields.get("namespace", NAMESPACE), "", 1),
+        "spec": {} if labels is None else {"selector": {"matchLabels": dict(labels)}},
+        "status": {"disruptionsAllowed": allowed, "disruptedPods": fields.get("disrupted", {})},
+    }
+    return msgspec.json.decode(encode(plain), type=PodDisruptionBudget)
 
 
 def _metadata(name: str, namespace: str, uid: str, version: int) -> Json:

@@ -29,6 +29,7 @@ from tidelock.logs import configure_logs
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.binding import Binder
 from tidelock.scheduler.decider import Decider
+from tidelock.scheduler.evictions import Evictor
 from tidelock.scheduler.extenders import Extenders
 from tidelock.scheduler.feed import Feed
 from tidelock.scheduler.gauges import Gauges
@@ -79,8 +80,9 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
     ):
         telemetry.registry.register(Gauges(decider.book, decider.columns, decider.queue))
         binder = Binder(client, decider, recorder, telemetry, clock, tasks, extenders)
+        evictor = Evictor(client, decider, recorder, telemetry, clock, tasks)
         publisher = Publisher(client, decider.book, recorder, telemetry, clock, tasks)
-        loop = Loop(decider, binder, publisher, telemetry, clock)
+        loop = Loop(decider, binder, evictor, publisher, telemetry, clock)
         others = {name: getattr(decider.objects, name) for name in OTHERS}
         feed = Feed(
             decider.cache, decider.book, decider.queue, decider.waiting_pods, clock, loop.wake, others

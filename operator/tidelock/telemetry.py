@@ -94,6 +94,18 @@ class Telemetry:
             registry=self.registry,
         )
 
+        self.preemption_attempts = Counter(
+            "scheduler_preemption_attempts_total",
+            "Attempts to make room by evictions, whether or not that helped.",
+            registry=self.registry,
+        )
+        self.preemption_victims = Histogram(
+            "scheduler_preemption_victims",
+            "Victims of a preemption.",
+            buckets=_exponential(1, 2, 7),
+            registry=self.registry,
+        )
+
     def _tidelock_metrics(self) -> None:
         self.transitions = Counter(
             "tidelock_reservation_transitions_total",

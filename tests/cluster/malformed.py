@@ -453,6 +453,12 @@ API_SERVER_REFUSES = [
     Malformed("unknown retention", reservation(retention="Keep"), "spec.retention", "Unsupported value"),
     Malformed("priority of the system", reservation(priority=2_000_000_000), "spec.priority", "1000000000"),
     Malformed("priority beyond 32 bits", reservation(priority=-(2**31) - 1), "spec.priority", "-2147483648"),
+    Malformed(
+        "unknown preemption policy",
+        reservation(preemptionPolicy="Always"),
+        "spec.preemptionPolicy",
+        "PreemptLowerPriority",
+    ),
     Malformed("priority in words", reservation(priority="high"), "spec.priority", "must be of type integer"),
     Malformed(
         "unknown field", reservation(untilFurtherNotice=True), "spec.untilFurtherNotice", "unknown field"

@@ -11,7 +11,7 @@ import yaml
 
 from cluster.api import Api, Manifest
 from cluster.crds import SAMPLES, install_crds
-from cluster.live import condition
+from cluster.live import Pod, condition
 from cluster.operator_process import OperatorProcess
 from cluster.relay import Record, Right, relay
 from cluster.world import World
@@ -20,6 +20,7 @@ from devcluster.identity import operator_kubeconfig, rendered
 from tidelock.kube.client import EVENTS, WATERLEVELS, Resource
 from tidelock.kube.config import load_connection
 
+CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 FLOW_SCHEMAS = Resource("flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", namespaced=False)
 REVIEWS = Resource(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
@@ -33,7 +34,6 @@ FORBIDDEN = [
     ("create", "", "pods"),
     ("update", "", "pods"),
     ("patch", "", "pods"),
-    ("delete", "", "pods"),
     ("deletecollection", "", "pods"),
     ("create", "", "pods/exec"),
     ("create", "", "pods/eviction"),
@@ -108,6 +108,17 @@ def reasons(world: World) -> set[str]:
     return {event["reason"] for event in world.api.get(EVENTS.collection(world.namespace))["items"]}
 
 
+def preempt(world: World, victim: Pod) -> None:
+    """Have a pod come that gets its room by the eviction of another."""
+    name = f"{world.namespace}-urgent"
+    world.api.create(CLASSES.collection(), {"metadata": {"name": name}, "value": 1000})
+    try:
+        world.pod("urgent", "4", priorityClassName=name).until_bound()
+        victim.until_gone()
+    finally:
+        world.api.delete(CLASSES.item(name))
+
+
 @pytest.fixture(scope="module")
 def token(controlplane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Api:
     """A client with the operator's token."""
@@ -143,9 +154,11 @@ def test_the_role_is_what_the_operator_uses(controlplane: Cluster, watched: Watc
     node = world.node(cpu="4")
     lock = world.active_lock(node=node)
     record.lose.add(BIND)  # it must look itself whether the pod is bound
-    assert world.pod().until_bound() == node.name
+    victim = world.pod()
+    assert victim.until_bound() == node.name
     lock.until_gone()
     world.pod("large", "100").until_refused("Insufficient cpu")
+    preempt(world, victim)
     level = yaml.safe_load((SAMPLES / "waterlevel.yaml").read_text())
     level["metadata"]["name"] = world.namespace
     path = WATERLEVELS.item(world.namespace)

@@ -15,6 +15,7 @@ from tidelock.framework.api import (
     Filter,
     Mask,
     Plugin,
+    PostFilter,
     PreEnqueue,
     PreFilter,
     QueueSort,
@@ -133,6 +134,24 @@ def test_a_plugin_answers_for_every_node_whatever_is_missing(
 
 
 @every_plugin
+@everywhere
+@for_every_pod
+def test_what_evictions_may_help_is_the_same_of_one_node_and_of_many(
+    factory: PluginFactory, world: Callable[[], Scene], wanting: Pod
+) -> None:
+    scene = world()
+    plugin, state = factory(scene.handle, {}), CycleState()
+    scene.columns.vector(wanting.requests)
+    snapshot = Snapshot.of(scene.columns)
+    if isinstance(plugin, PreFilter) and plugin.pre_filter(state, wanting, snapshot).code is Code.SKIP:
+        return
+    if isinstance(plugin, Filter):
+        rows = np.flatnonzero(~plugin.filter(state, wanting, snapshot))
+        one_by_one = [plugin.resolvable(state, wanting, snapshot, int(row)) for row in rows]
+        assert plugin.resolvables(state, wanting, snapshot, rows).tolist() == one_by_one
+
+
+@every_plugin
 @for_every_pod
 def test_a_plugin_answers_alike_when_asked_again(factory: PluginFactory, wanting: Pod) -> None:
     scene = busy()
@@ -207,7 +226,7 @@ def test_a_plugin_refuses_args_that_it_has_not_by_name(factory: PluginFactory) -
 
 
 def test_the_registry_calls_each_plugin_by_its_own_name() -> None:
-    points = (PreEnqueue, QueueSort, PreFilter, Filter, Score, Reserve, Bind)
+    points = (PreEnqueue, QueueSort, PreFilter, Filter, PostFilter, Score, Reserve, Bind)
     for name, factory in REGISTRY.items():
         plugin = factory(Scene().handle, {})
         assert plugin.name == name

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from builders import NAMESPACE, NOW, node, pod
 from tidelock.framework.api import Filter, Plugin, Score
+from tidelock.framework.ownlocks import OwnLocks
 from tidelock.framework.profile import ProfileSettings, build_profile
 from tidelock.framework.waiting import WaitingPods
 from tidelock.model.nodes import Node
@@ -21,7 +22,7 @@ from tidelock.plugins.node_resources_balanced_allocation import NodeResourcesBal
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
 from tidelock.plugins.node_unschedulable import NodeUnschedulable
 from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
-from tidelock.plugins.reservation import OwnLocks, Reservation
+from tidelock.plugins.reservation import Reservation
 from tidelock.plugins.taint_toleration import TaintToleration
 from tidelock.scheduler.cycle import Assumed, Cycle, Refusal
 from unit.plugins.scene import Scene

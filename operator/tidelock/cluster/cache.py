@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from tidelock.cluster.carriers import Carriers
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.images import Images
+from tidelock.cluster.nominator import Nominator
 from tidelock.cluster.ports import Ports
 from tidelock.cluster.tallies import Tallies
 from tidelock.model.meta import Key
@@ -34,12 +35,22 @@ class Placed:
 
 
 class Cache:
-    """Who is where; keeps the columns in step, and all that is counted by their rows."""
+    """Who is where; keeps the columns in step, and all that is counted by their rows.
+
+    Attributes:
+        nominator: who is nominated where, which ends when a pod is placed.
+        evicting: uids of pods whose eviction is decided and has not failed, until they are gone.
+
+    """
 
     def __init__(self, columns: Columns) -> None:
         self.columns = columns
         self.images = Images()
         self.ports = Ports()
+        self.nominator = Nominator(columns)
+        self.evicting: set[str] = set()
+        self._changes = 0
+        self._changed_at: dict[str, int] = {}
         self._placed: dict[str, Placed] = {}
         self._on_node: defaultdict[str, dict[str, Placed]] = defaultdict(dict)
         self._in_namespace: defaultdict[str, dict[str, Placed]] = defaultdict(dict)
@@ -61,6 +72,8 @@ class Cache:
 
     def upsert(self, pod: Pod) -> None:
         """Take over what the API server says of a pod; an assumed pod stays until it is seen bound."""
+        if pod.leaving:
+            self.nominator.remove(pod.uid)
         placed = self._placed.get(pod.uid)
         if pod.node_name and not pod.finished:
             self._place(Placed(pod, pod.node_name, assumed=False))
@@ -69,6 +82,8 @@ class Cache:
 
     def remove(self, uid: str) -> None:
         """Drop a pod that is no more."""
+        self.nominator.remove(uid)
+        self.evicting.discard(uid)
         placed = self._placed.get(uid)
         if placed is not None:
             self._displace(placed)
@@ -110,6 +125,14 @@ class Cache:
         """Where the pod of this namespace and name is, or None."""
         return self._by_key.get(key)
 
+    def pods_on(self, node_name: str) -> Collection[Placed]:
+        """All pods that are placed on a node."""
+        return self._on_node[node_name].values() if node_name in self._on_node else ()
+
+    def generation(self, node_name: str) -> int:
+        """Give a number that is another one whenever the pods on a node have changed."""
+        return self._changed_at.get(node_name, 0)
+
     def pods_in(self, namespace: str) -> Collection[Placed]:
         """All placed pods of a namespace."""
         return self._in_namespace[namespace].values() if namespace in self._in_namespace else ()
@@ -118,6 +141,7 @@ class Cache:
         return len(self._placed)
 
     def _place(self, placed: Placed) -> None:
+        self.nominator.remove(placed.pod.uid, placed_on=placed.node_name)
         earlier = self._placed.get(placed.pod.uid)
         if earlier is not None:
             if _counts_as(earlier) == _counts_as(placed):
@@ -129,6 +153,7 @@ class Cache:
 
     def _index(self, placed: Placed) -> None:
         uid = placed.pod.uid
+        self._note_change(placed.node_name)
         self._placed[uid] = placed
         self._on_node[placed.node_name][uid] = placed
         self._in_namespace[placed.pod.meta.namespace][uid] = placed
@@ -137,6 +162,7 @@ class Cache:
 
     def _displace(self, placed: Placed) -> None:
         uid, namespace = placed.pod.uid, placed.pod.meta.namespace
+        self._note_change(placed.node_name)
         del self._placed[uid]
         del self._on_node[placed.node_name][uid]
         del self._in_namespace[namespace][uid]
@@ -148,6 +174,10 @@ class Cache:
             del self._on_node[placed.node_name]
         self.tallies.displace(placed)
         self._count(placed, -1)
+
+    def _note_change(self, node_name: str) -> None:
+        self._changes += 1
+        self._changed_at[node_name] = self._changes
 
     def _count(self, placed: Placed, sign: int) -> None:
         pod = placed.pod

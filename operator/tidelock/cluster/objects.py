@@ -46,6 +46,9 @@ class Lister(Generic[T]):
         self._objects: defaultdict[str, dict[str, T]] = defaultdict(dict)
         self._listeners: list[Change[T]] = []
 
+    def __len__(self) -> int:
+        return sum(map(len, self._objects.values()))
+
     def get(self, name: str, namespace: str = "") -> T | None:
         """Give an object, or None."""
         return self._objects[namespace].get(name) if namespace in self._objects else None

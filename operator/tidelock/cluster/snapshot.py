@@ -54,7 +54,7 @@ class Snapshot:
         return len(self.nodes)
 
     def take(self, rows: Rows) -> "Snapshot":
-        """Copy some rows of a whole snapshot; the copy's `requested` and `nonzero` may be written."""
+        """Copy some rows of a whole snapshot; its `requested`, `locked` and `nonzero` may be written."""
         return Snapshot(
             nodes=[self.nodes[row] for row in rows],
             allocatable=self.allocatable[rows],
@@ -74,6 +74,14 @@ class Snapshot:
     def row(self, node_name: str) -> int | None:
         """Row of a node in the columns, or None if there is no such node."""
         return self._columns.row_of.get(node_name)
+
+    def position(self, node_name: str) -> int | None:
+        """Index of a node in this snapshot's arrays, or None if it is not among its nodes."""
+        row = self.row(node_name)
+        if row is None or isinstance(self.rows, slice):
+            return row
+        found = np.flatnonzero(self.rows == row)
+        return int(found[0]) if len(found) else None
 
     def labels(self, key: str) -> Label:
         """Give a label of the nodes by its key."""

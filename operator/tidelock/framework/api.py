@@ -7,7 +7,7 @@ Arrays over nodes have one element a row of the snapshot.
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, ClassVar, Literal, Protocol
@@ -23,6 +23,7 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Registration
 from tidelock.framework.waiting import WaitingPods
 from tidelock.ledger.book import Book
+from tidelock.ledger.entry import Entry
 from tidelock.model.pods import Pod
 
 Mask = npt.NDArray[np.bool_]
@@ -191,9 +192,23 @@ class Filter(Plugin):
         """Tell whether the eviction of pods might make room on a node that was ruled out."""
         return True
 
+    def resolvables(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Mask:
+        """Tell the same of many nodes; a plugin that rules out thousands tells it faster than this."""
+        told = (self.resolvable(state, pod, snapshot, int(row)) for row in rows)
+        return np.fromiter(told, np.bool_, len(rows))
+
     def numbers(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
         """Say by which numbers the node was ruled out; empty if there are none."""
         return ""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A node as filters have judged it: a row of a snapshot, with the state that goes with it."""
+
+    state: CycleState
+    snapshot: Snapshot
+    row: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,14 +219,34 @@ class Verdict:
     ruled_out: tuple[tuple[Filter, Mask], ...]
     filters: tuple[Filter, ...]
     """The filters that did not skip the pod, to run again on what would be."""
+    views: Mapping[int, View] = field(default_factory=dict)
+    """The rows that were judged as they would be with the pods that are nominated there."""
+
+    def view(self, state: CycleState, snapshot: Snapshot, row: int) -> View:
+        """Give a node as it was judged, to ask a filter about it."""
+        return self.views.get(row) or View(state, snapshot, row)
+
+
+@dataclass(frozen=True, slots=True)
+class Victims:
+    """Who has to go from a node so that a pod fits there, each kind with the most important first."""
+
+    pods: tuple[Placed, ...]
+    locks: tuple[Entry, ...] = ()
+    violations: int = 0
+    """How many of the pods a PodDisruptionBudget would rather keep."""
 
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
-    """Whether room is being made, and on which node the pod is to wait for it."""
+    """Whether room can be made, on which node the pod is to wait for it, and who has to go from there.
+
+    A name of None leaves the pod's nomination as it is; an empty one takes it away.
+    """
 
     status: Status
-    nominated_node_name: str = ""
+    nominated_node_name: str | None = None
+    victims: Victims | None = None
 
 
 class OneReason(Filter):
@@ -235,7 +270,10 @@ class PostFilter(Plugin):
     def post_filter(
         self, state: CycleState, pod: Pod, snapshot: Snapshot, verdict: Verdict
     ) -> PostFilterResult:
-        """Nominate a node, or say why that can't be; a first SUCCESS ends the search."""
+        """Nominate a node, or say why that can't be; a first SUCCESS ends the search.
+
+        It decides and changes nothing: the victims go, and the pod is nominated, once the decision is made.
+        """
 
 
 class PreScore(Plugin):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from msgspec.structs import replace as replace_meta
 
 from tidelock.cluster.columns import Columns
+from tidelock.cluster.nominator import Nominator
 from tidelock.ledger import reasons
 from tidelock.ledger.adoption import adopt
 from tidelock.ledger.entry import Entry
@@ -28,6 +29,8 @@ from tidelock.model.reservations import BoundPod, Phase
 # A lock that waits for long has its numbers renewed at most this often (seconds), or each event in a
 # busy cluster would rewrite the status of every waiting lock.
 REFUSAL_RENEWAL = 10.0
+
+_ROOM_LOST = frozenset({reasons.OVERCOMMITTED, reasons.PREEMPTED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +61,20 @@ class Book:
 
     Args:
         columns: where held amounts are counted.
+        nominator: where locks are nominated for which room is being made, until they are held or give up.
         epoch: number of this leadership, written with every lock that is given.
         move_after: seconds after which a lock for any node leaves a node that takes no pods.
 
     """
 
-    def __init__(self, columns: Columns, *, epoch: int = 0, move_after: float = 300.0) -> None:
+    def __init__(
+        self,
+        columns: Columns,
+        *,
+        nominator: Nominator | None = None,
+        epoch: int = 0,
+        move_after: float = 300.0,
+    ) -> None:
         self.entries: dict[Key, Entry] = {}
         self.waiting: dict[Key, Entry] = {}
         self.untried: dict[Key, Entry] = {}
@@ -71,6 +82,7 @@ class Book:
         self.changes: list[Change] = []
         self.shifts: list[Shift] = []
         self._columns = columns
+        self._nominator = nominator or Nominator(columns)
         self._epoch = epoch
         self._move_after = move_after
         self._owners = OwnerIndex()
@@ -147,13 +159,17 @@ class Book:
         if entry.phase is Phase.ACTIVE:
             entry.resize_problem = message if entry.growing else ""
             self._touch(entry)
-        elif news and entry.reason != reasons.OVERCOMMITTED:
+        elif news and entry.reason not in _ROOM_LOST:
             entry.reason, entry.message, entry.refused_at = reason, message, now
             self._touch(entry)
         else:
             self._timers.set(entry.key, entry.deadline())
         if entry.phase is Phase.PENDING and (due := entry.deadline()) is not None and due <= now:
             self._give_up(entry, now)
+
+    def preempt(self, entry: Entry, by: str, now: float) -> None:
+        """Break a lock for a pod, or a lock, of higher priority; it waits for room again."""
+        self._displace(entry, reasons.PREEMPTED, f"preempted on {entry.node} by {by}", now)
 
     def own(self, pod: Pod) -> list[Entry]:
         """All locks of which the pod is an owner and which are not over, by name."""
@@ -413,11 +429,13 @@ class Book:
         if not entry.wanting:
             self.waiting.pop(key, None)
             self.untried.pop(key, None)
+            self._nominator.remove(entry.uid, placed_on=entry.node)
         elif key not in self.waiting:
             self.waiting[key] = self.untried[key] = entry
 
     def _drop(self, entry: Entry) -> None:
         self._hold(entry, NOTHING)
+        self._nominator.remove(entry.uid)
         self._owners.discard(entry.key)
         self._timers.set(entry.key, None)
         self.waiting.pop(entry.key, None)

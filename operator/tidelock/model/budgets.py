@@ -3,6 +3,7 @@
 import msgspec
 
 from tidelock.model.meta import ObjectMeta
+from tidelock.model.pods import Pod
 from tidelock.model.selectors import LabelSelector
 
 
@@ -16,7 +17,7 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PodDisruptionBudget(msgspec.Struct, frozen=True):
-    """How many of the selected pods may be evicted now; a selector of None selects none."""
+    """How many of the selected pods may be evicted now; a selector of None, or an empty one, selects none."""
 
     metadata: ObjectMeta
     spec: _Spec = _Spec()
@@ -26,3 +27,11 @@ class PodDisruptionBudget(msgspec.Struct, frozen=True):
     def meta(self) -> ObjectMeta:
         """Identity and labels."""
         return self.metadata
+
+    def counts(self, pod: Pod) -> bool:
+        """Whether evicting a pod of its namespace uses it up; one whose eviction is granted is counted."""
+        selector = self.spec.selector
+        if selector is None or not (selector.match_labels or selector.match_expressions):
+            return False
+        chosen = bool(pod.meta.labels) and selector.matches(pod.meta.labels)
+        return chosen and pod.meta.name not in self.status.disrupted_pods

@@ -92,7 +92,12 @@ def stand_in_pod(meta: ObjectMeta, spec: ReservationSpec, plain: dict[str, Any])
     else:
         pod_spec = _with_default_requests(msgspec.convert(plain["template"]["spec"], PodSpec))
         requests = total_requests(pod_spec)
-    pinned = msgspec.structs.replace(pod_spec, node_name=spec.node_name or "", priority=spec.priority)
+    pinned = msgspec.structs.replace(
+        pod_spec,
+        node_name=spec.node_name or "",
+        priority=spec.priority,
+        preemption_policy=spec.preemption_policy,
+    )
     return stand_in(msgspec.structs.replace(meta, labels={}, annotations={}), pinned, requests)
 
 

@@ -19,6 +19,8 @@ from tidelock.model.requests import (
 from tidelock.model.selectors import LabelSelector, NodeSelector, NodeSelectorTerm, Toleration
 
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
+PREEMPTED = ("DisruptionTarget", "True", "PreemptionByScheduler")
+"""Type, status and reason of the condition that a scheduler's victims get."""
 _INFEASIBLE_RESIZE = ("PodResizePending", "Infeasible")
 REQUIRE_RESERVATION = "tidelock.dev/require-reservation"
 
@@ -203,6 +205,13 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
     def leaving(self) -> bool:
         """Whether it has ended or has been asked to."""
         return self.finished or self.metadata.deletion_timestamp is not None
+
+    @property
+    def preempted(self) -> bool:
+        """Whether it has been asked to end by a scheduler, for a pod of higher priority."""
+        return self.metadata.deletion_timestamp is not None and any(
+            (each.type, each.status, each.reason) == PREEMPTED for each in self.status.conditions
+        )
 
     @property
     def requires_reservation(self) -> bool:

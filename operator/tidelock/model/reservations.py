@@ -139,7 +139,9 @@ class ReservationSpec(Wire):
     pending_deadline_seconds: Annotated[int, Field(ge=0, le=YEAR_SECONDS)] = 60
     """How long the lock may wait for room before it is rejected; 0: take it now or be rejected."""
     priority: Annotated[int, Field(ge=-(2**31), le=1_000_000_000)] = 0
-    """Importance: among locks that no longer fit on a node the lowest loses first."""
+    """Importance: the lowest loses its room first, if a node shrinks or to a pod of higher priority."""
+    preemption_policy: Literal["Never", "PreemptLowerPriority"] = "Never"
+    """Never: wait for room. PreemptLowerPriority: evict pods and locks of lower priority to make it."""
     retention: Literal["Delete", "Retain"] = "Delete"
     """Delete: the object is removed at the lock's end. Retain: it stays as a tombstone that locks nothing."""
     ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=YEAR_SECONDS)] | None = None

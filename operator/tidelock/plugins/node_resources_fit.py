@@ -124,6 +124,15 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
             for resource, needed, _ in _shortages(state.expect(_Wanted), snapshot, row)
         )
 
+    def resolvables(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Mask:
+        """Tell the same of many nodes."""
+        wanted = state.expect(_Wanted).amounts.copy()
+        wanted[snapshot.column(PODS)] = 0
+        columns = np.flatnonzero(wanted > 0)
+        allocatable = snapshot.allocatable[np.ix_(rows, columns)]
+        large: Mask = np.logical_and.reduce(wanted[columns] <= allocatable, axis=1)
+        return large
+
     def numbers(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
         """Say of every resource that is short how much is needed and free."""
         return ", ".join(

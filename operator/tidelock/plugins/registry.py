@@ -4,6 +4,7 @@ from tidelock.framework.api import Plugin
 from tidelock.framework.config import Builtins
 from tidelock.framework.profile import Enabled, PluginFactory
 from tidelock.plugins.default_binder import DefaultBinder
+from tidelock.plugins.default_preemption import DefaultPreemption
 from tidelock.plugins.image_locality import ImageLocality
 from tidelock.plugins.inter_pod_affinity import InterPodAffinity
 from tidelock.plugins.node_affinity import NodeAffinity
@@ -35,6 +36,7 @@ _PLUGINS: tuple[type[Plugin], ...] = (
     ImageLocality,
     DefaultBinder,
     Reservation,
+    DefaultPreemption,
 )
 
 REGISTRY: dict[str, PluginFactory] = {plugin.name: plugin for plugin in _PLUGINS}
@@ -57,6 +59,7 @@ DEFAULT_PLUGINS: tuple[Enabled, ...] = (
     Enabled(ImageLocality.name),
     Enabled(DefaultBinder.name),
     Enabled(Reservation.name, 5000),
+    Enabled(DefaultPreemption.name),
 )
 
 BUILTINS = Builtins(

@@ -6,7 +6,6 @@ left out. An owner goes to the node of its lock if it can; one that is annotated
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -39,6 +38,7 @@ from tidelock.framework.events import (
     Registration,
     Resource,
 )
+from tidelock.framework.ownlocks import OwnLocks
 from tidelock.framework.scoringargs import IgnoredResources, read_args
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import owns
@@ -50,13 +50,6 @@ _NO_OWN_LOCK = "node(s) without the reservation that the pod requires"
 _NOT_YET = "waiting for one of the pod's reservations to be active"
 _NAMED_LOCKS = 3
 _NOTHING_IGNORED = IgnoredResources()
-
-
-@dataclass(frozen=True, slots=True)
-class OwnLocks:
-    """The locks that do not count against a pod; written beforehand where a lock itself is placed."""
-
-    entries: tuple[Entry, ...]
 
 
 class Reservation(PreEnqueue, PreFilter, Filter, PreScore, Score, Reserve, EnqueueExtensions):
@@ -101,6 +94,10 @@ class Reservation(PreEnqueue, PreFilter, Filter, PreScore, Score, Reserve, Enque
             f"{'Too many pods' if resource == PODS else f'Insufficient {resource}'} beside reservations"
             for resource in self._shortages(state, pod, snapshot, row)
         )
+
+    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Evictions give room, but never the reservation that the pod requires."""
+        return not pod.requires_reservation or row in self._rows_of_own(state, snapshot)
 
     def numbers(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
         """Say of every resource that is short how much is needed, free and locked, and by whom."""
@@ -152,13 +149,13 @@ class Reservation(PreEnqueue, PreFilter, Filter, PreScore, Score, Reserve, Enque
 
     def _rows_of_own(self, state: CycleState, snapshot: Snapshot) -> list[int]:
         held = (entry for entry in state.expect(OwnLocks).entries if entry.held)
-        return [row for entry in held if (row := snapshot.row(entry.node)) is not None]
+        return [row for entry in held if (row := snapshot.position(entry.node)) is not None]
 
     def _free(self, state: CycleState, snapshot: Snapshot, row: int) -> Amounts:
         """Room of a node that is neither used nor locked for others, as a row of R."""
         free: Amounts = snapshot.allocatable[row] - snapshot.requested[row] - snapshot.locked[row]
         for entry in state.expect(OwnLocks).entries:
-            if entry.held and snapshot.row(entry.node) == row:
+            if entry.held and snapshot.position(entry.node) == row:
                 free = free + snapshot.vector(entry.held)
         return free
 

@@ -63,10 +63,13 @@ class Binder:
         self._recorder.record(
             pod_reference(waiting.pod), "Warning", "FailedScheduling", "Scheduling", message
         )
-        if waiting.message != message:
+        nominated = outcome.refusal.nominated_node_name
+        if nominated == waiting.pod.status.nominated_node_name:
+            nominated = None  # as it is written already
+        if waiting.message != message or nominated is not None:
             waiting.message = message
             reason = "SchedulerError" if outcome.refusal.error else "Unschedulable"
-            self._tasks.spawn(self._write_condition(waiting, reason, message))
+            self._tasks.spawn(self._write_condition(waiting, reason, message, nominated))
 
     async def _consult(self, consultation: Consultation, answered: Callable[[], None]) -> None:
         advice = await self._extenders.advise(consultation.waiting.pod, consultation.nodes)
@@ -219,7 +222,10 @@ class Binder:
         if waiting is not None and self._decider.queue.get(waiting.pod.uid) is waiting:  # or it is gone
             self.report(Unschedulable(waiting, refusal))
 
-    async def _write_condition(self, waiting: Waiting, reason: str, message: str) -> None:
+    async def _write_condition(
+        self, waiting: Waiting, reason: str, message: str, nominated: str | None
+    ) -> None:
+        """Write why a pod is not scheduled, and the node that is being made ready for it, or none."""
         pod = waiting.pod
         condition = {
             "type": "PodScheduled",
@@ -229,7 +235,10 @@ class Binder:
             "lastProbeTime": None,
             "lastTransitionTime": format_instant(int(self._clock.now())),
         }
-        body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
+        status: dict[str, object] = {"conditions": [condition]}
+        if nominated is not None:
+            status["nominatedNodeName"] = nominated or None
+        body = {"metadata": {"uid": pod.uid}, "status": status}
         try:
             async with self._tasks.turn:
                 await self._client.patch(

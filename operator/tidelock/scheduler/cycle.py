@@ -7,7 +7,7 @@ counted before the next one looks.
 import logging
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,17 +17,22 @@ from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Code, Filter, Mask, Scores, Status, Verdict
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.extender import Advice
+from tidelock.framework.ownlocks import OwnLocks
 from tidelock.framework.profile import Profile
 from tidelock.framework.waiting import WaitingPod, WaitingPods
+from tidelock.framework.whatif import yielding
 from tidelock.ledger import reasons
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, pinned_to
+from tidelock.model.reservations import Phase
+from tidelock.plugins.default_preemption import NEVER
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
 from tidelock.plugins.node_unschedulable import NodeUnschedulable
-from tidelock.plugins.reservation import OwnLocks, Reservation
+from tidelock.plugins.reservation import Reservation
 from tidelock.plugins.taint_toleration import TaintToleration
+from tidelock.scheduler.preempting import Preempting
 from tidelock.scheduler.verdicts import SharedVerdicts, Verdicts
 
 logger = logging.getLogger(__name__)
@@ -54,16 +59,27 @@ class Refusal:
 
     With `error`, none was found because something failed, not because none fits. The plugins in `pending`
     have let the pod wait until they activate it themselves.
+    `nominated_node_name` is to be written for a pod; None leaves what is there.
     """
 
     message: str
     plugins: frozenset[str]
     error: bool = False
     pending: frozenset[str] = frozenset()
+    nominated_node_name: str | None = None
 
 
 class PluginError(Exception):
     """A plugin could not tell: that is an error of its pod, and no refusal."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Unfit:
+    """A refusal and what it follows from."""
+
+    refusal: Refusal
+    snapshot: Snapshot
+    verdict: Verdict
 
 
 class Cycle:
@@ -73,12 +89,13 @@ class Cycle:
         self._cache = cache
         self._book = book
         self._waiting_pods = waiting_pods
+        self.preempting = Preempting(cache, book)
         self._shared = SharedVerdicts(cache.columns)
 
     def feasible(self, profile: Profile, pod: Pod) -> tuple[Node, ...]:
         """Give the nodes that pass the filters now, for others to be asked about."""
         found = self._filter(profile, pod, CycleState())
-        if isinstance(found, Refusal):
+        if isinstance(found, _Unfit):
             return ()
         snapshot, _, verdict = found
         return tuple(snapshot.nodes[int(row)] for row in np.flatnonzero(verdict.fits))
@@ -98,8 +115,8 @@ class Cycle:
         if advice is not None:
             state.write(advice)
         found = self._find(profile, pod, state)
-        if isinstance(found, Refusal):
-            return found
+        if isinstance(found, _Unfit):
+            return self._preempt(profile, pod, state, found, now)
         assumed = Assumed(pod, found.name, profile, state)
         try:
             refusal = self._reserve(assumed, now) or self._permit(assumed)
@@ -122,9 +139,14 @@ class Cycle:
         state = CycleState()
         state.write(OwnLocks((entry,)))
         found = self._find(profile, pod, state, sound_only=entry.moving)
-        if isinstance(found, Refusal):
-            self.refuse_lock(entry, found, now)
-            return found
+        if isinstance(found, _Unfit):
+            refusal = found.refusal
+            if _may_preempt(entry, pod):
+                refusal = self._preempt(profile, pod, state, found, now, kind="reservation")
+            else:
+                self._cache.nominator.remove(pod.uid)
+            self.refuse_lock(entry, refusal, now)
+            return refusal
         self._book.admit(entry, found, now)
         return None
 
@@ -134,21 +156,24 @@ class Cycle:
 
     def _find(
         self, profile: Profile, pod: Pod, state: CycleState, *, sound_only: bool = False
-    ) -> Node | Refusal:
+    ) -> Node | _Unfit:
         """Find the best node; `sound_only` leaves out those from which a lock would have to move again."""
         found = self._filter(profile, pod, state, sound_only=sound_only)
-        if isinstance(found, Refusal):
+        if isinstance(found, _Unfit):
             return found
         snapshot, shared, verdict = found
         rows = verdict.fits.nonzero()[0]
         if not len(rows):
-            return _explain(verdict, state, pod, snapshot)
+            return _Unfit(_explain(verdict, state, pod, snapshot), snapshot, verdict)
+        nominated = snapshot.row(self._cache.nominator.node_of(pod.uid))
+        if nominated is not None and verdict.fits[nominated]:
+            return snapshot.nodes[nominated]
         scores = _run_scores(profile, state, pod, snapshot, shared, rows)
         return snapshot.nodes[int(rows[_best(scores, snapshot.traits.name_rank[rows])])]
 
     def _filter(
         self, profile: Profile, pod: Pod, state: CycleState, *, sound_only: bool = False
-    ) -> tuple[Snapshot, Verdicts, Verdict] | Refusal:
+    ) -> tuple[Snapshot, Verdicts, Verdict] | _Unfit:
         """Run PreFilter and Filter over a snapshot of now."""
         self._cache.columns.vector(pod.requests)  # every resource has its column before the snapshot is taken
         snapshot = Snapshot.of(self._cache.columns)
@@ -160,7 +185,8 @@ class Cycle:
                 raise PluginError(f'running PreFilter plugin "{plugin.name}": {", ".join(status.reasons)}')
             if not status.ok:
                 text = f"0/{len(snapshot)} nodes are available: {'; '.join(status.reasons)}."
-                return Refusal(text, frozenset({plugin.name}))
+                nowhere = Verdict(np.zeros(len(snapshot), np.bool_), (), ())
+                return _Unfit(Refusal(text, frozenset({plugin.name})), snapshot, nowhere)
             if status.code is Code.SKIP:
                 skipped.add(plugin.name)
             elif isinstance(plugin, Filter):
@@ -170,7 +196,8 @@ class Cycle:
         filters = tuple(plugin for plugin in profile.filter if plugin.name not in skipped)
         shared = self._shared.of(profile, pod)
         eligible = _sound(snapshot) if sound_only else None
-        return snapshot, shared, _run_filters(filters, state, pod, snapshot, shared, eligible, barred)
+        verdict = _run_filters(filters, state, pod, snapshot, shared, eligible, barred)
+        return snapshot, shared, yielding(verdict, self._cache.nominator, state, pod, snapshot)
 
     def _reserve(self, assumed: Assumed, now: float) -> Refusal | None:
         for plugin in assumed.profile.reserve:
@@ -191,6 +218,15 @@ class Cycle:
         if waits:
             self._waiting_pods.add(WaitingPod(assumed.pod, assumed.node_name, waits))
         return None
+
+    def _preempt(
+        self, profile: Profile, pod: Pod, state: CycleState, unfit: _Unfit, now: float, *, kind: str = "pod"
+    ) -> Refusal:
+        """Try to make room, and say in the refusal what came of it."""
+        refusal = unfit.refusal
+        result = self.preempting.attempt(profile, state, pod, unfit.snapshot, unfit.verdict, now, kind=kind)
+        message = " ".join((refusal.message, *result.status.reasons))
+        return replace(refusal, message=message, nominated_node_name=result.nominated_node_name)
 
     def _unreserve(self, assumed: Assumed, now: float) -> None:
         for plugin in reversed(assumed.profile.reserve):
@@ -237,6 +273,13 @@ def _stand_in(entry: Entry) -> Pod:
     if pod is None:
         raise ValueError(f"{entry.key} waits for room, but its spec cannot be read")
     return pinned_to(pod, entry.node) if entry.growing and not entry.moving else pod
+
+
+def _may_preempt(entry: Entry, pod: Pod) -> bool:
+    """Whether a lock may have others evicted: as its spec says, while it waits for its first room."""
+    spec = entry.reservation.spec
+    waits = entry.phase is Phase.PENDING and spec is not None and spec.pending_deadline_seconds > 0
+    return waits and pod.spec.preemption_policy != NEVER
 
 
 def _sound(snapshot: Snapshot) -> Mask:
@@ -314,7 +357,13 @@ def _explain(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) 
     """Say why no node fits: how many nodes for which reason, then the numbers of a few."""
     counts: Counter[str] = Counter()
     for plugin, mask in verdict.ruled_out:
-        if len(rows := mask.nonzero()[0]):
+        rows = mask.nonzero()[0]
+        for row in rows if verdict.views else ():
+            if int(row) in verdict.views:
+                view = verdict.views[int(row)]
+                counts.update(plugin.reasons(view.state, pod, view.snapshot, view.row))
+                rows = rows[rows != row]
+        if len(rows):
             counts += plugin.tally(state, pod, snapshot, rows)
     histogram = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
     message = f"0/{len(snapshot)} nodes are available" + (f": {histogram}." if histogram else ".")
@@ -330,7 +379,8 @@ def _numbers(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) 
     left = _NODES_TOLD
     for plugin, mask in reversed(verdict.ruled_out):
         for row in _first_by_name(mask.nonzero()[0], snapshot, left):
-            numbers = plugin.numbers(state, pod, snapshot, int(row))
+            view = verdict.view(state, snapshot, int(row))
+            numbers = plugin.numbers(view.state, pod, view.snapshot, view.row)
             if numbers:
                 yield f"{snapshot.nodes[int(row)].name}: {numbers}"
                 left -= 1

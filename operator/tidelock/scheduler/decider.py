@@ -25,8 +25,10 @@ from tidelock.model.nodes import Node
 from tidelock.model.pods import assigned_to
 from tidelock.model.quantities import covers
 from tidelock.model.reservations import Phase
+from tidelock.plugins.default_preemption import NEVER, DefaultPreemption
 from tidelock.plugins.extender import ExtenderAdvice
 from tidelock.scheduler.cycle import Assumed, Cycle, PluginError, Refusal
+from tidelock.scheduler.preempting import Preemption
 from tidelock.scheduler.queue import EnqueueHook, SchedulingQueue, Waiting
 
 logger = logging.getLogger(__name__)
@@ -75,7 +77,7 @@ class Decider:
         self.columns = Columns()
         self.cache = Cache(self.columns)
         self.objects = Objects()
-        self.book = Book(self.columns, epoch=epoch, move_after=move_after)
+        self.book = Book(self.columns, nominator=self.cache.nominator, epoch=epoch, move_after=move_after)
         self.waiting_pods = WaitingPods()
         handle = Handle(self.book, self.cache, self.objects, api, self.waiting_pods)
         self.profiles = build_profiles(configuration.profiles, configuration.registry, handle)
@@ -102,7 +104,7 @@ class Decider:
         self._line_up()
         for _ in range(min(LOCKS_A_STEP, len(self._line))):
             self._place(heapq.heappop(self._line)[-1], now)
-        self._tell_of_locks(now)
+        self._tell_of_room(now)
         if self._line:
             return None  # locks first: they were promised an answer at once
         if self._consultation is not None:
@@ -141,6 +143,22 @@ class Decider:
         self._cycle.undo(assumed, now)
         self.queue.park(assumed.pod.uid, now, refusal.plugins, refusal.pending)
         self._tell_of_undoing(assumed, now)
+
+    def take_preemptions(self) -> list[Preemption]:
+        """Give the attempts to make room since the last call, for somebody else to carry out."""
+        attempts, self._cycle.preempting.attempts = self._cycle.preempting.attempts, []
+        return attempts
+
+    def reject_waiting(self, uid: str) -> bool:
+        """Refuse a victim that is reserved and waits for its permit; whether it did, so that it may live."""
+        waiting = self.waiting_pods.get(uid)
+        return waiting is not None and waiting.reject(DefaultPreemption.name, "preempted")
+
+    def eviction_failed(self, uid: str, waiting_uid: str, now: float) -> None:
+        """Learn that a victim could not be evicted: whoever waits for its room, pod or lock, may choose again."""
+        self.cache.evicting.discard(uid)
+        self.columns.freed += 1
+        self.queue.activate(waiting_uid, now)
 
     def _line_up(self) -> None:
         """Line up the locks that may fit: all that wait if room came free, else those that are new."""
@@ -197,7 +215,7 @@ class Decider:
         if isinstance(outcome, Assumed):
             if self.waiting_pods.get(uid) is None:
                 self.queue.done(uid)  # what may still go wrong is no refusal
-            self._tell_of_locks(now, outcome)
+            self._tell_of_room(now, outcome)
             return outcome
         # Without nodes nobody ruled one out: each filter then hopes for its own events.
         plugins = outcome.plugins | outcome.pending or {plugin.name for plugin in waiting.profile.filter}
@@ -218,8 +236,8 @@ class Decider:
             return Unschedulable(waiting, Refusal(advice.error, frozenset({ExtenderAdvice.name}), error=True))
         return self._decide(waiting, self._advised_profiles[waiting.profile.scheduler_name], now, advice)
 
-    def _tell_of_locks(self, now: float, claimed_by: Assumed | None = None) -> None:
-        """Tell the queue of room that locks have got, and given back to others than their owner."""
+    def _tell_of_room(self, now: float, claimed_by: Assumed | None = None) -> None:
+        """Tell the queue of the room that locks and nominations have got, or given back to others."""
         shifts, self.book.shifts = self.book.shifts, []
         for shift in shifts:
             entry = shift.entry
@@ -233,6 +251,9 @@ class Decider:
                 freed = not covers(shift.after, shift.before)
             if freed:
                 self.queue.notify(RESERVATION_FREED, entry, entry, now)
+        ended, self.cache.nominator.ended = self.cache.nominator.ended, []
+        for pod in ended:
+            self.queue.notify(ASSIGNED_POD_DELETE, pod, None, now)
 
     def _tell_of_undoing(self, assumed: Assumed, now: float) -> None:
         pod = assigned_to(assumed.pod, assumed.node_name)
@@ -260,6 +281,6 @@ def _shape(entry: Entry) -> object:
     While nothing is freed, what was refused to one is refused to all alike, so a long line costs little.
     """
     pod = entry.reservation.pod
-    if pod is None or entry.phase is Phase.ACTIVE:
+    if pod is None or entry.phase is Phase.ACTIVE or pod.spec.preemption_policy != NEVER:
         return None
-    return pod.placement_key
+    return pod.spec.priority, pod.placement_key  # priority: whose nominations it has to yield to

@@ -132,6 +132,8 @@ class PodSink:
             feed.waiting_pods.reject_removed(new.uid)
         elif feed.queue.get(new.uid) is not None or feed.cache.get(new.uid) is None:
             feed.queue.upsert(new, now)  # else it is bound already, and this version is older than that
+            if feed.queue.get(new.uid) is not None and feed.cache.get(new.uid) is None:
+                feed.cache.nominator.upsert(new)
         if new.node_name and not new.leaving:
             feed.book.owner_bound(new, new.node_name, now)
         feed.settle(new.node_name)

@@ -8,6 +8,7 @@ from tidelock.model.pods import Pod
 from tidelock.scheduler.binding import Binder
 from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.decider import Consultation, Decider, Outcome, Unschedulable
+from tidelock.scheduler.evictions import Evictor
 from tidelock.scheduler.feed import Feed
 from tidelock.scheduler.publisher import Publisher
 from tidelock.telemetry import Telemetry
@@ -22,10 +23,17 @@ class Loop:
     """Drives the decider and hands its outcomes on."""
 
     def __init__(
-        self, decider: Decider, binder: Binder, publisher: Publisher, telemetry: Telemetry, clock: Clock
+        self,
+        decider: Decider,
+        binder: Binder,
+        evictor: Evictor,
+        publisher: Publisher,
+        telemetry: Telemetry,
+        clock: Clock,
     ) -> None:
         self._decider = decider
         self._binder = binder
+        self._evictor = evictor
         self._publisher = publisher
         self._telemetry = telemetry
         self._clock = clock
@@ -47,6 +55,7 @@ class Loop:
         self.started.set()
         while True:
             self._work()
+            self._evictor.flush()
             unwritten = self._publisher.flush()
             due = self._decider.next_due()
             if unwritten or (due is not None and due <= self._clock.now()):

@@ -175,3 +175,16 @@ def test_a_part_of_the_template_that_is_kept_as_it_is_may_be_the_problem() -> No
     lock = from_template(containers=[{"name": "main", "ports": [{"hostPort": "http"}]}])
     assert lock.problem == "spec: Expected `int`, got `str` - at `$.containers[0].ports[0].hostPort`"
     assert lock.spec is None
+
+
+def test_a_lock_preempts_by_its_own_policy_and_not_by_its_templates() -> None:
+    template = {"spec": {"containers": [{"name": "main"}], "preemptionPolicy": "PreemptLowerPriority"}}
+
+    def policy(**spec: Any) -> str:
+        pod = builders.reservation(**spec).pod
+        assert pod is not None
+        return pod.spec.preemption_policy
+
+    assert policy() == "Never"
+    assert policy(template=template, resources=None) == "Never"
+    assert policy(preemptionPolicy="PreemptLowerPriority") == "PreemptLowerPriority"

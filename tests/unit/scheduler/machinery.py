@@ -20,6 +20,7 @@ from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.binding import Binder
 from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.decider import Decider, Outcome, Unschedulable
+from tidelock.scheduler.evictions import Evictor
 from tidelock.scheduler.extenders import Extenders
 from tidelock.scheduler.feed import Feed
 from tidelock.scheduler.loop import Loop
@@ -173,8 +174,9 @@ class Shell(Core):
         writers = (self.recorder, self.telemetry, self.clock, self.tasks)
         self.extenders = Extenders(configuration.extenders)
         self.binder = Binder(self.api, self.decider, *writers, self.extenders)
+        self.evictor = Evictor(self.api, self.decider, *writers)
         self.publisher = Publisher(self.api, self.book, *writers)
-        self.loop = Loop(self.decider, self.binder, self.publisher, self.telemetry, self.clock)
+        self.loop = Loop(self.decider, self.binder, self.evictor, self.publisher, self.telemetry, self.clock)
         self.feed.wake = self.loop.wake
 
     def store_lock(self, name: str = "lock", **fields: Any) -> Entry:

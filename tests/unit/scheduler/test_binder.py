@@ -141,11 +141,13 @@ async def test_a_refused_pod_is_told_why_once() -> None:
     shell = Shell(node("node-a", cpu="1"))
     shell.store_pod(requests={"cpu": "2"})
     for _ in range(2):
-        shell.binder.report(shell.refuse())
+        outcome = shell.refuse()
+        shell.binder.report(outcome)
         await shell.settle()
         shell.wake()
 
-    message = "0/1 nodes are available: 1 Insufficient cpu. node-a: cpu 2 needed, 1 free."
+    message = outcome.refusal.message
+    assert message.startswith("0/1 nodes are available: 1 Insufficient cpu. node-a: cpu 2 needed, 1 free.")
     assert [(told.type, told.reason, told.note) for told in shell.recorder] == [
         ("Warning", "FailedScheduling", message)
     ] * 2  # it is the recorder that leaves out what was told before

@@ -149,7 +149,7 @@ class TestAnswer:
 
         refused = asked.refuse()
 
-        assert refused.refusal.message == "0/2 nodes are available: 1 too hot."
+        assert refused.refusal.message.startswith("0/2 nodes are available: 1 too hot. preemption: ")
         assert refused.refusal.plugins == {"Extender"}
         assert not refused.refusal.error
         assert asked.queue.counts()[Place.UNSCHEDULABLE] == 1

@@ -1,0 +1,98 @@
+"""Who is nominated where: pods, and locks by their stand-ins, for which room is being made on a node.
+
+A nomination begins when preemption decides on it, before the API server knows, or when a watch tells of one
+that another process has made. It ends when the pod is bound or gone, or when it is taken away. Upstream:
+kube-scheduler 1.36, backend/queue/nominator.go.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+
+from tidelock.cluster.columns import Columns
+from tidelock.model.pods import Pod, assigned_to
+
+
+class Nominator:
+    """Nominated pods by node; a nomination that ends without being fulfilled counts as freed room.
+
+    Attributes:
+        ended: those pods, as if they had been on the node; for others to take.
+
+    """
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._pods: dict[str, Pod] = {}
+        self._node_of: dict[str, str] = {}
+        self._on_node: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
+        self.ended: list[Pod] = []
+
+    @property
+    def nodes(self) -> Collection[str]:
+        """Names of the nodes for which pods are nominated."""
+        return self._on_node.keys()
+
+    def on(self, node_name: str) -> Collection[Pod]:
+        """All pods that are nominated for a node."""
+        return self._on_node[node_name].values() if node_name in self._on_node else ()
+
+    def node_of(self, uid: str) -> str:
+        """Give the node for which a pod is nominated; empty if for none."""
+        return self._node_of.get(uid, "")
+
+    def rivals(self, pod: Pod, node_name: str) -> Iterator[Pod]:
+        """Give the pods nominated for a node that another must leave their room: those not below it."""
+        for other in self.on(node_name):
+            if other.spec.priority >= pod.spec.priority and other.uid != pod.uid:
+                yield other
+
+    def nominate(self, pod: Pod, node_name: str) -> None:
+        """Nominate a pod for a node, or for none, whatever the API server still says."""
+        if not node_name and not pod.status.nominated_node_name:
+            self.remove(pod.uid)
+            return
+        self._columns.vector(pod.requests)  # so that its resources have their columns when it is counted
+        if self.node_of(pod.uid) != node_name:
+            self._end(pod.uid)
+        self._pods[pod.uid] = pod
+        self._node_of[pod.uid] = node_name
+        if node_name:
+            self._on_node[node_name][pod.uid] = pod
+
+    def upsert(self, pod: Pod) -> None:
+        """Take over an unbound pod's newer version; a nomination that nobody else has changed stays."""
+        known, told = self._pods.get(pod.uid), pod.status.nominated_node_name
+        unchanged = (known.status.nominated_node_name if known else "") == told
+        self.nominate(pod, self.node_of(pod.uid) if unchanged else told)
+
+    def clear_below(self, priority: int, node_name: str) -> list[Pod]:
+        """Take the nominations for a node from pods of lower priority; gives these pods."""
+        lower = [pod for pod in self.on(node_name) if pod.spec.priority < priority]
+        for pod in lower:
+            self.nominate(pod, "")
+        return lower
+
+    def remove(self, uid: str, *, placed_on: str = "") -> None:
+        """Forget a pod that is gone, or that has been placed on a node."""
+        if placed_on and self.node_of(uid) == placed_on:
+            self._unlist(uid)
+        self._end(uid)
+        self._pods.pop(uid, None)
+        self._node_of.pop(uid, None)
+
+    def _end(self, uid: str) -> None:
+        """End a nomination, so that what had to leave it room may try again."""
+        node_name = self.node_of(uid)
+        if self._unlist(uid):
+            self._columns.freed += 1
+            self.ended.append(assigned_to(self._pods[uid], node_name))
+
+    def _unlist(self, uid: str) -> bool:
+        node_name = self.node_of(uid)
+        if not node_name:
+            return False
+        self._node_of[uid] = ""
+        del self._on_node[node_name][uid]
+        if not self._on_node[node_name]:
+            del self._on_node[node_name]
+        return True

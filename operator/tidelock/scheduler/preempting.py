@@ -1,0 +1,101 @@
+"""What follows from PostFilter: nominations and broken locks at once, evictions for others to carry out.
+
+Pure, as the cycle is: the room that is being made is kept for the pod from this very decision on.
+"""
+
+from dataclasses import dataclass, replace
+
+from tidelock.cluster.cache import Cache
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.api import Code, PostFilterResult, Status, Verdict, Victims
+from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.profile import Profile
+from tidelock.ledger.book import Book
+from tidelock.model.pods import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """An attempt to make room for a pod, or for a lock by its stand-in.
+
+    `kind` is the word for what the room is for. `victims` are the pods to evict from the node, those left
+    out that are going already; `chosen` counts all victims, locks too. `outdone` are pods of lower priority
+    that have lost their nomination to this one. Without success there is no node.
+    """
+
+    pod: Pod
+    kind: str
+    scheduler_name: str
+    node_name: str = ""
+    victims: tuple[Pod, ...] = ()
+    outdone: tuple[Pod, ...] = ()
+    chosen: int = 0
+
+
+class Preempting:
+    """Runs PostFilter plugins and keeps book of what they decide; `attempts` are for others to take."""
+
+    def __init__(self, cache: Cache, book: Book) -> None:
+        self._cache = cache
+        self._book = book
+        self.attempts: list[Preemption] = []
+
+    def attempt(
+        self,
+        profile: Profile,
+        state: CycleState,
+        pod: Pod,
+        snapshot: Snapshot,
+        verdict: Verdict,
+        now: float,
+        *,
+        kind: str = "pod",
+    ) -> PostFilterResult:
+        """Try to make room for a pod that no node fits; gives the nomination to write, or says why not."""
+        result = _run(profile, state, pod, snapshot, verdict) if len(snapshot) else _UNTRIED
+        if result.status.ok and result.nominated_node_name and result.victims is not None:
+            attempt = self._make_room(
+                Preemption(pod, kind, profile.scheduler_name, result.nominated_node_name), result.victims, now
+            )
+        else:
+            attempt = Preemption(pod, kind, profile.scheduler_name)
+        self.attempts.append(attempt)
+        nominator, name = self._cache.nominator, result.nominated_node_name
+        nominator.nominate(pod, nominator.node_of(pod.uid) if name is None else name)
+        return result
+
+    def _make_room(self, attempt: Preemption, victims: Victims, now: float) -> Preemption:
+        """Break the locks and nominations that stand in the way, and note which pods have to be evicted."""
+        pod, evicting = attempt.pod, self._cache.evicting
+        for entry in victims.locks:
+            self._book.preempt(entry, f"{attempt.kind} {pod.key}", now)
+        going = (placed.pod for placed in victims.pods)
+        evicted = tuple(each for each in going if not each.leaving and each.uid not in evicting)
+        evicting.update(each.uid for each in evicted)
+        return replace(
+            attempt,
+            victims=evicted,
+            outdone=tuple(self._cache.nominator.clear_below(pod.spec.priority, attempt.node_name)),
+            chosen=len(victims.pods) + len(victims.locks) if evicted or victims.locks else 0,
+        )
+
+
+def _run(
+    profile: Profile, state: CycleState, pod: Pod, snapshot: Snapshot, verdict: Verdict
+) -> PostFilterResult:
+    """Run the plugins until one can help, or says that nothing can; else give all their reasons."""
+    if not profile.post_filter:
+        return _UNTRIED
+    reasons: list[str] = []
+    nominated_node_name: str | None = None
+    for plugin in profile.post_filter:
+        result = plugin.post_filter(state, pod, snapshot, verdict)
+        if result.status.code in (Code.SUCCESS, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
+            return result
+        reasons.extend(result.status.reasons)
+        if result.nominated_node_name is not None:
+            nominated_node_name = result.nominated_node_name
+    return PostFilterResult(Status(Code.UNSCHEDULABLE, tuple(reasons)), nominated_node_name)
+
+
+_UNTRIED = PostFilterResult(Status(Code.UNSCHEDULABLE), "")

@@ -1,0 +1,205 @@
+"""Preemption on a real API server: who goes, what they are told, and who stays whatever comes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.api import Manifest
+from cluster.live import Live, Node, Pod, condition
+from cluster.operator_process import OperatorProcess
+from cluster.world import World
+from devcluster import wait_for
+from tidelock.kube.client import EVENTS, Resource
+
+CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
+BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+PREEMPTING = {"preemptionPolicy": "PreemptLowerPriority"}
+
+
+@pytest.fixture(scope="module")
+def process(private_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
+    """The operator, where no other controller writes the status of budgets."""
+    with OperatorProcess(private_kubeconfig, tmp_path_factory.mktemp("operator")) as running:
+        yield running
+    assert "Traceback" not in running.log
+
+
+@pytest.fixture
+def world(private_world: World, process: OperatorProcess) -> World:
+    return private_world
+
+
+def of_priority(world: World, value: int, *, policy: str = "PreemptLowerPriority") -> Manifest:
+    """Make the class of a priority, and give what a pod's spec needs to be in it."""
+    name = f"{policy.lower()}-{value}"
+    body = {
+        "apiVersion": CLASSES.api_version,
+        "kind": CLASSES.kind,
+        "metadata": {"name": name},
+        "value": value,
+        "preemptionPolicy": policy,
+    }
+    world.api.apply(CLASSES.item(name), body)
+    return {"priorityClassName": name}
+
+
+def high(world: World, cpu: str = "2", name: str = "web-0", value: int = 1000, **spec: Any) -> Pod:
+    return world.pod(name, cpu, **of_priority(world, value), **spec)
+
+
+def low(world: World, node: Node, name: str = "low", cpu: str = "4", value: int = 10, **more: Any) -> Pod:
+    return world.bound_pod(node, name, cpu, **of_priority(world, value), **more)
+
+
+def notes(world: World, about: Live, reason: str) -> list[str]:
+    """Give the notes of the events about an object."""
+    events = world.api.get(EVENTS.collection(world.namespace))["items"]
+    return [
+        event["note"]
+        for event in events
+        if event["regarding"].get("uid") == about.uid and event["reason"] == reason
+    ]
+
+
+def budget(world: World, allowed: int, **labels: str) -> None:
+    """Store a budget, as if its controller had just looked."""
+    path = BUDGETS.collection(world.namespace)
+    world.api.create(
+        path,
+        {"metadata": {"name": "budget"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": labels}}},
+    )
+    status = {
+        "disruptionsAllowed": allowed,
+        "currentHealthy": 1,
+        "desiredHealthy": 1,
+        "expectedPods": 1,
+        "observedGeneration": 1,
+    }
+    world.api.merge(f"{BUDGETS.item('budget', world.namespace)}/status", {"status": status})
+
+
+def test_a_victim_is_marked_and_deleted_and_the_pod_gets_its_room(
+    world: World, process: OperatorProcess
+) -> None:
+    node = world.node(cpu="4")
+    victim = low(world, node)
+    pod = high(world)
+    victim.until_gone()
+    assert pod.until_bound() == node.name
+
+    marks = [condition(seen["status"], "DisruptionTarget") for _, seen in victim.history()]
+    (mark, *_) = [each for each in marks if each]
+    assert (mark["status"], mark["reason"]) == ("True", "PreemptionByScheduler")
+    assert mark["message"] == "tidelock-scheduler: preempting to accommodate a higher priority pod"
+    note = f"Preempted by pod {pod.uid} on node {node.name}"
+    assert wait_for(lambda: notes(world, victim, "Preempted"), what="the event") == [note]
+    nominations = [seen["status"].get("nominatedNodeName") for _, seen in pod.history()]
+    assert node.name in nominations
+    metrics = process.metrics()
+    assert metrics["scheduler_preemption_attempts_total"] >= 1
+    assert metrics["scheduler_preemption_victims_count"] >= 1
+
+
+def test_a_nominated_pod_waits_for_victims_that_take_their_time(world: World) -> None:
+    node = world.node(cpu="4")
+    victim = low(world, node, terminationGracePeriodSeconds=3600)
+    pod = high(world)
+    pod.until(lambda seen: seen["status"].get("nominatedNodeName") == node.name, "be nominated")
+    victim.until(lambda seen: "deletionTimestamp" in seen["metadata"], "be asked to end")
+
+    rival = high(world, name="rival", cpu="3")
+    rival.until_refused("preemption: 0/")
+    victim.delete()
+    assert pod.until_bound() == node.name
+
+
+def test_no_more_pods_are_evicted_than_needed(world: World) -> None:
+    node = world.node(cpu="4")
+    dear, cheap = low(world, node, "dear", "2", value=20), low(world, node, "cheap", "2")
+    assert high(world).until_bound() == node.name
+    cheap.until_gone()
+    assert dear.read() is not None
+
+
+def test_what_a_budget_protects_is_spared(world: World) -> None:
+    guarded, other = world.node("a", cpu="4"), world.node("b", cpu="4")
+    labels = {"labels": {"app": "db"}}
+    protected = world.pod(
+        "protected",
+        "4",
+        metadata={"name": "protected", "namespace": world.namespace, **labels},
+        nodeName=guarded.name,
+        **of_priority(world, 10),
+    )
+    victim = low(world, other, value=20)
+    budget(world, 0, app="db")
+    assert high(world, "4").until_bound() == other.name
+    victim.until_gone()
+    assert protected.read() is not None
+
+
+def test_equal_priority_and_a_policy_of_never_evict_nobody(world: World) -> None:
+    node = world.node(cpu="4")
+    resident = low(world, node)
+    world.pod("equal", "2", **of_priority(world, 10)).until_refused(
+        "No preemption victims found for incoming pod"
+    )
+    never = world.pod("never", "2", **of_priority(world, 1000, policy="Never"))
+    never.until_refused("preemption: not eligible due to preemptionPolicy=Never.")
+    assert resident.read() is not None
+
+
+def test_a_lock_of_equal_priority_is_not_broken_and_a_lower_one_is(world: World) -> None:
+    node = world.node(cpu="4")
+    equal = world.active_lock("db-0", "2", node, priority=1000)
+    lower = world.active_lock("db-1", "2", node, priority=999)
+    high(world, "3", "large").until_refused("Insufficient cpu beside reservations")
+    assert [equal.status()["phase"], lower.status()["phase"]] == ["Active", "Active"]
+
+    pod = high(world, "2")
+    assert pod.until_bound() == node.name
+    lost = lower.until_condition("Active", "False", "Preempted")
+    assert lost["message"] == f"preempted on {node.name} by pod {world.namespace}/web-0"
+    assert equal.phases() == ["Active"]
+    assert wait_for(lambda: notes(world, lower, "Preempted"), what="the event") == [lost["message"]]
+
+
+def test_no_pod_is_evicted_for_a_reservation_that_is_missing(world: World) -> None:
+    node = world.node(cpu="4")
+    resident = low(world, node, cpu="1")
+    metadata = {
+        "name": "web-0",
+        "namespace": world.namespace,
+        "annotations": {"tidelock.dev/require-reservation": "true"},
+    }
+    pod = world.pod(metadata=metadata, **of_priority(world, 1000))
+    pod.until_refused("Preemption is not helpful for scheduling")
+    assert resident.read() is not None
+
+
+def test_a_pending_lock_evicts_only_where_its_spec_says_so(world: World) -> None:
+    node = world.node(cpu="4")
+    victim = low(world, node)
+    meek = world.lock("db-0", "2", node, priority=1000)
+    meek.until_condition("Active", "False", "InsufficientCapacity")
+    assert victim.read() is not None
+
+    bold = world.lock("web-0", "2", node, priority=1000, **PREEMPTING)
+    bold.until_phase("Active")
+    victim.until_gone()
+    note = f"Preempted by reservation {bold.uid} on node {node.name}"
+    assert wait_for(lambda: notes(world, victim, "Preempted"), what="the event") == [note]
+    assert high(world, "2", value=10).until_bound() == node.name
+
+
+def test_a_pending_lock_evicts_no_equals(world: World) -> None:
+    node = world.node(cpu="4")
+    resident = low(world, node, cpu="2")
+    lock = world.active_lock("db-0", "2", node, priority=10)
+    waiting = world.lock("web-0", "2", node, priority=10, **PREEMPTING)
+    waiting.until_condition("Active", "False", "InsufficientCapacity")
+    assert "No preemption victims found for incoming pod" in condition(waiting.status(), "Active")["message"]
+    assert resident.read() is not None
+    assert lock.phases() == ["Active"]

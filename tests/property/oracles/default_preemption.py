@@ -1,0 +1,146 @@
+"""Preemption as its rules say, one node and one victim at a time (kube-scheduler 1.36, defaultpreemption)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from tidelock.ledger.entry import Entry
+from tidelock.model.budgets import PodDisruptionBudget
+from tidelock.model.nodes import Node
+from tidelock.model.pods import Pod
+from tidelock.model.quantities import Resources
+
+
+@dataclass(frozen=True)
+class Room:
+    """All that is on a node."""
+
+    node: Node
+    pods: list[Pod] = field(default_factory=list)
+    locks: list[Entry] = field(default_factory=list)
+    nominated: list[Pod] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Who has to go from a node, the most important first, and how bad that is: smaller is better."""
+
+    pods: list[str]
+    locks: list[str]
+    cost: tuple[float, ...]
+
+
+def plans(
+    rooms: Sequence[Room], wanting: Pod, own: Sequence[Entry], budgets: Sequence[PodDisruptionBudget]
+) -> dict[str, Plan]:
+    """Give the plan of each node on which evictions help."""
+    found = {room.node.name: plan(room, wanting, own, budgets) for room in rooms}
+    return {name: made for name, made in found.items() if made is not None}
+
+
+def plan(
+    room: Room, wanting: Pod, own: Sequence[Entry], budgets: Sequence[PodDisruptionBudget]
+) -> Plan | None:
+    below = [pod for pod in room.pods if pod.spec.priority < wanting.spec.priority]
+    weaker = [entry for entry in room.locks if entry.priority < wanting.spec.priority and entry not in own]
+    everybody: list[Pod | Entry] = [*room.pods, *room.locks]
+    stay = [each for each in everybody if each not in below and each not in weaker]
+    if not below and not weaker:
+        return None
+    if not fits(room, stay, wanting, own):
+        return None
+    below.sort(key=importance)
+    weaker.sort(key=importance)
+    protected = [pod for pod in below if pod.uid in violating(below, budgets)]
+    gone: list[Pod | Entry] = []
+    ordered: list[Pod | Entry] = [*protected, *(pod for pod in below if pod not in protected), *weaker]
+    for each in ordered:
+        if fits(room, [*stay, each], wanting, own):
+            stay.append(each)
+        else:
+            gone.append(each)
+    return weigh(gone, sum(pod in gone for pod in protected)) if gone else None
+
+
+def fits(room: Room, there: Sequence[Pod | Entry], wanting: Pod, own: Sequence[Entry]) -> bool:
+    """Whether the pod may run beside these, with and without those nominated that it must yield to."""
+    mine = {entry.uid for entry in own}
+    rivals = [
+        other
+        for other in room.nominated
+        if other.spec.priority >= wanting.spec.priority and other.uid != wanting.uid and other.uid not in mine
+    ]
+    return all(
+        suits(room.node, wanting)
+        and (not wanting.requires_reservation or any(entry in room.locks for entry in own))
+        and has_room(room.node, [*there, *more], wanting, own)
+        for more in (rivals, [])
+    )
+
+
+def suits(node: Node, wanting: Pod) -> bool:
+    labels = node.meta.labels
+    return not node.unschedulable and wanting.spec.node_selector.items() <= labels.items()
+
+
+def has_room(node: Node, there: Sequence[Pod | Entry], wanting: Pod, own: Sequence[Entry]) -> bool:
+    taken: dict[str, int] = {}
+    for each in there:
+        if each not in own:
+            for name, units in amounts(each).items():
+                taken[name] = taken.get(name, 0) + units
+    return all(
+        units <= node.allocatable.get(name, 0) - taken.get(name, 0)
+        for name, units in wanting.requests.items()
+        if units > 0
+    )
+
+
+def amounts(tenant: Pod | Entry) -> Resources:
+    return tenant.requests if isinstance(tenant, Pod) else tenant.held
+
+
+def violating(below: Sequence[Pod], budgets: Sequence[PodDisruptionBudget]) -> set[str]:
+    """Uids of the pods whose eviction, one after the other, some budget does not allow."""
+    left = [budget.status.disruptions_allowed for budget in budgets]
+    uids = set()
+    for pod in below:
+        for index, budget in enumerate(budgets):
+            selector = budget.spec.selector
+            if budget.meta.namespace != pod.meta.namespace or selector is None or not pod.meta.labels:
+                continue
+            if not selector.match_labels.items() <= pod.meta.labels.items() or not selector.match_labels:
+                continue
+            if pod.meta.name in budget.status.disrupted_pods:
+                continue
+            left[index] -= 1
+            if left[index] < 0:
+                uids.add(pod.uid)
+    return uids
+
+
+def importance(tenant: Pod | Entry) -> tuple[object, ...]:
+    return -priority(tenant), started(tenant), tenant.key
+
+
+def priority(tenant: Pod | Entry) -> int:
+    return tenant.spec.priority if isinstance(tenant, Pod) else tenant.priority
+
+
+def started(tenant: Pod | Entry) -> float:
+    if isinstance(tenant, Pod):
+        return tenant.status.start_time.timestamp() if tenant.status.start_time else inf
+    return tenant.activated_at or inf
+
+
+def weigh(gone: Sequence[Pod | Entry], violations: int) -> Plan:
+    highest = max(map(priority, gone))
+    oldest = min(started(each) for each in gone if priority(each) == highest)
+    lifted = sum(priority(each) + 2**31 for each in gone)
+    pods = sorted((each for each in gone if isinstance(each, Pod)), key=importance)
+    locks = sorted((each for each in gone if isinstance(each, Entry)), key=importance)
+    return Plan(
+        [pod.meta.name for pod in pods],
+        [entry.key.name for entry in locks],
+        (violations, highest, lifted, len(gone), -oldest),
+    )

@@ -1,0 +1,140 @@
+"""Who is nominated where, and whom that concerns."""
+
+from typing import Any
+
+from builders import node, pod
+from tidelock.cluster.cache import Cache
+from tidelock.cluster.columns import Columns
+from tidelock.cluster.nominator import Nominator
+from tidelock.model.pods import Pod
+
+
+def nominator() -> tuple[Nominator, Columns]:
+    columns = Columns()
+    return Nominator(columns), columns
+
+
+def told(node_name: str, **fields: Any) -> Pod:
+    """Give a pod that the API server says is nominated."""
+    return pod(status={"nominatedNodeName": node_name}, **fields)
+
+
+def names(pods: Any) -> list[str]:
+    return [each.meta.name for each in pods]
+
+
+def test_a_nomination_that_a_watch_tells_of_counts() -> None:
+    nominated, _ = nominator()
+    nominated.upsert(told("node-a"))
+
+    assert nominated.node_of("uid-web-0") == "node-a"
+    assert names(nominated.on("node-a")) == ["web-0"]
+    assert list(nominated.nodes) == ["node-a"]
+
+
+def test_a_nomination_that_is_not_written_yet_outlives_other_updates_of_its_pod() -> None:
+    nominated, _ = nominator()
+    nominated.nominate(pod(), "node-a")
+    nominated.upsert(pod(labels={"new": "yes"}))
+
+    assert nominated.node_of("uid-web-0") == "node-a"
+    (stored,) = nominated.on("node-a")
+    assert stored.meta.labels == {"new": "yes"}
+
+
+def test_a_newer_nomination_is_not_undone_by_a_late_update() -> None:
+    nominated, _ = nominator()
+    nominated.upsert(told("node-a"))
+    nominated.nominate(told("node-a"), "node-b")
+    nominated.upsert(told("node-a", labels={"new": "yes"}))
+
+    assert nominated.node_of("uid-web-0") == "node-b"
+
+
+def test_a_nomination_that_was_taken_away_is_not_brought_back_by_a_late_update() -> None:
+    nominated, columns = nominator()
+    nominated.upsert(told("node-a"))
+    freed = columns.freed
+    nominated.nominate(told("node-a"), "")
+    nominated.upsert(told("node-a", labels={"new": "yes"}))
+
+    assert (nominated.node_of("uid-web-0"), list(nominated.nodes)) == ("", [])
+    assert columns.freed == freed + 1
+
+
+def test_others_may_change_and_end_a_nomination() -> None:
+    nominated, _ = nominator()
+    nominated.upsert(told("node-a"))
+    nominated.upsert(told("node-b"))
+    assert list(nominated.nodes) == ["node-b"]
+
+    nominated.upsert(pod())
+    assert list(nominated.nodes) == []
+
+
+def test_rivals_are_those_not_below_a_pod_and_not_itself() -> None:
+    nominated, _ = nominator()
+    for name, priority in (("low", 1), ("equal", 2), ("high", 3)):
+        nominated.nominate(pod(name, priority=priority), "node-a")
+
+    assert names(nominated.rivals(pod("web-0", priority=2), "node-a")) == ["equal", "high"]
+    assert names(nominated.rivals(pod("high", priority=3), "node-a")) == []
+
+
+def test_nominations_below_a_priority_are_taken_away() -> None:
+    nominated, _ = nominator()
+    for name, priority in (("low", 1), ("equal", 2)):
+        nominated.nominate(pod(name, priority=priority), "node-a")
+    nominated.nominate(pod("elsewhere", priority=1), "node-b")
+
+    assert names(nominated.clear_below(2, "node-a")) == ["low"]
+    assert names(nominated.on("node-a")) == ["equal"]
+    assert names(nominated.on("node-b")) == ["elsewhere"]
+
+
+def test_only_a_nomination_that_was_not_fulfilled_counts_as_freed() -> None:
+    nominated, columns = nominator()
+    nominated.nominate(pod("web-0"), "node-a")
+    nominated.nominate(pod("web-1"), "node-a")
+    freed = columns.freed
+
+    nominated.remove("uid-web-0", placed_on="node-a")
+    assert columns.freed == freed
+    nominated.remove("uid-web-1", placed_on="node-b")
+    assert columns.freed == freed + 1
+    nominated.remove("uid-web-1")
+    assert columns.freed == freed + 1
+
+
+def test_resources_of_a_nominated_pod_get_their_columns() -> None:
+    nominated, columns = nominator()
+    nominated.nominate(pod(requests={"example.com/gpu": "1"}), "node-a")
+    assert "example.com/gpu" in columns.resources
+
+
+def test_a_nomination_ends_with_its_pods_binding_or_end() -> None:
+    cache = Cache(Columns())
+    cache.put_node(node())
+    for name in ("assumed", "bound", "leaving", "gone", "waiting"):
+        cache.nominator.nominate(pod(name), "node-a")
+
+    cache.assume(pod("assumed"), "node-a")
+    cache.upsert(pod("bound", node_name="node-a"))
+    cache.upsert(pod("leaving", deleted=True))
+    cache.remove("uid-gone")
+    cache.upsert(pod("waiting"))
+
+    assert names(cache.nominator.on("node-a")) == ["waiting"]
+
+
+def test_an_eviction_is_remembered_until_the_pod_is_gone() -> None:
+    cache = Cache(Columns())
+    cache.put_node(node())
+    cache.upsert(pod(node_name="node-a"))
+    cache.evicting.add("uid-web-0")
+
+    cache.upsert(pod(node_name="node-a", deleted=True, requests={"cpu": "2"}))
+    assert cache.evicting == {"uid-web-0"}
+    cache.remove("uid-web-0")
+    assert cache.evicting == set()
+    assert list(cache.pods_on("node-a")) == []

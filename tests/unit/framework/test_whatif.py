@@ -1,0 +1,154 @@
+# ruff: noqa: ARG002 -- a plugin is given all that the framework gives to any
+"""Filters whose state follows other pods, asked about what would be."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from builders import node, pod
+from tidelock.cluster.cache import Placed
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.api import SUCCESS, Filter, Mask, PreFilter, Status, Verdict
+from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.whatif import WhatIf, apart, yielding
+from tidelock.model.pods import Pod
+from tidelock.plugins.default_preemption import DefaultPreemption
+from unit.plugins.scene import Scene
+
+
+@dataclass
+class Noise:
+    """How many noisy pods each node has."""
+
+    counts: np.ndarray[tuple[int], np.dtype[np.int64]]
+
+    def clone(self) -> "Noise":
+        return Noise(self.counts.copy())
+
+
+class QuietNode(PreFilter, Filter):
+    """Rules out nodes with noisy pods."""
+
+    name = "QuietNode"
+    per_node = True
+
+    def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
+        state.write(Noise(np.zeros(len(snapshot), np.int64)))
+        for each in snapshot.nodes:
+            for placed in self.handle.cache.pods_on(each.name):
+                self.add_pod(state, pod, placed, snapshot)
+        return SUCCESS
+
+    def add_pod(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot) -> None:
+        self._count(state, other, snapshot, 1)
+
+    def remove_pod(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot) -> None:
+        self._count(state, other, snapshot, -1)
+
+    def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
+        quiet: Mask = state.expect(Noise).counts[snapshot.rows] == 0
+        return quiet
+
+    def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
+        return ("it is loud",)
+
+    @staticmethod
+    def _count(state: CycleState, other: Placed, snapshot: Snapshot, sign: int) -> None:
+        row = snapshot.row(other.node_name)
+        if row is not None and "noisy" in other.pod.meta.labels:
+            state.expect(Noise).counts[row] += sign
+
+
+class QuietCluster(QuietNode):
+    """Rules out all nodes if any has noisy pods."""
+
+    name = "QuietCluster"
+    per_node = False
+
+    def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
+        return np.full(len(snapshot), not state.expect(Noise).counts.any())
+
+
+def scene(*noisy: str) -> Scene:
+    """Give two nodes with a quiet pod each, and noisy ones on these."""
+    made = Scene(node("node-a"), node("node-b"))
+    for name in ("node-a", "node-b"):
+        made.cache.upsert(pod(f"quiet-{name}", node_name=name))
+    for name in noisy:
+        made.cache.upsert(pod(f"noisy-{name}", node_name=name, labels={"noisy": "yes"}))
+    return made
+
+
+def judged(made: Scene, kind: type[QuietNode], wanting: Pod) -> tuple[CycleState, Snapshot, Verdict]:
+    plugin, state, snapshot = kind(made.handle, {}), CycleState(), Snapshot.of(made.columns)
+    plugin.pre_filter(state, wanting, snapshot)
+    return state, snapshot, WhatIf([plugin], state, wanting, snapshot, np.arange(2)).judge()
+
+
+def preempted(made: Scene, kind: type[QuietNode]) -> list[str]:
+    """Give the victims for a pod that needs quiet, or the reasons why there are none."""
+    wanting = pod(priority=10)
+    state, snapshot, verdict = judged(made, kind, wanting)
+    result = DefaultPreemption(made.handle, {}).post_filter(state, wanting, snapshot, verdict)
+    if result.victims is None:
+        return list(result.status.reasons)
+    return [placed.pod.meta.name for placed in result.victims.pods]
+
+
+def test_only_the_pods_that_the_state_says_stand_in_the_way_are_victims() -> None:
+    assert preempted(scene("node-a"), QuietCluster) == ["noisy-node-a"]
+    assert preempted(scene("node-a", "node-b"), QuietNode) in (["noisy-node-a"], ["noisy-node-b"])
+
+
+def test_evictions_on_one_node_are_not_counted_on_behalf_of_another() -> None:
+    """All victims together would do, but those of neither node alone."""
+    assert preempted(scene("node-a", "node-b"), QuietCluster) == [
+        "preemption: 0/2 nodes are available: 2 it is loud."
+    ]
+
+
+def test_nodes_are_tried_together_unless_a_filter_looks_beyond_them() -> None:
+    made, rows = scene(), np.arange(2)
+    assert [group.tolist() for group in apart([QuietNode(made.handle, {})], rows)] == [[0, 1]]
+    assert [group.tolist() for group in apart([QuietCluster(made.handle, {})], rows)] == [[0], [1]]
+    assert apart([QuietNode(made.handle, {})], rows[:0]) == []
+
+
+def test_a_trial_leaves_the_state_and_the_cluster_as_they_are() -> None:
+    made = scene("node-a")
+    requested = made.columns.requested.copy()
+    state, _, _ = judged(made, QuietNode, pod(priority=10))
+    preempted(made, QuietNode)
+
+    assert state.expect(Noise).counts.tolist() == [1, 0]
+    assert np.array_equal(made.columns.requested, requested)
+
+
+def test_a_nominated_pod_counts_on_its_node_alone() -> None:
+    made = scene()
+    made.cache.nominator.nominate(pod("next", labels={"noisy": "yes"}, priority=10), "node-a")
+    made.cache.nominator.nominate(pod("nowhere", priority=10), "node-z")
+
+    def fits(kind: type[QuietNode], wanting: Pod) -> list[bool]:
+        state, snapshot, verdict = judged(made, kind, wanting)
+        verdict = yielding(verdict, made.cache.nominator, state, wanting, snapshot)
+        return [bool(fit) for fit in verdict.fits]
+
+    for kind in (QuietNode, QuietCluster):
+        assert fits(kind, pod(priority=10)) == [False, True]
+        assert fits(kind, pod(priority=11)) == [True, True]
+        assert fits(kind, pod("next", priority=10)) == [True, True]
+
+
+def test_the_reason_is_the_one_that_holds_with_the_nominated_pod() -> None:
+    made, wanting = scene(), pod()
+    made.cache.nominator.nominate(pod("next", labels={"noisy": "yes"}), "node-b")
+    state, snapshot, verdict = judged(made, QuietNode, wanting)
+    verdict = yielding(verdict, made.cache.nominator, state, wanting, snapshot)
+
+    ((plugin, mask),) = verdict.ruled_out
+    assert (plugin.name, mask.tolist()) == ("QuietNode", [False, True])
+    view = verdict.view(state, snapshot, 1)
+    assert view.state.expect(Noise).counts.tolist() == [0, 1]
+    assert (len(view.snapshot), view.row) == (1, 0)
+    assert verdict.view(state, snapshot, 0).snapshot is snapshot

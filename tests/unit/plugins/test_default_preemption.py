@@ -1,0 +1,367 @@
+"""DefaultPreemption: whom it evicts, where, and what it says when it can't."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from builders import NOW, budget, node, pod
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.api import Filter, PostFilterResult, PreFilter, Verdict
+from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.whatif import WhatIf, yielding
+from tidelock.model.instants import format_instant
+from tidelock.model.pods import REQUIRE_RESERVATION, Pod
+from tidelock.plugins.default_preemption import DefaultPreemption
+from tidelock.plugins.node_resources_fit import NodeResourcesFit
+from tidelock.plugins.reservation import Reservation
+from unit.plugins.scene import Scene
+
+BOTH = "preemption: 0/2 nodes are available: "
+PREEMPTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+
+
+def crowd(*nodes: str) -> Scene:
+    """Give nodes of 4 cpu."""
+    return Scene(*(node(name, cpu="4") for name in nodes or ("node-a",)))
+
+
+def put(
+    scene: Scene, name: str, cpu: str, priority: int = 0, node_name: str = "node-a", **fields: Any
+) -> Pod:
+    """Have a pod be bound to a node."""
+    bound = pod(name, requests={"cpu": cpu}, node_name=node_name, priority=priority, **fields)
+    scene.cache.upsert(bound)
+    return bound
+
+
+def since(seconds: float) -> dict[str, Any]:
+    return {"startTime": format_instant(NOW - seconds)}
+
+
+def preempt(
+    scene: Scene,
+    wanting: Pod,
+    kinds: tuple[type[Filter], ...] = (NodeResourcesFit, Reservation),
+    *,
+    enough: int = 100,
+) -> PostFilterResult:
+    """Have the plugin look at a pod that these filters have refused."""
+    scene.columns.vector(wanting.requests)
+    snapshot, state = Snapshot.of(scene.columns), CycleState()
+    filters = tuple(kind(scene.handle, {}) for kind in kinds)
+    for plugin in filters:
+        if isinstance(plugin, PreFilter):
+            plugin.pre_filter(state, wanting, snapshot)
+    verdict = WhatIf(filters, state, wanting, snapshot, np.arange(len(snapshot))).judge()
+    verdict = yielding(verdict, scene.cache.nominator, state, wanting, snapshot)
+    assert not verdict.fits.any(), "preemption is for pods that no node fits"
+    args = {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": enough}
+    return DefaultPreemption(scene.handle, args).post_filter(state, wanting, snapshot, verdict)
+
+
+def victims(result: PostFilterResult) -> tuple[str | None, list[str], list[str]]:
+    """Give the node and the names of the pods and locks that have to go."""
+    assert result.victims is not None, result.status
+    return (
+        result.nominated_node_name,
+        [placed.pod.meta.name for placed in result.victims.pods],
+        [entry.key.name for entry in result.victims.locks],
+    )
+
+
+def high(cpu: str = "2", **fields: Any) -> Pod:
+    return pod(requests={"cpu": cpu}, priority=10, **fields)
+
+
+def test_victims_are_no_more_than_needed_and_the_least_important() -> None:
+    scene = crowd()
+    put(scene, "low", "2", 0)
+    put(scene, "middle", "1", 5)
+    put(scene, "equal", "1", 10)
+
+    assert victims(preempt(scene, high("2"))) == ("node-a", ["low"], [])
+    assert victims(preempt(scene, high("3"))) == ("node-a", ["middle", "low"], [])
+
+
+def test_among_equals_the_younger_goes() -> None:
+    scene = crowd()
+    put(scene, "old", "2", status=since(100))
+    put(scene, "young", "2", status=since(1))
+    assert victims(preempt(scene, high())) == ("node-a", ["young"], [])
+
+    put(scene, "not-started", "0", status={})
+    scene.cache.remove("uid-old")
+    put(scene, "starting", "2")
+    assert victims(preempt(scene, high())) == ("node-a", ["starting"], [])
+
+
+def test_a_pod_that_no_eviction_helps_is_told_why() -> None:
+    scene = crowd("node-a", "node-b")
+    put(scene, "equal", "3", 10, "node-a")
+    put(scene, "low", "1", 0, "node-b")
+    put(scene, "higher", "3", 20, "node-b")
+
+    result = preempt(scene, high())
+
+    assert result.status.reasons == (
+        BOTH + "1 Insufficient cpu, 1 No preemption victims found for incoming pod.",
+    )
+    assert result.nominated_node_name == ""
+    assert not result.status.ok
+
+
+def test_nodes_that_no_eviction_can_change_are_not_tried() -> None:
+    scene = crowd("node-a", "node-b")
+    scene.lock("mine", "node-a", resources={"cpu": "1"}, nodeName="node-a")
+    put(scene, "equal", "3", 10, "node-a")
+    put(scene, "low", "1", 0, "node-b")
+    wanting = high("2", annotations={REQUIRE_RESERVATION: "true"})
+
+    assert preempt(scene, wanting).status.reasons == (
+        BOTH + "1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling.",
+    )
+
+
+def test_a_pod_may_evict_to_reach_the_reservation_that_it_requires() -> None:
+    scene = crowd("node-a", "node-b")
+    scene.lock("mine", "node-a", resources={"cpu": "1"}, nodeName="node-a")
+    put(scene, "low", "3", 0, "node-a")
+    wanting = high("2", annotations={REQUIRE_RESERVATION: "true"})
+
+    assert victims(preempt(scene, wanting)) == ("node-a", ["low"], [])
+
+
+def test_a_policy_of_never_evicts_nobody_and_leaves_the_nomination() -> None:
+    scene = crowd()
+    put(scene, "low", "4")
+    result = preempt(scene, high(preemptionPolicy="Never"))
+
+    assert result.status.reasons == ("preemption: not eligible due to preemptionPolicy=Never.",)
+    assert result.nominated_node_name is None
+
+
+@pytest.mark.parametrize("way", ["told", "decided"])
+def test_a_pod_waits_for_the_victims_that_are_going(way: str) -> None:
+    scene = crowd("node-a", "node-b")
+    put(scene, "low", "4", deleted=way == "told", status={"conditions": [PREEMPTED]})
+    put(scene, "other", "4", 0, "node-b")
+    scene.cache.evicting.update({"uid-low"} if way == "decided" else ())
+    scene.cache.nominator.nominate(high(), "node-a")
+
+    result = preempt(scene, high())
+
+    assert result.status.reasons == (
+        "preemption: not eligible due to a terminating pod on the nominated node.",
+    )
+    assert result.nominated_node_name is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"deleted": True},
+        {"status": {"conditions": [PREEMPTED]}},
+        {"deleted": True, "priority": 10, "status": {"conditions": [PREEMPTED]}},
+        {"deleted": True, "status": {"conditions": [PREEMPTED | {"status": "False"}]}},
+    ],
+    ids=["deleted by others", "not deleted", "not below", "condition is false"],
+)
+def test_a_pod_waits_for_nobody_else(fields: dict[str, Any]) -> None:
+    scene = crowd("node-a", "node-b")
+    put(scene, "low", "4", **fields)
+    put(scene, "other", "4", 0, "node-b")
+    scene.cache.nominator.nominate(high(), "node-a")
+
+    assert preempt(scene, high()).victims is not None
+
+
+def test_a_pod_does_not_wait_for_a_node_that_is_gone() -> None:
+    scene = crowd()
+    put(scene, "low", "4")
+    scene.cache.nominator.nominate(high(), "node-z")
+    assert victims(preempt(scene, high())) == ("node-a", ["low"], [])
+
+
+def test_what_a_budget_protects_is_spared_first() -> None:
+    scene = crowd()
+    put(scene, "protected", "2", 0, labels={"app": "db"})
+    put(scene, "other", "2", 5)
+    scene.objects.pod_disruption_budgets.upsert(None, budget(labels={"app": "db"}))
+
+    assert victims(preempt(scene, high())) == ("node-a", ["other"], [])
+
+
+def test_a_budget_counts_each_eviction() -> None:
+    scene = crowd()
+    for name in ("db-0", "db-1"):
+        put(scene, name, "2", labels={"app": "db"})
+    scene.objects.pod_disruption_budgets.upsert(None, budget(allowed=1, labels={"app": "db"}))
+
+    result = preempt(scene, high("4"))
+
+    assert result.victims is not None
+    assert (len(result.victims.pods), result.victims.violations) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        budget(labels=None),
+        budget(labels={}),
+        budget(labels={"app": "web"}),
+        budget(labels={"app": "db"}, namespace="elsewhere"),
+        budget(labels={"app": "db"}, disrupted={"low": "2027-01-15T08:00:00Z"}),
+        budget(labels={"app": "db"}, allowed=1),
+    ],
+    ids=["no selector", "empty selector", "others", "other namespace", "granted already", "allowed"],
+)
+def test_a_budget_that_does_not_stand_in_the_way(limit: Any) -> None:
+    scene = crowd()
+    put(scene, "low", "4", labels={"app": "db"})
+    scene.objects.pod_disruption_budgets.upsert(None, limit)
+
+    result = preempt(scene, high())
+
+    assert result.victims is not None
+    assert result.victims.violations == 0
+
+
+def test_the_node_is_chosen_by_violations_then_by_who_must_go() -> None:
+    """Each node is better than the one before it by the next criterion."""
+    scene = Scene(*(node(f"node-{name}", cpu="4") for name in "abcdef"))
+    put(scene, "a", "4", -5, "node-a", labels={"app": "db"})
+    put(scene, "b", "4", 3, "node-b")
+    for name in ("c-0", "c-1"):
+        put(scene, name, "2", 2, "node-c")
+    put(scene, "d-0", "2", 2, "node-d")
+    put(scene, "d-1", "2", 1, "node-d")
+    put(scene, "e", "4", 2, "node-e", status=since(100))
+    put(scene, "f", "4", 2, "node-f", status=since(10))
+    scene.objects.pod_disruption_budgets.upsert(None, budget(labels={"app": "db"}))
+
+    order = []
+    for _ in range(6):
+        result = preempt(scene, high("4"))
+        order.append(result.nominated_node_name)
+        scene.cache.drop_node(str(result.nominated_node_name))
+
+    assert order == ["node-f", "node-e", "node-d", "node-c", "node-b", "node-a"]
+
+
+def test_many_victims_of_negative_priority_are_worse_than_few() -> None:
+    scene = crowd("node-a", "node-b")
+    for name in ("a-0", "a-1"):
+        put(scene, name, "2", -5, "node-a")
+    put(scene, "b", "4", -5, "node-b")
+
+    assert preempt(scene, high("4")).nominated_node_name == "node-b"
+
+
+def test_equal_nodes_are_chosen_among_by_the_pod_and_not_by_chance() -> None:
+    names = [f"node-{index}" for index in range(8)]
+
+    def chosen(order: list[str], uid: str) -> str | None:
+        scene = crowd(*order)
+        for name in names:
+            put(scene, f"low-{name}", "4", 0, name)
+        return preempt(scene, high(uid=uid)).nominated_node_name
+
+    picked = {uid: chosen(names, uid) for uid in map(str, range(20))}
+
+    assert picked == {uid: chosen(names[::-1], uid) for uid in picked}
+    assert len(set(picked.values())) > 1
+
+
+def test_the_search_ends_with_enough_candidates() -> None:
+    """Of two candidates in a row, one is looked at; a budget's violation makes it look on."""
+    scene = crowd("node-a", "node-b")
+    put(scene, "a", "4", 1, "node-a")
+    put(scene, "b", "4", 1, "node-b")
+    first = preempt(scene, high("4"), enough=1).nominated_node_name
+    better = "node-b" if first == "node-a" else "node-a"
+
+    put(scene, better[-1], "4", 0, better)
+    assert preempt(scene, high("4"), enough=1).nominated_node_name == first
+    assert preempt(scene, high("4")).nominated_node_name == better
+
+    put(scene, str(first)[-1], "4", -1, str(first), labels={"app": "db"})
+    scene.objects.pod_disruption_budgets.upsert(None, budget(labels={"app": "db"}))
+    assert preempt(scene, high("4"), enough=1).nominated_node_name == better
+
+
+def test_locks_below_the_pod_are_broken_after_all_pods_are_spared() -> None:
+    scene = crowd()
+    put(scene, "low", "1", -3)
+    scene.lock("newest", resources={"cpu": "1"}, priority=1, owner="db-0")
+    scene.lock("dear", resources={"cpu": "2"}, priority=2, owner="db-1")
+
+    assert victims(preempt(scene, high("1"))) == ("node-a", [], ["newest"])
+    assert victims(preempt(scene, high("2"))) == ("node-a", [], ["dear"])
+    assert victims(preempt(scene, high("4"))) == ("node-a", ["low"], ["dear", "newest"])
+
+
+def test_a_lock_that_is_not_below_the_pod_is_never_broken() -> None:
+    scene = crowd()
+    put(scene, "low", "1")
+    scene.lock("equal", resources={"cpu": "1"}, priority=10, owner="db-0")
+    scene.lock("higher", resources={"cpu": "2"}, priority=11, owner="db-1")
+
+    assert victims(preempt(scene, high("1"))) == ("node-a", ["low"], [])
+    assert preempt(scene, high("2")).status.reasons == (
+        "preemption: 0/1 nodes are available: 1 Insufficient cpu beside reservations.",
+    )
+
+
+def test_a_pods_own_lock_is_no_victim() -> None:
+    scene = crowd()
+    scene.lock("mine", resources={"cpu": "2"}, owner="web-0")
+    put(scene, "low", "2")
+    assert victims(preempt(scene, high("3"))) == ("node-a", ["low"], [])
+
+
+def test_locks_are_no_victims_where_no_plugin_keeps_their_room() -> None:
+    scene = crowd()
+    put(scene, "low", "3")
+    scene.lock("idle", resources={"cpu": "1"}, owner="db-0")
+    assert victims(preempt(scene, high("2"), (NodeResourcesFit,))) == ("node-a", ["low"], [])
+
+
+def test_room_that_others_are_nominated_for_is_not_taken_by_equals() -> None:
+    scene = crowd()
+    put(scene, "low", "4")
+    scene.cache.nominator.nominate(pod("first", requests={"cpu": "3"}, priority=10), "node-a")
+
+    assert preempt(scene, high("2")).status.reasons == (
+        "preemption: 0/1 nodes are available: 1 Insufficient cpu.",
+    )
+    assert victims(preempt(scene, high("1"))) == ("node-a", ["low"], [])
+    above = pod("web-1", requests={"cpu": "2"}, priority=11)
+    assert victims(preempt(scene, above)) == ("node-a", ["low"], [])
+
+
+@pytest.mark.parametrize(
+    ("args", "problem"),
+    [
+        ({"minCandidateNodesPercentage": 101}, "minCandidateNodesPercentage is not in the range"),
+        ({"minCandidateNodesPercentage": -1}, "minCandidateNodesPercentage is not in the range"),
+        ({"minCandidateNodesAbsolute": -1}, "minCandidateNodesAbsolute is not in the range"),
+        ({"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 0}, "are both 0"),
+        ({"typo": 1}, "unknown args"),
+    ],
+)
+def test_args_that_make_no_sense_are_refused(args: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=f"^pluginConfig of DefaultPreemption: .*{problem}"):
+        DefaultPreemption(Scene().handle, args)
+
+
+def test_a_pod_that_was_ruled_out_by_no_filter_is_not_helped() -> None:
+    """PreFilter has refused it."""
+    scene = crowd()
+    snapshot = Snapshot.of(scene.columns)
+    nowhere = Verdict(np.zeros(1, np.bool_), (), ())
+    result = DefaultPreemption(scene.handle, {}).post_filter(CycleState(), high(), snapshot, nowhere)
+
+    assert result.status.reasons == (
+        "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.",
+    )

@@ -1,0 +1,198 @@
+"""How preemption is carried out: what is written, in which order, and what happens if that fails."""
+
+from typing import Any
+
+import pytest
+
+from builders import node
+from tidelock.kube.errors import Forbidden, ServerError
+from unit.scheduler.machinery import Shell, pod_path
+
+NOTE = "Preempted by pod uid-web-0 on node node-a"
+
+
+def crowded(*names: str) -> Shell:
+    """Give a node that pods of priority 0 fill, and a pod of priority 10 that has chosen its victims."""
+    shell = Shell(node("node-a", cpu="4"))
+    for name in names or ("low",):
+        cpu = {"cpu": str(4 // len(names or ("low",)))}
+        shell.store_pod(name, requests=cpu, node_name="node-a")
+    shell.store_pod(requests={"cpu": "4"}, priority=10)
+    shell.binder.report(shell.refuse())
+    return shell
+
+
+async def evict(shell: Shell) -> None:
+    shell.evictor.flush()
+    await shell.settle()
+
+
+def asked(shell: Shell, name: str) -> list[tuple[str, str, Any]]:
+    """Give the requests about a pod: method, subresource and body."""
+    return [
+        (each.method, each.path.removeprefix(pod_path(name)), each.body)
+        for each in shell.api.asked
+        if each.path.startswith(pod_path(name))
+    ]
+
+
+async def test_a_victim_is_marked_and_deleted_and_told_so() -> None:
+    shell = crowded()
+    await evict(shell)
+
+    (patched, deleted) = asked(shell, "low")
+    assert patched[:2] == ("PATCH", "/status")
+    assert patched[2] == {
+        "metadata": {"uid": "uid-low"},
+        "status": {
+            "conditions": [
+                {
+                    "type": "DisruptionTarget",
+                    "status": "True",
+                    "reason": "PreemptionByScheduler",
+                    "message": "tidelock-scheduler: preempting to accommodate a higher priority pod",
+                    "lastTransitionTime": "2027-01-15T08:00:00Z",
+                }
+            ]
+        },
+    }
+    assert deleted[:2] == ("DELETE", "")
+    assert deleted[2]["preconditions"] == {"uid": "uid-low"}
+    (told,) = [told for told in shell.recorder if told.reason == "Preempted"]
+    assert (told.regarding.name, told.type, told.action, told.note) == ("low", "Normal", "Preempting", NOTE)
+    assert shell.metric("scheduler_preemption_attempts_total") == 1
+    assert shell.metric("scheduler_preemption_victims_sum") == 1
+
+
+async def test_the_nominated_node_is_written_beside_the_condition() -> None:
+    shell = crowded()
+    await evict(shell)
+
+    status = shell.api.objects[pod_path()]["status"]
+    assert status["nominatedNodeName"] == "node-a"
+    assert status["conditions"][0]["message"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+
+
+async def test_a_nomination_that_is_over_is_taken_away() -> None:
+    shell = Shell(node("node-a", cpu="1"))
+    shell.store_pod(requests={"cpu": "2"}, status={"nominatedNodeName": "node-a"})
+    shell.binder.report(shell.refuse())
+    await shell.settle()
+
+    assert shell.api.asked[0].body["status"]["nominatedNodeName"] is None
+
+
+async def test_a_nomination_that_changes_is_written_though_its_message_was_told() -> None:
+    shell = crowded()
+    await evict(shell)
+    shell.api.asked.clear()
+    waiting = shell.queue.get("uid-web-0")
+    assert waiting is not None
+    shell.decider.eviction_failed("uid-low", shell.clock.now())
+    shell.clock.advance(10)
+    shell.binder.report(shell.refuse())  # the watch has not told of the nomination yet
+    await shell.settle()
+
+    assert [body["status"]["nominatedNodeName"] for _, _, body in asked(shell, "web-0")] == ["node-a"]
+
+
+async def test_a_pod_that_is_outdone_loses_its_written_nomination() -> None:
+    shell = crowded()
+    await evict(shell)
+    shell.see_pod()
+    shell.store_pod("web-1", requests={"cpu": "4"}, priority=11)
+    shell.refuse()
+    await evict(shell)
+
+    assert "nominatedNodeName" not in shell.api.objects[pod_path()]["status"]
+    assert shell.api.verbs.count("DELETE") == 1, "the victim is going already"
+    assert shell.metric("scheduler_preemption_attempts_total") == 2
+    assert shell.metric("scheduler_preemption_victims_count") == 1
+
+
+async def test_a_nomination_that_cannot_be_taken_away_is_left() -> None:
+    shell = crowded()
+    await evict(shell)
+    shell.store_pod("web-1", requests={"cpu": "4"}, priority=11)
+    shell.refuse()
+    shell.api.fails(Forbidden("no", status=403))
+    await evict(shell)
+    assert shell.api.objects[pod_path()]["status"]["nominatedNodeName"] == "node-a"
+
+
+async def test_a_victim_that_is_gone_is_not_told_of() -> None:
+    shell = crowded()
+    del shell.api.objects[pod_path("low")]
+    await evict(shell)
+
+    assert asked(shell, "low")[-1][0] == "PATCH"
+    assert "Preempted" not in shell.recorder.reasons
+    assert shell.metric("tidelock_api_write_errors_total", write="eviction", reason="NotFound") is None
+
+
+async def test_another_pod_of_a_victims_name_lives() -> None:
+    shell = crowded()
+    shell.api.objects[pod_path("low")]["metadata"]["uid"] = "another"
+    await evict(shell)
+
+    assert pod_path("low") in shell.api.objects
+    assert "Preempted" not in shell.recorder.reasons
+
+
+async def test_an_eviction_is_tried_again(naps: list[float]) -> None:
+    shell = crowded()
+    await shell.settle()
+    shell.api.fails(ServerError("etcd is down", status=500), ServerError("still", status=500))
+    await evict(shell)
+
+    assert pod_path("low") not in shell.api.objects
+    assert shell.recorder.reasons.count("Preempted") == 1
+    assert len(naps) == 2
+
+
+@pytest.mark.parametrize(
+    ("errors", "verbs"),
+    [
+        ([Forbidden("no", status=403)], ["PATCH"]),
+        ([ServerError("etcd is down", status=500)] * 5, ["PATCH"] * 5),
+    ],
+    ids=["refused", "in vain"],
+)
+async def test_an_eviction_that_fails_lets_the_pod_choose_again(
+    naps: list[float], errors: list[Any], verbs: list[str]
+) -> None:
+    shell = crowded()
+    await shell.settle()
+    shell.api.asked.clear()
+    shell.api.fails(*errors)
+    await evict(shell)
+
+    assert shell.api.verbs == verbs
+    assert len(naps) == len(verbs) - 1
+    assert "Preempted" not in shell.recorder.reasons
+    assert shell.cache.evicting == set()
+    shell.clock.advance(10)
+    shell.refuse()
+    await evict(shell)
+    assert pod_path("low") not in shell.api.objects
+
+
+async def test_a_victim_that_waits_for_its_permit_is_refused_it_and_lives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shell = crowded()
+    monkeypatch.setattr(shell.decider, "reject_waiting", lambda uid: uid == "uid-low")
+    await evict(shell)
+
+    assert asked(shell, "low") == []
+    (told,) = [told for told in shell.recorder if told.reason == "Preempted"]
+    assert told.note == f"{NOTE} (in kube-scheduler memory)."
+    assert shell.cache.evicting == set()
+
+
+async def test_the_loop_carries_preemptions_out() -> None:
+    shell = crowded()
+    shell.loop._work()
+    shell.loop._evictor.flush()
+    await shell.settle()
+    assert pod_path("low") not in shell.api.objects

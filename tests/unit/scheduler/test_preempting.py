@@ -1,0 +1,325 @@
+"""What becomes of a pod or lock that makes room for itself, and of those who must leave it."""
+
+from dataclasses import replace
+from typing import Any
+
+from builders import node, pod
+from tidelock.ledger import reasons
+from tidelock.model.pods import Pod
+from tidelock.model.reservations import Phase
+from tidelock.scheduler.cycle import Refusal
+from tidelock.scheduler.preempting import Preemption
+from unit.scheduler.machinery import Core
+
+PREEMPTING = {"preemptionPolicy": "PreemptLowerPriority"}
+
+
+def crowded(*names: str) -> Core:
+    """Give nodes of 4 cpu, each with a pod of priority 0 that takes all of it."""
+    core = Core(*(node(name, cpu="4") for name in names or ("node-a",)))
+    core.add(*(resident(f"low-{name}", name) for name in names or ("node-a",)))
+    return core
+
+
+def resident(name: str, node_name: str = "node-a", cpu: str = "4", **fields: Any) -> Pod:
+    return pod(name, requests={"cpu": cpu}, node_name=node_name, **fields)
+
+
+def high(name: str = "web-0", cpu: str = "2", priority: int = 10, **fields: Any) -> Pod:
+    return pod(name, requests={"cpu": cpu}, priority=priority, **fields)
+
+
+def attempted(core: Core) -> Preemption:
+    (attempt,) = core.decider.take_preemptions()
+    return attempt
+
+
+def leave(core: Core, *names: str) -> None:
+    """Have the victims be gone, and the backoff of those who wait be over."""
+    for name in names:
+        placed = core.cache.get(f"uid-{name}")
+        assert placed is not None
+        core.feed.pods.remove(placed.pod)
+    core.step()
+    core.clock.advance(10)
+
+
+def test_a_pod_is_nominated_and_gets_the_room_of_its_victims() -> None:
+    core = crowded()
+    core.add(high())
+
+    refusal = core.refuse().refusal
+    attempt = attempted(core)
+    assert (attempt.node_name, [each.meta.name for each in attempt.victims]) == ("node-a", ["low-node-a"])
+    assert (attempt.kind, attempt.scheduler_name, attempt.chosen) == ("pod", "tidelock-scheduler", 1)
+    assert refusal.nominated_node_name == "node-a"
+    assert "preemption" not in refusal.message
+
+    leave(core, "low-node-a")
+    assert core.place().node_name == "node-a"
+    assert list(core.cache.nominator.nodes) == []
+
+
+def test_a_pod_that_is_tried_again_meanwhile_waits_for_its_victims() -> None:
+    core = crowded("node-a", "node-b")
+    core.add(high())
+    core.refuse()
+    attempted(core)
+    core.clock.advance(10)
+    core.queue.wake(core.clock.now(), "Test")
+
+    refusal = core.refuse().refusal
+
+    assert "not eligible due to a terminating pod on the nominated node." in refusal.message
+    assert refusal.nominated_node_name is None
+    assert attempted(core).victims == ()
+    assert core.cache.nominator.node_of("uid-web-0") != ""
+
+
+def test_a_failed_eviction_lets_the_pod_choose_again() -> None:
+    core = crowded()
+    core.add(high())
+    core.refuse()
+    attempted(core)
+    core.decider.eviction_failed("uid-low-node-a", core.clock.now())
+    core.clock.advance(10)
+
+    core.refuse()
+    assert [each.meta.name for each in attempted(core).victims] == ["low-node-a"]
+
+
+def test_room_that_is_made_for_a_pod_is_left_to_it_by_those_not_above_it() -> None:
+    core = crowded()
+    core.add(high("web-0", cpu="3"))
+    core.refuse()
+    leave(core, "low-node-a")
+    core.queue.remove("uid-web-0")  # it is away for a moment
+    core.add(high("web-1", cpu="2"))
+
+    refused = core.refuse()
+    assert (
+        "0/1 nodes are available: 1 Insufficient cpu. node-a: cpu 2 needed, 1 free."
+        in refused.refusal.message
+    )
+
+    core.add(high("web-2", cpu="2", priority=11))
+    assert core.place().pod.meta.name == "web-2"
+
+
+def test_the_node_that_a_pod_is_nominated_for_is_tried_first() -> None:
+    core = Core(node("node-a", cpu="64"), node("node-b", cpu="4"))
+    core.add(high(status={"nominatedNodeName": "node-b"}))
+    assert core.place().node_name == "node-b"
+
+    core.add(high("web-1", cpu="3", status={"nominatedNodeName": "node-b"}))
+    assert core.place().node_name == "node-a"
+
+
+def test_a_nomination_for_a_node_where_nothing_helps_is_taken_away() -> None:
+    core = Core(node("node-a", cpu="1"))
+    core.add(high(status={"nominatedNodeName": "node-a"}))
+
+    assert core.refuse().refusal.nominated_node_name == ""
+    assert list(core.cache.nominator.nodes) == []
+
+
+def test_lower_nominations_on_the_chosen_node_end() -> None:
+    core = crowded()
+    core.add(high("web-0", priority=5))
+    core.refuse()
+    attempted(core)
+    core.add(high("web-1", cpu="4", priority=10))
+
+    core.refuse()
+    attempt = attempted(core)
+
+    assert [each.meta.name for each in attempt.outdone] == ["web-0"]
+    assert (attempt.victims, attempt.chosen) == ((), 0), "the victim is going already"
+    assert [each.meta.name for each in core.cache.nominator.on("node-a")] == ["web-1"]
+
+
+def test_a_nominated_pod_that_goes_lets_others_try() -> None:
+    core = crowded()
+    core.add(high("web-0", cpu="4"))
+    core.refuse()
+    leave(core, "low-node-a")
+    core.queue.remove("uid-web-0")
+    core.add(high("web-1"))
+    core.refuse()
+
+    core.feed.pods.remove(high("web-0"))
+    core.step()
+    core.clock.advance(10)
+    assert core.place().pod.meta.name == "web-1"
+
+
+def test_pods_of_other_schedulers_are_nominated_by_them() -> None:
+    core = Core(node("node-a"))
+    core.add(high(scheduler="default-scheduler", status={"nominatedNodeName": "node-a"}))
+    assert list(core.cache.nominator.nodes) == []
+
+
+def test_a_nomination_ends_when_its_pod_is_assumed_and_stays_so() -> None:
+    core = Core(node("node-a"))
+    core.add(high(status={"nominatedNodeName": "node-a"}))
+    core.place()
+    core.add(high(status={"nominatedNodeName": "node-a"}, labels={"new": "yes"}))
+    assert list(core.cache.nominator.nodes) == []
+
+
+# Locks as victims.
+
+
+def test_a_lower_lock_is_broken_and_waits_again() -> None:
+    core = Core(node("node-a", cpu="4"))
+    entry = core.lock(resources={"cpu": "4"}, owner="db-0", priority=3)
+    core.step()
+    core.add(high())
+
+    core.refuse()
+    attempt = attempted(core)
+
+    assert (attempt.victims, attempt.chosen) == ((), 1)
+    assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.PREEMPTED)
+    assert entry.message == "preempted on node-a by pod shop/web-0"
+    assert core.locked() == 0
+    core.step()
+    core.clock.advance(10)
+    assert core.place().node_name == "node-a"
+    assert entry.reason == reasons.PREEMPTED, "what it lost its room to is not overwritten"
+
+
+def test_an_equal_lock_is_never_broken() -> None:
+    core = Core(node("node-a", cpu="4"))
+    entry = core.lock(resources={"cpu": "4"}, owner="db-0", priority=10)
+    core.step()
+    core.add(high())
+
+    assert "1 No preemption victims found for incoming pod" in core.refuse().refusal.message
+    assert entry.phase is Phase.ACTIVE
+
+
+def test_no_eviction_helps_a_pod_that_lacks_only_its_reservation() -> None:
+    core = Core(node("node-a", cpu="64"))
+    core.add(resident("low", cpu="1"))
+    core.add(high(annotations={"tidelock.dev/require-reservation": "true"}))
+
+    assert core.refuse().refusal.message.endswith(
+        "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+    )
+    assert attempted(core).node_name == ""
+
+
+# Locks that preempt.
+
+
+def test_a_lock_evicts_nobody_by_default() -> None:
+    core = crowded()
+    entry = core.lock(resources={"cpu": "2"}, priority=10)
+    core.step()
+
+    assert core.decider.take_preemptions() == []
+    assert (entry.phase, "preemption" in entry.message) == (Phase.PENDING, False)
+
+
+def test_a_lock_that_may_preempt_is_active_once_the_room_is_free() -> None:
+    core = crowded()
+    entry = core.lock(resources={"cpu": "2"}, priority=10, **PREEMPTING)
+    core.step()
+
+    attempt = attempted(core)
+    assert (attempt.kind, attempt.node_name, attempt.pod.uid) == ("reservation", "node-a", entry.uid)
+    assert [each.meta.name for each in attempt.victims] == ["low-node-a"]
+    assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.INSUFFICIENT_CAPACITY)
+    core.add(pod("thief", requests={"cpu": "3"}, priority=10))
+
+    leave(core, "low-node-a")
+    assert (entry.phase, entry.node) == (Phase.ACTIVE, "node-a")
+    assert list(core.cache.nominator.nodes) == []
+
+
+def test_room_that_is_made_for_a_lock_is_left_to_it_but_for_its_owner() -> None:
+    core = crowded()
+    core.lock(resources={"cpu": "4"}, priority=10, owner="web-0", **PREEMPTING)
+    core.step()
+    core.cache.remove("uid-low-node-a")  # the room is free, and nobody has looked yet
+    core.decider._freed = core.decider.columns.freed
+    core.book.untried.clear()
+
+    core.add(pod("thief", requests={"cpu": "2"}, priority=10))
+    assert "Insufficient cpu" in core.refuse().refusal.message
+    core.add(pod("web-0", requests={"cpu": "2"}))
+    assert core.place().pod.meta.name == "web-0"
+
+
+def test_a_lock_preempts_lower_locks_and_no_others() -> None:
+    core = Core(node("node-a", cpu="4"))
+    low = core.lock("low", resources={"cpu": "2"}, owner="db-0", priority=1)
+    equal = core.lock("equal", resources={"cpu": "2"}, owner="db-1", priority=10)
+    core.step()
+    new = core.lock("new", resources={"cpu": "2"}, owner="web-0", priority=10, **PREEMPTING)
+    core.step()
+    core.step()
+
+    assert (new.phase, low.phase, equal.phase) == (Phase.ACTIVE, Phase.PENDING, Phase.ACTIVE)
+    assert low.message == "preempted on node-a by reservation shop/new"
+
+
+def test_a_lock_that_takes_room_now_or_never_evicts_nobody() -> None:
+    core = crowded()
+    entry = core.lock(resources={"cpu": "2"}, priority=10, pendingDeadlineSeconds=0, **PREEMPTING)
+    core.step()
+
+    assert core.decider.take_preemptions() == []
+    assert entry.phase is Phase.REJECTED
+
+
+def test_a_nomination_ends_with_its_lock() -> None:
+    core = crowded()
+    entry = core.lock(resources={"cpu": "2"}, priority=10, pendingDeadlineSeconds=5, **PREEMPTING)
+    core.step()
+    assert list(core.cache.nominator.nodes) == ["node-a"]
+    core.clock.advance(6)
+    core.step()
+    assert (entry.phase, list(core.cache.nominator.nodes)) == (Phase.REJECTED, [])
+
+    gone = core.lock("gone", resources={"cpu": "2"}, priority=10, owner="db-0", **PREEMPTING)
+    core.decider.eviction_failed("uid-low-node-a", core.clock.now())
+    core.step()
+    assert list(core.cache.nominator.nodes) == ["node-a"]
+    core.feed.reservations.remove(gone.reservation)
+    assert list(core.cache.nominator.nodes) == []
+
+
+def test_a_lock_that_may_no_longer_preempt_loses_its_nomination() -> None:
+    core = crowded()
+    core.lock(resources={"cpu": "2"}, priority=10, **PREEMPTING)
+    core.step()
+    core.lock(resources={"cpu": "2"}, priority=10, generation=2, version=2)
+    core.step()
+    assert list(core.cache.nominator.nodes) == []
+
+
+def test_locks_alike_but_for_their_leave_to_preempt_are_not_refused_together() -> None:
+    core = crowded()
+    core.lock("meek", resources={"cpu": "2"}, priority=10)
+    core.lock("bold", resources={"cpu": "2"}, priority=10, **PREEMPTING)
+    core.step()
+    assert attempted(core).pod.meta.name == "bold"
+
+
+def test_without_a_plugin_or_a_node_there_is_nothing_to_try() -> None:
+    core = Core()
+    core.add(high(status={"nominatedNodeName": "node-a"}))
+    refusal = core.refuse().refusal
+    assert (refusal.message, refusal.nominated_node_name) == ("0/0 nodes are available.", "")
+
+    crowd = crowded()
+    waiting = high()
+    crowd.add(waiting)
+    entry = crowd.queue.pop(crowd.clock.now())
+    assert entry is not None
+    bare = replace(crowd.decider.profile, post_filter=())
+    outcome = crowd.decider._cycle.schedule(bare, waiting, crowd.clock.now())
+    assert isinstance(outcome, Refusal)
+    assert "preemption" not in outcome.message
