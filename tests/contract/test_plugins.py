@@ -9,6 +9,7 @@ from builders import NOW, encode, node, pod
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
+    Code,
     Filter,
     Mask,
     Plugin,
@@ -84,9 +85,10 @@ class Run:
         self.mask: Mask = np.ones(len(snapshot), np.bool_)
         self.scores: Scores = np.zeros(len(snapshot))
         self.texts: list[tuple[tuple[str, ...], str]] = []
+        skipped = False
         if isinstance(plugin, PreFilter):
-            plugin.pre_filter(state, pod, snapshot)
-        if isinstance(plugin, Filter):
+            skipped = plugin.pre_filter(state, pod, snapshot).code is Code.SKIP
+        if isinstance(plugin, Filter) and not skipped:
             self.mask = plugin.filter(state, pod, snapshot)
             self.texts = [
                 (

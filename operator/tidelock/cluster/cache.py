@@ -11,7 +11,7 @@ Every call states what is true now and is safe to repeat: events may come twice,
 """
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from tidelock.cluster.columns import Columns
@@ -29,6 +29,10 @@ class Placed:
     assumed: bool
 
 
+Move = Callable[[Placed, int], None]
+"""Called with a pod that has come to a node (1) or has left it (-1)."""
+
+
 class Cache:
     """Who is where; keeps the columns in step."""
 
@@ -38,6 +42,13 @@ class Cache:
         self._on_node: defaultdict[str, dict[str, Placed]] = defaultdict(dict)
         self._in_namespace: defaultdict[str, dict[str, Placed]] = defaultdict(dict)
         self._by_key: dict[Key, Placed] = {}
+        self._listeners: list[Move] = []
+
+    def on_move(self, listener: Move) -> None:
+        """Have a function called with each pod that is placed already, and then with each that moves."""
+        self._listeners.append(listener)
+        for placed in self._placed.values():
+            listener(placed, 1)
 
     def assume(self, pod: Pod, node_name: str) -> None:
         """Count a pod on a node before the API server knows."""
@@ -101,6 +112,7 @@ class Cache:
             self._displace(earlier)
         self._index(placed)
         self._count(placed, 1)
+        self._moved(placed, 1)
 
     def _index(self, placed: Placed) -> None:
         uid = placed.pod.uid
@@ -121,6 +133,11 @@ class Cache:
         if not self._on_node[placed.node_name]:
             del self._on_node[placed.node_name]
         self._count(placed, -1)
+        self._moved(placed, -1)
+
+    def _moved(self, placed: Placed, sign: int) -> None:
+        for listener in self._listeners:
+            listener(placed, sign)
 
     def _count(self, placed: Placed, sign: int) -> None:
         self.columns.request(placed.node_name, placed.pod.requests, placed.pod.nonzero, sign)

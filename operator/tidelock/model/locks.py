@@ -92,7 +92,13 @@ def stand_in_pod(meta: ObjectMeta, spec: ReservationSpec, plain: dict[str, Any])
     else:
         pod_spec = _with_default_requests(msgspec.convert(plain["template"]["spec"], PodSpec))
         requests = total_requests(pod_spec)
-    pinned = msgspec.structs.replace(pod_spec, node_name=spec.node_name or "", priority=spec.priority)
+    pinned = msgspec.structs.replace(
+        pod_spec,
+        node_name=spec.node_name or "",
+        priority=spec.priority,
+        # An ephemeral volume's claim comes with the pod.
+        volumes=tuple(volume for volume in pod_spec.volumes if not volume.ephemeral),
+    )
     return stand_in(msgspec.structs.replace(meta, labels={}, annotations={}), pinned, requests)
 
 

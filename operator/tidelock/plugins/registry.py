@@ -7,11 +7,15 @@ from tidelock.plugins.node_name import NodeName
 from tidelock.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
 from tidelock.plugins.node_unschedulable import NodeUnschedulable
+from tidelock.plugins.node_volume_limits import NodeVolumeLimits
 from tidelock.plugins.priority_sort import PrioritySort
 from tidelock.plugins.reservation import Reservation
 from tidelock.plugins.scheduling_gates import SchedulingGates
 from tidelock.plugins.taint_toleration import TaintToleration
 from tidelock.plugins.unknown_demands import UnknownDemands
+from tidelock.plugins.volume_binding import VolumeBinding
+from tidelock.plugins.volume_restrictions import VolumeRestrictions
+from tidelock.plugins.volume_zone import VolumeZone
 
 _PLUGINS: tuple[type[Plugin], ...] = (
     SchedulingGates,
@@ -22,6 +26,10 @@ _PLUGINS: tuple[type[Plugin], ...] = (
     TaintToleration,
     NodeAffinity,
     NodeResourcesFit,
+    VolumeRestrictions,
+    NodeVolumeLimits,
+    VolumeBinding,
+    VolumeZone,
     NodeResourcesBalancedAllocation,
     Reservation,
 )
@@ -39,6 +47,10 @@ DEFAULT_PLUGINS: tuple[Enabled, ...] = (
     Enabled(TaintToleration.name, 3),
     Enabled(NodeAffinity.name, 2),
     Enabled(NodeResourcesFit.name),
+    Enabled(VolumeRestrictions.name),
+    Enabled(NodeVolumeLimits.name),
+    Enabled(VolumeBinding.name),
+    Enabled(VolumeZone.name),
     Enabled(NodeResourcesBalancedAllocation.name),
     Enabled(Reservation.name, 5000),
 )

@@ -9,7 +9,7 @@ from tidelock.model.pods import Pod, PodSpec
 
 
 class UnknownDemands(PreFilter):
-    """Refuses required pod affinity, spreading, claimed volumes, host ports and resource claims."""
+    """Refuses required pod affinity, spreading, host ports and resource claims."""
 
     name = "UnknownDemands"
 
@@ -34,9 +34,6 @@ def _demands(spec: PodSpec) -> Iterator[str]:
         constraint.when_unsatisfiable == "DoNotSchedule" for constraint in spec.topology_spread_constraints
     ):
         yield "spec.topologySpreadConstraints"
-    for volume in spec.volumes:
-        if volume.persistent_volume_claim is not None or volume.ephemeral:
-            yield f"the claim of volume {volume.name}"
     sidecars = (container for container in spec.init_containers if container.restart_policy == "Always")
     if any(port.host_port for container in (*spec.containers, *sidecars) for port in container.ports):
         yield "host ports"

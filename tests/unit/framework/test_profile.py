@@ -73,10 +73,15 @@ def test_plugins_run_in_the_order_in_which_they_are_enabled() -> None:
         "TaintToleration",
         "NodeAffinity",
         "NodeResourcesFit",
+        "VolumeRestrictions",
+        "NodeVolumeLimits",
+        "VolumeBinding",
+        "VolumeZone",
         "Reservation",
     ]
     assert profile.pre_filter[0].name == "UnknownDemands"
-    assert [plugin.name for plugin in profile.reserve] == ["Reservation"]
+    assert [plugin.name for plugin in profile.reserve] == ["VolumeBinding", "Reservation"]
+    assert [plugin.name for plugin in profile.pre_bind] == ["VolumeBinding"]
 
 
 def test_a_lock_outweighs_all_other_scores_together() -> None:

@@ -37,11 +37,6 @@ def verdict(**spec: Any) -> Status:
             },
             "spec.topologySpreadConstraints",
         ),
-        (
-            {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]},
-            "the claim of volume data",
-        ),
-        ({"volumes": [{"name": "scratch", "ephemeral": {}}]}, "the claim of volume scratch"),
         ({"containers": [{"name": "main", "ports": [{"containerPort": 80, "hostPort": 80}]}]}, "host ports"),
         (
             {"initContainers": [{"name": "proxy", "restartPolicy": "Always", "ports": [{"hostPort": 80}]}]},
