@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from hypothesis import strategies as st
 
@@ -26,6 +26,7 @@ from tidelock.model.storage import PersistentVolume, PersistentVolumeClaim, Stor
 from unit.plugins.scene import Scene
 
 T = TypeVar("T", bound=Stored)
+Topologies = list[dict[str, list[str]]]
 
 HOST = "kubernetes.io/hostname"
 REGION = "topology.kubernetes.io/region"
@@ -174,7 +175,6 @@ class Flavour:
 
 ANY = Flavour()
 OF_ONE_POD = Flavour(claims=({"modes": MODES[0]},) * 40)
-IN_ZONES = Flavour(tuple(each for each in WAYS_OF_VOLUMES if "labels" in each) * 20, tuple(BOUND * 40))
 OF_A_DRIVER = Flavour(
     tuple(each for each in WAYS_OF_VOLUMES if "handle" in each) * 20,
     tuple(BOUND * 20 + [{"storage_class": "fast"}] * 50),
@@ -195,11 +195,13 @@ def volumes(draw: st.DrawFn, name: str, flavour: Flavour) -> PersistentVolume:
 
 
 @st.composite
-def claims(draw: st.DrawFn, name: str, flavour: Flavour, **given: Any) -> PersistentVolumeClaim:
-    return claim(name, **draw(ways([*flavour.claims, *WAYS_OF_CLAIMS])), **given)
+def claims(draw: st.DrawFn, name: str, flavour: Flavour, owner: str = "") -> PersistentVolumeClaim:
+    return claim(name, **draw(ways([*flavour.claims, *WAYS_OF_CLAIMS])), owner=owner)
 
 
-TOPOLOGIES = st.sampled_from([[], [], [{ZONE: ["a"]}], [{ZONE: ["b"], "tier": ["1", "x"]}, {}], [{}]])
+TOPOLOGIES: st.SearchStrategy[Topologies] = st.sampled_from(
+    [[], [], [{ZONE: ["a"]}], [{ZONE: ["b"], "tier": ["1", "x"]}, {}], [{}]]
+)
 CAPACITIES = st.sampled_from(
     [
         storage_capacity("some", "2Gi", topology={}),

@@ -1,7 +1,8 @@
 """VolumeZone for one node: its labels beside those of the pod's volumes."""
 
-from property.disks import BETA_ZONE, REGION, ZONE, World
+from property.disks import BETA_ZONE, REGION, World
 from property.oracles.volume_restrictions import claim_names
+from storage import ZONE
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 
