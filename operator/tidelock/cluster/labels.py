@@ -25,6 +25,15 @@ class LabelRows:
         self._version = -1
         self._by_key: dict[str, dict[str, Rows]] = {}
 
+    @property
+    def version(self) -> int:
+        """Changes when rows may have."""
+        return self._columns.version
+
+    def reached(self, affinity: NodeSelector | None) -> Rows:
+        """Give the rows of nodes from which a volume of this affinity can be reached."""
+        return np.arange(len(self._columns)) if affinity is None else self.of_node_selector(affinity)
+
     def of_node_selector(self, selector: NodeSelector) -> Rows:
         """Give the rows of nodes that satisfy one of the terms by their labels alone, in any order."""
         terms = [self._of_term(term) for term in selector.node_selector_terms]

@@ -3,12 +3,12 @@
 Promises are about claims that wait for a pod: which volume becomes theirs, or for which node one is made.
 """
 
-from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Sequence
 
 from tidelock.cluster.objects import Objects
 from tidelock.cluster.promises import Promises
+from tidelock.cluster.shelf import Shelf
 from tidelock.model.meta import Key
 from tidelock.model.storage import (
     CsiStorageCapacity,
@@ -31,7 +31,7 @@ class Volumes:
             objects.persistent_volume_claims, lambda claim: claim.selected_node
         )
         """Names of nodes for which volumes will be made, by claim."""
-        self._free: defaultdict[str, list[PersistentVolume]] = defaultdict(list)  # by class, sorted
+        self._free: defaultdict[str, Shelf] = defaultdict(Shelf)  # by class
         self._given: defaultdict[Key, dict[str, PersistentVolume]] = defaultdict(dict)  # by claim
         self._capacities: defaultdict[str, dict[Key, CsiStorageCapacity]] = defaultdict(dict)  # by class
         for volume in objects.persistent_volumes.all():
@@ -57,19 +57,12 @@ class Volumes:
                 volume = self._objects.persistent_volumes.get(key.name)
                 if volume is not None and volume.spec.claim_ref is None:
                     found.append(volume)
-        fitting = (
-            volume for volume in found if volume.class_name == claim.class_name and volume.holds(claim)
-        )
-        return min(fitting, key=_size, default=None)
+        fitting = (volume for volume in found if volume.holds(claim))
+        return min(fitting, key=lambda volume: (volume.capacity, volume.meta.name), default=None)
 
-    def free(self, claim: PersistentVolumeClaim) -> Sequence[PersistentVolume]:
-        """List the volumes that are nobody's and suit a claim, the smallest first."""
-        promised = {key.name for key, _ in self.owners.items()}
-        return [
-            volume
-            for volume in self._free.get(claim.class_name, ())
-            if volume.meta.name not in promised and volume.suits(claim)
-        ]
+    def free(self, class_name: str) -> Shelf:
+        """Give the volumes of a class that are nobody's, promised or not."""
+        return self._free[class_name]
 
     def capacities(self, class_name: str) -> Sequence[CsiStorageCapacity]:
         """List what is known of the room for new volumes of a class."""
@@ -83,27 +76,15 @@ class Volumes:
                 if not self._given[key]:
                     del self._given[key]
             else:
-                self._take(old)
+                self._free[old.class_name].drop(old.meta.name)
         if new is not None:
             if (owner := new.spec.claim_ref) is not None:
                 self._given[Key(owner.namespace, owner.name)][new.meta.name] = new
             else:
-                insort(self._free[new.class_name], new, key=_size)
-
-    def _take(self, volume: PersistentVolume) -> None:
-        free = self._free[volume.class_name]
-        place = bisect_left(free, _size(volume), key=_size)
-        if place < len(free) and free[place].meta.name == volume.meta.name:
-            del free[place]
-        if not free:
-            del self._free[volume.class_name]
+                self._free[new.class_name].put(new)
 
     def _put_capacity(self, old: CsiStorageCapacity | None, new: CsiStorageCapacity | None) -> None:
         if old is not None:
             self._capacities[old.storage_class_name].pop(old.key, None)
         if new is not None:
             self._capacities[new.storage_class_name][new.key] = new
-
-
-def _size(volume: PersistentVolume) -> tuple[int, str]:
-    return (volume.capacity, volume.meta.name)

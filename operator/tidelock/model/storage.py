@@ -140,24 +140,24 @@ class PersistentVolume(_Stored, frozen=True):
         return parse_quantity(_STORAGE, self.spec.capacity.get(_STORAGE, 0))
 
     def holds(self, claim: PersistentVolumeClaim) -> bool:
-        """Whether it is large enough for a claim and of the same mode and attributes."""
+        """Whether a volume that is set aside for a claim can become the claim's."""
+        return self.capacity >= (claim.size or 0) and self._agrees(claim)
+
+    def suits(self, claim: PersistentVolumeClaim) -> bool:
+        """Whether a volume that is nobody's can, as far as size, labels and place go."""
+        return (
+            self._agrees(claim)
+            and self.status.phase == "Available"
+            and set(claim.spec.access_modes) <= set(self.spec.access_modes)
+        )
+
+    def _agrees(self, claim: PersistentVolumeClaim) -> bool:
         mine, wanted = self.spec, claim.spec
         return (
-            self.capacity >= (claim.size or 0)
+            self.class_name == claim.class_name
             and (mine.volume_mode or _FILESYSTEM) == (wanted.volume_mode or _FILESYSTEM)
             and (mine.volume_attributes_class_name or "") == (wanted.volume_attributes_class_name or "")
             and self.meta.deletion_timestamp is None
-        )
-
-    def suits(self, claim: PersistentVolumeClaim) -> bool:
-        """Whether a volume that is nobody's may become a claim's."""
-        selector = claim.spec.selector
-        return (
-            self.holds(claim)
-            and self.status.phase == "Available"
-            and self.class_name == claim.class_name
-            and set(claim.spec.access_modes) <= set(self.spec.access_modes)
-            and (selector is None or selector.matches(self.meta.labels))
         )
 
 

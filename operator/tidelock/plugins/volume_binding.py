@@ -265,28 +265,16 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind):
         A volume that an earlier claim of the pod would get on a row is not free there.
         """
         given = self._volumes.given(claim)
-        volumes = self._volumes.free(claim) if given is None else [given]
-        chosen = np.full(len(wanted), -1, np.intp)
-        open_rows = wanted.copy()
-        left = int(open_rows.sum())
-        taken = _taken(earlier)
-        for place, volume in enumerate(volumes):
-            if not left:
-                break
-            rows = self._rows(volume)
-            rows = rows[open_rows[rows]]
-            for match, mine in taken.get(volume.meta.name, ()):
-                rows = rows[match.chosen[rows] != mine]
-            chosen[rows] = place
-            open_rows[rows] = False
-            left -= len(rows)
-        return _Match(claim, volumes, chosen)
-
-    def _rows(self, volume: PersistentVolume) -> Rows:
-        """Rows of the nodes from which a volume can be reached."""
-        if volume.affinity is None:
-            return np.arange(len(self.handle.columns))
-        return self._labels.of_node_selector(volume.affinity)
+        if given is not None:
+            chosen = np.full(len(wanted), -1, np.intp)
+            rows = self._labels.reached(given.affinity)
+            chosen[rows[wanted[rows]]] = 0
+            return _Match(claim, (given,), chosen)
+        shelf = self._volumes.free(claim.class_name)
+        promised = [key.name for key, _ in self._volumes.owners.items()]
+        taken = [match.chosen for match in earlier if match.volumes is shelf.volumes]
+        chosen = shelf.choose(claim, wanted, self._labels, promised=promised, taken=taken)
+        return _Match(claim, shelf.volumes, chosen)
 
     def _check_provision(self, claim: PersistentVolumeClaim, rows: Mask, problems: _Problems) -> Mask:
         """Note where no volume can be made for a claim; gives these rows."""
@@ -452,15 +440,6 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind):
     def _wake(self, claim: Key) -> None:
         for event in self._waiting.get(claim, ()):
             event.set()
-
-
-def _taken(earlier: Sequence[_Match]) -> dict[str, list[tuple[_Match, int]]]:
-    """Map volumes to the earlier claims that may have got them, and their places there."""
-    taken: defaultdict[str, list[tuple[_Match, int]]] = defaultdict(list)
-    for match in earlier:
-        for place, volume in enumerate(match.volumes):
-            taken[volume.meta.name].append((match, place))
-    return taken
 
 
 def _unchanged(meta: ObjectMeta, annotations: dict[str, str]) -> dict[str, object]:
