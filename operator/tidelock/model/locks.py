@@ -97,7 +97,7 @@ def stand_in_pod(meta: ObjectMeta, spec: ReservationSpec, plain: dict[str, Any])
         node_name=spec.node_name or "",
         priority=spec.priority,
         # An ephemeral volume's claim comes with the pod.
-        volumes=tuple(volume for volume in pod_spec.volumes if not volume.ephemeral),
+        volumes=tuple(volume for volume in pod_spec.volumes if volume.ephemeral is None),
     )
     return stand_in(msgspec.structs.replace(meta, labels={}, annotations={}), pinned, requests)
 

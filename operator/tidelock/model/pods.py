@@ -143,12 +143,16 @@ class CsiVolume(msgspec.Struct, frozen=True):
     driver: str = ""
 
 
+class EphemeralVolume(msgspec.Struct, frozen=True):
+    """A volume whose claim is made for the pod, from a template that scheduling need not read."""
+
+
 class Volume(msgspec.Struct, frozen=True, rename="camel"):
     """A volume; a generic ephemeral one has a claim named after the pod and itself."""
 
     name: str = ""
     persistent_volume_claim: ClaimReference | None = None
-    ephemeral: msgspec.Raw = msgspec.Raw()
+    ephemeral: EphemeralVolume | None = None
     csi: CsiVolume | None = None
     gce_persistent_disk: GcePersistentDisk | None = None
     aws_elastic_block_store: AwsElasticBlockStore | None = None
@@ -312,7 +316,7 @@ def _claims(pod_name: str, volumes: tuple[Volume, ...]) -> Iterator[ClaimUse]:
     for volume in volumes:
         if volume.persistent_volume_claim is not None:
             yield ClaimUse(volume.persistent_volume_claim.claim_name, ephemeral=False)
-        elif volume.ephemeral:
+        elif volume.ephemeral is not None:
             yield ClaimUse(f"{pod_name}-{volume.name}", ephemeral=True)
 
 

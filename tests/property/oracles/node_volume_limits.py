@@ -38,7 +38,7 @@ def names(of: Pod) -> list[str]:
         if volume.persistent_volume_claim
         else f"{of.meta.name}-{volume.name}"
         for volume in of.spec.volumes
-        if volume.persistent_volume_claim or volume.ephemeral
+        if volume.persistent_volume_claim or volume.ephemeral is not None
     ]
 
 

@@ -175,3 +175,10 @@ def test_a_part_of_the_template_that_is_kept_as_it_is_may_be_the_problem() -> No
     lock = from_template(containers=[{"name": "main", "ports": [{"hostPort": "http"}]}])
     assert lock.problem == "spec: Expected `int`, got `str` - at `$.containers[0].ports[0].hostPort`"
     assert lock.spec is None
+
+
+def test_a_template_keeps_its_claims_but_for_those_that_come_with_the_pod() -> None:
+    data = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    lock = from_template(volumes=[data, {"name": "tmp", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}])
+    assert lock.pod is not None
+    assert [use.name for use in lock.pod.claims] == ["data"]

@@ -171,3 +171,13 @@ def move(judged: Judgement, other: Pod, node_name: str, *, came: bool) -> None:
     assert isinstance(plugin, NodeVolumeLimits)
     change = plugin.add_pod if came else plugin.remove_pod
     change(judged.state, judged.pod, Placed(other, node_name, assumed=True), judged.snapshot)
+
+
+def test_what_if_says_nothing_of_a_pod_that_was_skipped() -> None:
+    scene = world()
+    judged, other = scene.judge(NodeVolumeLimits, pod("plain")), pod("other", **using("one"))
+    plugin = judged.plugin
+    assert isinstance(plugin, NodeVolumeLimits)
+    for change in (plugin.add_pod, plugin.remove_pod):
+        change(judged.state, judged.pod, Placed(other, "node-a", assumed=True), judged.snapshot)
+    assert judged.state.clone()._values == {}

@@ -381,3 +381,12 @@ async def test_pods_whose_claims_are_bound_need_no_writes() -> None:
 def test_a_timeout_that_is_no_number_of_seconds_is_refused(seconds: Any) -> None:
     with pytest.raises(ValueError, match=r"^pluginConfig of VolumeBinding: bindTimeoutSeconds can't be"):
         VolumeBinding(Scene().handle, {"bindTimeoutSeconds": seconds})
+
+
+async def test_nothing_is_bound_where_decisions_are_only_tried_out() -> None:
+    binding = Binding()
+    put(binding.objects, claim("one"), local("a-1", "node-a"))
+    binding.plugin = VolumeBinding(binding.scene.handle, {})
+    judged = binding.reserve(wanting("p", "one"), "node-a")
+    with pytest.raises(RuntimeError, match="only tried out"):
+        await binding.plugin.pre_bind(judged.state, judged.pod, "node-a")

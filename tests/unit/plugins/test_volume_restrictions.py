@@ -158,3 +158,13 @@ def test_a_few_rows_are_judged_as_all() -> None:
     assert few.mask.tolist() == [False, True]
     assert few.plugin is judged.plugin
     assert np.array_equal(judged.narrowed("node-a").mask, [True])
+
+
+def test_what_if_says_nothing_of_a_pod_that_was_skipped() -> None:
+    scene = world()
+    judged, other = scene.judge(VolumeRestrictions, pod("plain")), pod("other", **using("one"))
+    plugin = judged.plugin
+    assert isinstance(plugin, VolumeRestrictions)
+    for change in (plugin.add_pod, plugin.remove_pod):
+        change(judged.state, judged.pod, Placed(other, "node-a", assumed=True), judged.snapshot)
+    assert judged.state.clone()._values == {}
