@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ import yaml
 
 from cluster.api import Api, Manifest
 from cluster.crds import SAMPLES, install_crds
+from cluster.disks import Disks, using
 from cluster.live import Pod, condition
 from cluster.operator_process import OperatorProcess
 from cluster.relay import Record, Right, relay
@@ -39,6 +40,11 @@ FORBIDDEN = [
     ("create", "", "pods/eviction"),
     ("patch", "", "pods/ephemeralcontainers"),
     ("update", "", "pods/status"),
+    ("create", "", "persistentvolumes"),
+    ("update", "", "persistentvolumes"),
+    ("delete", "", "persistentvolumes"),
+    ("delete", "", "persistentvolumeclaims"),
+    ("patch", "", "persistentvolumeclaims/status"),
     ("patch", "", "nodes"),
     ("patch", "", "nodes/status"),
     ("delete", "", "nodes"),
@@ -103,6 +109,19 @@ def review(verb: str, group: str, resource: str) -> Manifest:
     return {"spec": {"resourceAttributes": attributes}}
 
 
+def use_volumes(world: World) -> None:
+    """Have a pod bound for which one volume was ready and another is made."""
+    with closing(Disks(world)) as disks:
+        node = disks.node("with-disks")
+        disks.storage_class()
+        disks.storage_class("fast", ready=False)
+        disks.volume("disk", node)
+        made = disks.claim("made", kind="fast")
+        pod = world.pod("stateful", **using(disks.claim(), made))
+        disks.make(made)
+        assert pod.until_bound() == node.name
+
+
 def reasons(world: World) -> set[str]:
     """Return the reasons of all events in the world's namespace."""
     return {event["reason"] for event in world.api.get(EVENTS.collection(world.namespace))["items"]}
@@ -159,6 +178,7 @@ def test_the_role_is_what_the_operator_uses(controlplane: Cluster, watched: Watc
     lock.until_gone()
     world.pod("large", "100").until_refused("Insufficient cpu")
     preempt(world, victim)
+    use_volumes(world)
     level = yaml.safe_load((SAMPLES / "waterlevel.yaml").read_text())
     level["metadata"]["name"] = world.namespace
     path = WATERLEVELS.item(world.namespace)

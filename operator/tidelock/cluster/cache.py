@@ -11,7 +11,7 @@ Every call states what is true now and is safe to repeat: events may come twice,
 """
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from tidelock.cluster.carriers import Carriers
@@ -32,6 +32,10 @@ class Placed:
     pod: Pod
     node_name: str
     assumed: bool
+
+
+Move = Callable[[Placed, int], None]
+"""Called with a pod that has come to a node (1) or has left it (-1)."""
 
 
 class Cache:
@@ -57,6 +61,13 @@ class Cache:
         self._by_key: dict[Key, Placed] = {}
         self.tallies = Tallies(columns, self._in_namespace)
         self.carriers = Carriers(columns)
+        self._listeners: list[Move] = []
+
+    def on_move(self, listener: Move) -> None:
+        """Have a function called with each pod that is placed already, and then with each that moves."""
+        self._listeners.append(listener)
+        for placed in self._placed.values():
+            listener(placed, 1)
 
     def assume(self, pod: Pod, node_name: str) -> None:
         """Count a pod on a node before the API server knows."""
@@ -150,6 +161,7 @@ class Cache:
             self._displace(earlier)
         self._index(placed)
         self._count(placed, 1)
+        self._moved(placed, 1)
 
     def _index(self, placed: Placed) -> None:
         uid = placed.pod.uid
@@ -174,6 +186,11 @@ class Cache:
             del self._on_node[placed.node_name]
         self.tallies.displace(placed)
         self._count(placed, -1)
+        self._moved(placed, -1)
+
+    def _moved(self, placed: Placed, sign: int) -> None:
+        for listener in self._listeners:
+            listener(placed, sign)
 
     def _note_change(self, node_name: str) -> None:
         self._changes += 1

@@ -1,7 +1,7 @@
 """The objects beside pods, nodes and locks that some plugins read, as live copies."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
@@ -15,6 +15,7 @@ from tidelock.model.storage import (
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
+    VolumeAttachment,
 )
 from tidelock.model.workloads import Service, Workload
 
@@ -57,6 +58,11 @@ class Lister(Generic[T]):
         """All objects of a namespace; of a resource without namespaces, all."""
         return self._objects[namespace].values() if namespace in self._objects else ()
 
+    def all(self) -> Iterator[T]:
+        """Yield the objects of all namespaces."""
+        for objects in self._objects.values():
+            yield from objects.values()
+
     def on_change(self, listener: Change[T]) -> None:
         """Have a function called after each change."""
         self._listeners.append(listener)
@@ -96,3 +102,4 @@ class Objects:
     csi_nodes: Lister[CsiNode] = field(default_factory=Lister)
     csi_drivers: Lister[CsiDriver] = field(default_factory=Lister)
     csi_storage_capacities: Lister[CsiStorageCapacity] = field(default_factory=Lister)
+    volume_attachments: Lister[VolumeAttachment] = field(default_factory=Lister)

@@ -97,6 +97,8 @@ def stand_in_pod(meta: ObjectMeta, spec: ReservationSpec, plain: dict[str, Any])
         node_name=spec.node_name or "",
         priority=spec.priority,
         preemption_policy=spec.preemption_policy,
+        # An ephemeral volume's claim comes with the pod.
+        volumes=tuple(volume for volume in pod_spec.volumes if volume.ephemeral is None),
     )
     return stand_in(msgspec.structs.replace(meta, labels={}, annotations={}), pinned, requests)
 

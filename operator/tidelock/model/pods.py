@@ -1,7 +1,9 @@
 """Pods as the scheduler sees them."""
 
+from collections.abc import Iterator
 from datetime import datetime
 from functools import cached_property
+from typing import NamedTuple
 
 import msgspec
 
@@ -117,13 +119,80 @@ class ImageVolume(msgspec.Struct, frozen=True):
     reference: str = ""
 
 
+class GcePersistentDisk(msgspec.Struct, frozen=True, rename="camel"):
+    """A disk of Google's cloud."""
+
+    pd_name: str = ""
+    read_only: bool = False
+
+
+class AwsElasticBlockStore(msgspec.Struct, frozen=True):
+    """A disk of Amazon's cloud."""
+
+    volume_id: str = msgspec.field(default="", name="volumeID")
+
+
+class IscsiDisk(msgspec.Struct, frozen=True, rename="camel"):
+    """A disk behind iSCSI."""
+
+    iqn: str = ""
+    read_only: bool = False
+
+
+class RbdImage(msgspec.Struct, frozen=True, rename="camel"):
+    """An image of Ceph."""
+
+    monitors: tuple[str, ...] = ()
+    pool: str = ""
+    image: str = ""
+    read_only: bool = False
+
+
+class CsiVolume(msgspec.Struct, frozen=True):
+    """A volume that a CSI driver makes for the pod alone."""
+
+    driver: str = ""
+
+
+class EphemeralVolume(msgspec.Struct, frozen=True):
+    """A volume whose claim is made for the pod, from a template that scheduling need not read."""
+
+
 class Volume(msgspec.Struct, frozen=True, rename="camel"):
     """A volume; a generic ephemeral one has a claim named after the pod and itself."""
 
     name: str = ""
     image: ImageVolume | None = None
     persistent_volume_claim: ClaimReference | None = None
-    ephemeral: msgspec.Raw = msgspec.Raw()
+    ephemeral: EphemeralVolume | None = None
+    csi: CsiVolume | None = None
+    gce_persistent_disk: GcePersistentDisk | None = None
+    aws_elastic_block_store: AwsElasticBlockStore | None = None
+    iscsi: IscsiDisk | None = None
+    rbd: RbdImage | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether it says nothing by which a node is chosen."""
+        return self == Volume(self.name)
+
+
+class ClaimUse(NamedTuple):
+    """A claim that a pod needs; an ephemeral one is made for the pod."""
+
+    name: str
+    ephemeral: bool
+
+
+class Disk(NamedTuple):
+    """A disk that a pod mounts without a claim, and whether it only reads."""
+
+    identity: tuple[str, ...]
+    read_only: bool
+
+    def conflicts(self, other: "Disk") -> bool:
+        """Whether no two pods on a node may mount these."""
+        return self.identity == other.identity and not (self.read_only and other.read_only)
 
 
 class SchedulingGate(msgspec.Struct, frozen=True):
@@ -242,6 +311,16 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
         return host_ports(self.spec, host_network=self.spec.host_network)
 
     @cached_property
+    def claims(self) -> tuple[ClaimUse, ...]:
+        """The claims that its volumes need, each once."""
+        return tuple(dict.fromkeys(_claims(self.meta.name, self.spec.volumes)))
+
+    @cached_property
+    def disks(self) -> tuple[Disk, ...]:
+        """The disks that it mounts without a claim; an image of Ceph counts at each of its monitors."""
+        return tuple(dict.fromkeys(disk for volume in self.spec.volumes for disk in _disks(volume)))
+
+    @cached_property
     def placement_key(self) -> tuple[object, ...]:
         """Equal for pods that differ in nothing that a node is chosen by, other than by its neighbours.
 
@@ -250,15 +329,37 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
         spec = self.spec
         node_affinity = spec.affinity.node_affinity if spec.affinity else None
         containers = (*spec.init_containers, *spec.containers)
+        volumes = [msgspec.structs.replace(each, name="") for each in spec.volumes if not each.plain]
         return (
             spec.node_name,
             tuple(sorted(self.requests.items())),
             self.container_weights,
             tuple(sorted(spec.node_selector.items())),
-            msgspec.json.encode((node_affinity, spec.tolerations, spec.volumes, spec.resource_claims)),
+            msgspec.json.encode((node_affinity, spec.tolerations, volumes, spec.resource_claims)),
+            (self.meta.namespace, self.claims) if self.claims else (),
             tuple(container.image for container in containers),
             self.host_ports,
         )
+
+
+def _claims(pod_name: str, volumes: tuple[Volume, ...]) -> Iterator[ClaimUse]:
+    for volume in volumes:
+        if volume.persistent_volume_claim is not None:
+            yield ClaimUse(volume.persistent_volume_claim.claim_name, ephemeral=False)
+        elif volume.ephemeral is not None:
+            yield ClaimUse(f"{pod_name}-{volume.name}", ephemeral=True)
+
+
+def _disks(volume: Volume) -> Iterator[Disk]:
+    if (gce := volume.gce_persistent_disk) is not None:
+        yield Disk(("gce", gce.pd_name), gce.read_only)
+    if (aws := volume.aws_elastic_block_store) is not None:
+        yield Disk(("aws", aws.volume_id), read_only=False)  # one pod a node, even if all only read
+    if (iscsi := volume.iscsi) is not None:
+        yield Disk(("iscsi", iscsi.iqn), iscsi.read_only)
+    if (rbd := volume.rbd) is not None:
+        for monitor in rbd.monitors:
+            yield Disk(("rbd", monitor, rbd.pool, rbd.image), rbd.read_only)
 
 
 _DECODER = msgspec.json.Decoder(Pod)

@@ -1,12 +1,28 @@
 """Claims, volumes and storage classes as the scheduler sees them."""
 
+from collections.abc import Mapping
+from functools import cached_property
+
 import msgspec
 
-from tidelock.model.meta import ObjectMeta
+from tidelock.model.meta import Key, ObjectMeta
+from tidelock.model.quantities import parse_quantity
 from tidelock.model.selectors import LabelSelector, NodeSelector
 
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+"""Annotation of a claim: for which node a provisioner is to make the volume."""
+BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+"""Annotation of a volume: no user bound it to its claim."""
+NO_PROVISIONER = "kubernetes.io/no-provisioner"
+"""Provisioner of a class whose volumes are made beforehand."""
 
-class _Stored(msgspec.Struct, frozen=True):
+_BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+_BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
+_STORAGE = "storage"
+_FILESYSTEM = "Filesystem"
+
+
+class _Stored(msgspec.Struct, frozen=True, dict=True):
     metadata: ObjectMeta
 
     @property
@@ -14,13 +30,22 @@ class _Stored(msgspec.Struct, frozen=True):
         """Identity and labels."""
         return self.metadata
 
+    @property
+    def key(self) -> Key:
+        """Namespace and name."""
+        return self.metadata.key
+
 
 class ObjectReference(msgspec.Struct, frozen=True, rename="camel"):
-    """A link to an object."""
+    """A link to an object; without a uid to whichever has the name."""
 
     name: str = ""
     namespace: str = ""
     uid: str = ""
+
+    def names(self, meta: ObjectMeta) -> bool:
+        """Whether it leads to the object of this metadata."""
+        return (self.namespace, self.name) == meta.key and self.uid in ("", meta.uid)
 
 
 class _Amounts(msgspec.Struct, frozen=True):
@@ -46,6 +71,27 @@ class PersistentVolumeClaim(_Stored, frozen=True):
 
     spec: _ClaimSpec = _ClaimSpec()
     status: _ClaimStatus = _ClaimStatus()
+
+    @property
+    def class_name(self) -> str:
+        """The class of volumes that it asks for; empty for volumes without a class."""
+        return self.meta.annotations.get(_BETA_CLASS, self.spec.storage_class_name or "")
+
+    @property
+    def bound(self) -> bool:
+        """Whether it has its volume for good."""
+        return bool(self.spec.volume_name) and _BIND_COMPLETED in self.meta.annotations
+
+    @property
+    def selected_node(self) -> str:
+        """The node for which its volume is being made; empty if none is."""
+        return self.meta.annotations.get(SELECTED_NODE, "")
+
+    @cached_property
+    def size(self) -> int | None:
+        """Bytes that it asks for, or None."""
+        requests = self.spec.resources.requests
+        return parse_quantity(_STORAGE, requests[_STORAGE]) if _STORAGE in requests else None
 
 
 class _CsiSource(msgspec.Struct, frozen=True, rename="camel"):
@@ -78,6 +124,42 @@ class PersistentVolume(_Stored, frozen=True):
     spec: _VolumeSpec = _VolumeSpec()
     status: _VolumeStatus = _VolumeStatus()
 
+    @property
+    def class_name(self) -> str:
+        """Its class; empty if it has none."""
+        return self.meta.annotations.get(_BETA_CLASS, self.spec.storage_class_name)
+
+    @property
+    def affinity(self) -> NodeSelector | None:
+        """The nodes from which it can be reached; None for all."""
+        return self.spec.node_affinity.required if self.spec.node_affinity else None
+
+    @cached_property
+    def capacity(self) -> int:
+        """Its size in bytes."""
+        return parse_quantity(_STORAGE, self.spec.capacity.get(_STORAGE, 0))
+
+    def holds(self, claim: PersistentVolumeClaim) -> bool:
+        """Whether a volume that is set aside for a claim can become the claim's."""
+        return self.capacity >= (claim.size or 0) and self._agrees(claim)
+
+    def suits(self, claim: PersistentVolumeClaim) -> bool:
+        """Whether a volume that is nobody's can, as far as size, labels and place go."""
+        return (
+            self._agrees(claim)
+            and self.status.phase == "Available"
+            and set(claim.spec.access_modes) <= set(self.spec.access_modes)
+        )
+
+    def _agrees(self, claim: PersistentVolumeClaim) -> bool:
+        mine, wanted = self.spec, claim.spec
+        return (
+            self.class_name == claim.class_name
+            and (mine.volume_mode or _FILESYSTEM) == (wanted.volume_mode or _FILESYSTEM)
+            and (mine.volume_attributes_class_name or "") == (wanted.volume_attributes_class_name or "")
+            and self.meta.deletion_timestamp is None
+        )
+
 
 class _TopologyRequirement(msgspec.Struct, frozen=True):
     key: str
@@ -94,6 +176,16 @@ class StorageClass(_Stored, frozen=True, rename="camel"):
     provisioner: str = ""
     volume_binding_mode: str = "Immediate"
     allowed_topologies: tuple[_TopologyTerm, ...] = ()
+
+    @property
+    def waits(self) -> bool:
+        """Whether its claims are bound only when a node has been chosen for a pod."""
+        return self.volume_binding_mode == "WaitForFirstConsumer"
+
+    @property
+    def provisions(self) -> bool:
+        """Whether volumes are made on demand."""
+        return self.provisioner not in ("", NO_PROVISIONER)
 
 
 class _Allocatable(msgspec.Struct, frozen=True):
@@ -116,6 +208,15 @@ class CsiNode(_Stored, frozen=True):
 
     spec: _CsiNodeSpec = _CsiNodeSpec()
 
+    @property
+    def limits(self) -> Mapping[str, int]:
+        """How many volumes of a driver the node can have, by driver; no limit for a driver that is absent."""
+        return {
+            driver.name: driver.allocatable.count
+            for driver in self.spec.drivers
+            if driver.allocatable is not None and driver.allocatable.count is not None
+        }
+
 
 class _DriverSpec(msgspec.Struct, frozen=True, rename="camel"):
     storage_capacity: bool = False
@@ -134,3 +235,25 @@ class CsiStorageCapacity(_Stored, frozen=True, rename="camel"):
     node_topology: LabelSelector | None = None
     capacity: str | int | None = None
     maximum_volume_size: str | int | None = None
+
+    @cached_property
+    def limit(self) -> int:
+        """Bytes of the largest volume that can be made; -1 if that is not known."""
+        limit = self.capacity if self.maximum_volume_size is None else self.maximum_volume_size
+        return -1 if limit is None else parse_quantity(_STORAGE, limit)
+
+
+class _AttachmentSource(msgspec.Struct, frozen=True, rename="camel"):
+    persistent_volume_name: str | None = None
+
+
+class _AttachmentSpec(msgspec.Struct, frozen=True, rename="camel"):
+    attacher: str = ""
+    node_name: str = ""
+    source: _AttachmentSource = _AttachmentSource()
+
+
+class VolumeAttachment(_Stored, frozen=True):
+    """A volume that is attached to a node, or is to be."""
+
+    spec: _AttachmentSpec = _AttachmentSpec()

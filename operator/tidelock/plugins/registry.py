@@ -5,6 +5,7 @@ from tidelock.framework.config import Builtins
 from tidelock.framework.profile import Enabled, PluginFactory
 from tidelock.plugins.default_binder import DefaultBinder
 from tidelock.plugins.default_preemption import DefaultPreemption
+from tidelock.plugins.dynamic_resources import DynamicResources
 from tidelock.plugins.image_locality import ImageLocality
 from tidelock.plugins.inter_pod_affinity import InterPodAffinity
 from tidelock.plugins.node_affinity import NodeAffinity
@@ -13,23 +14,30 @@ from tidelock.plugins.node_ports import NodePorts
 from tidelock.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
 from tidelock.plugins.node_unschedulable import NodeUnschedulable
+from tidelock.plugins.node_volume_limits import NodeVolumeLimits
 from tidelock.plugins.pod_topology_spread import PodTopologySpread
 from tidelock.plugins.priority_sort import PrioritySort
 from tidelock.plugins.reservation import Reservation
 from tidelock.plugins.scheduling_gates import SchedulingGates
 from tidelock.plugins.taint_toleration import TaintToleration
-from tidelock.plugins.unknown_demands import UnknownDemands
+from tidelock.plugins.volume_binding import VolumeBinding
+from tidelock.plugins.volume_restrictions import VolumeRestrictions
+from tidelock.plugins.volume_zone import VolumeZone
 
 _PLUGINS: tuple[type[Plugin], ...] = (
     SchedulingGates,
     PrioritySort,
-    UnknownDemands,
+    DynamicResources,
     NodeUnschedulable,
     NodeName,
     TaintToleration,
     NodeAffinity,
     NodePorts,
     NodeResourcesFit,
+    VolumeRestrictions,
+    NodeVolumeLimits,
+    VolumeBinding,
+    VolumeZone,
     PodTopologySpread,
     InterPodAffinity,
     NodeResourcesBalancedAllocation,
@@ -46,13 +54,17 @@ REGISTRY: dict[str, PluginFactory] = {plugin.name: plugin for plugin in _PLUGINS
 DEFAULT_PLUGINS: tuple[Enabled, ...] = (
     Enabled(SchedulingGates.name),
     Enabled(PrioritySort.name),
-    Enabled(UnknownDemands.name),
+    Enabled(DynamicResources.name),
     Enabled(NodeUnschedulable.name),
     Enabled(NodeName.name),
     Enabled(TaintToleration.name, 3),
     Enabled(NodeAffinity.name, 2),
     Enabled(NodePorts.name),
     Enabled(NodeResourcesFit.name),
+    Enabled(VolumeRestrictions.name),
+    Enabled(NodeVolumeLimits.name),
+    Enabled(VolumeBinding.name),
+    Enabled(VolumeZone.name),
     Enabled(PodTopologySpread.name, 2),
     Enabled(InterPodAffinity.name, 2),
     Enabled(NodeResourcesBalancedAllocation.name),
@@ -65,7 +77,7 @@ DEFAULT_PLUGINS: tuple[Enabled, ...] = (
 BUILTINS = Builtins(
     registry=REGISTRY,
     defaults=DEFAULT_PLUGINS,
-    kept=frozenset({UnknownDemands.name, Reservation.name}),
+    kept=frozenset({DynamicResources.name, Reservation.name}),
     needed={Reservation.name: ("preFilter", "filter", "reserve")},
     counting=(NodeResourcesFit.name, Reservation.name),
 )

@@ -155,7 +155,7 @@ class Decider:
         return waiting is not None and waiting.reject(DefaultPreemption.name, "preempted")
 
     def eviction_failed(self, uid: str, waiting_uid: str, now: float) -> None:
-        """Learn that a victim could not be evicted: whoever waits for its room, pod or lock, may choose again."""
+        """Learn that a victim could not be evicted: whoever waits for its room may choose again."""
         self.cache.evicting.discard(uid)
         self.columns.freed += 1
         self.queue.activate(waiting_uid, now)

@@ -21,6 +21,7 @@ from tidelock.model.storage import (
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
+    VolumeAttachment,
 )
 from tidelock.model.workloads import Service, Workload
 from tidelock.scheduler.feed import Feed
@@ -58,6 +59,10 @@ OTHERS: dict[str, tuple[Resource, type]] = {
     "csi_storage_capacities": (
         Resource(_STORAGE, "v1", "csistoragecapacities", "CSIStorageCapacity"),
         CsiStorageCapacity,
+    ),
+    "volume_attachments": (
+        Resource(_STORAGE, "v1", "volumeattachments", "VolumeAttachment", namespaced=False),
+        VolumeAttachment,
     ),
 }
 

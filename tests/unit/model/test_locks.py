@@ -188,3 +188,10 @@ def test_a_lock_preempts_by_its_own_policy_and_not_by_its_templates() -> None:
     assert policy() == "Never"
     assert policy(template=template, resources=None) == "Never"
     assert policy(preemptionPolicy="PreemptLowerPriority") == "PreemptLowerPriority"
+
+
+def test_a_template_keeps_its_claims_but_for_those_that_come_with_the_pod() -> None:
+    data = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    lock = from_template(volumes=[data, {"name": "tmp", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}])
+    assert lock.pod is not None
+    assert [use.name for use in lock.pod.claims] == ["data"]

@@ -117,7 +117,55 @@ def test_pods_with_the_same_demands_share_a_placement_key() -> None:
         {"nodeSelector": {"zone": "a"}},
         {"tolerations": [{"operator": "Exists"}]},
         {"affinity": {"nodeAffinity": {}}},
+        {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]},
+        {"volumes": [{"name": "disk", "gcePersistentDisk": {"pdName": "disk"}}]},
     ],
 )
 def test_a_different_demand_makes_a_different_placement_key(fields: dict[str, Any]) -> None:
     assert placement(**fields) != placement()
+
+
+def test_only_volumes_that_tell_something_are_part_of_the_placement_key() -> None:
+    def projected(name: str) -> Any:
+        return placement(name=name, volumes=[{"name": f"token-{name}", "projected": {"sources": []}}])
+
+    assert projected("web-0") == projected("web-1") == placement()
+
+
+def test_a_claim_is_another_in_another_namespace() -> None:
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    assert placement(namespace="shop", volumes=volumes) != placement(namespace="bank", volumes=volumes)
+    assert placement(namespace="shop") == placement(namespace="bank")
+
+
+def test_claims_are_named_once_and_ephemeral_ones_after_the_pod() -> None:
+    pod = builders.pod(
+        "web-0",
+        volumes=[
+            {"name": "data", "persistentVolumeClaim": {"claimName": "mine"}},
+            {"name": "again", "persistentVolumeClaim": {"claimName": "mine", "readOnly": True}},
+            {"name": "tmp", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}},
+            {"name": "token", "projected": {"sources": []}},
+            {"name": "inline", "csi": {"driver": "csi.example.com"}},
+        ],
+    )
+    assert pod.claims == (("mine", False), ("web-0-tmp", True))
+    assert pod.disks == ()
+
+
+def test_disks_are_known_by_what_they_are_not_by_their_volumes_names() -> None:
+    pod = builders.pod(
+        volumes=[
+            {"name": "a", "gcePersistentDisk": {"pdName": "x", "readOnly": True}},
+            {"name": "b", "awsElasticBlockStore": {"volumeID": "x", "readOnly": True}},
+            {"name": "c", "iscsi": {"iqn": "x", "targetPortal": "10.0.0.1", "lun": 0}},
+            {"name": "d", "rbd": {"monitors": ["m", "n"], "image": "x", "pool": "p", "readOnly": True}},
+        ]
+    )
+    assert pod.disks == (
+        (("gce", "x"), True),
+        (("aws", "x"), False),
+        (("iscsi", "x"), False),
+        (("rbd", "m", "p", "x"), True),
+        (("rbd", "n", "p", "x"), True),
+    )

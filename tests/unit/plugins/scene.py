@@ -1,6 +1,7 @@
 """A small cluster with its locks, and what one plugin makes of a pod there."""
 
 from collections.abc import Iterable
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,18 @@ from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.objects import Objects
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import SUCCESS, Code, Filter, Handle, Plugin, PreFilter, PreScore, Score, Status
+from tidelock.framework.api import (
+    SUCCESS,
+    Code,
+    Filter,
+    Handle,
+    Mask,
+    Plugin,
+    PreFilter,
+    PreScore,
+    Score,
+    Status,
+)
 from tidelock.framework.cyclestate import CycleState
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
@@ -43,8 +55,12 @@ class Scene:
 
     def judge(self, kind: type[Plugin], pod: Pod, *written: object, **args: Any) -> "Judgement":
         """Have a plugin with these args look at a pod, with these values in its state."""
+        return self.judging(kind(self.handle, args), pod, *written)
+
+    def judging(self, plugin: Plugin, pod: Pod, *written: object) -> "Judgement":
+        """Have a plugin look at a pod that has seen the cluster before."""
         self.columns.vector(pod.requests)
-        return Judgement(kind(self.handle, args), pod, Snapshot.of(self.columns), written)
+        return Judgement(plugin, pod, Snapshot.of(self.columns), written)
 
 
 class Judgement:
@@ -62,13 +78,27 @@ class Judgement:
             self.status = plugin.pre_filter(self.state, pod, snapshot)
 
     @property
+    def mask(self) -> Mask:
+        """What the filter says of each row of the snapshot."""
+        assert isinstance(self.plugin, Filter)
+        return self.plugin.filter(self.state, self.pod, self.snapshot)
+
+    @property
     def fitting(self) -> set[str]:
         """Names of the nodes that are not ruled out."""
-        assert isinstance(self.plugin, Filter)
-        if self.status.code is Code.SKIP:
-            return {each.name for each in self.snapshot.nodes}
-        mask = self.plugin.filter(self.state, self.pod, self.snapshot)
-        return {self.snapshot.nodes[int(row)].name for row in np.flatnonzero(mask)}
+        return {self.snapshot.nodes[int(row)].name for row in np.flatnonzero(self.mask)}
+
+    def copied(self) -> "Judgement":
+        """Copy the state, to try out what would be."""
+        other = copy(self)
+        other.state = self.state.clone()
+        return other
+
+    def narrowed(self, *names: str) -> "Judgement":
+        """Look at a few nodes only, with what was learnt of all."""
+        other = self.copied()
+        other.snapshot = self.snapshot.take(np.array([self._row(name) for name in names], np.intp))
+        return other
 
     @property
     def scores(self) -> dict[str, float]:

@@ -102,7 +102,7 @@ def test_what_no_plugin_knows_is_refused_before_any_node_is_looked_at() -> None:
         "0/1 nodes are available: "
         "this scheduler does not know spec.resourceClaims: leave the pod to another. "
         "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.",
-        frozenset({"UnknownDemands"}),
+        frozenset({"DynamicResources"}),
         nominated_node_name="",
     )
 

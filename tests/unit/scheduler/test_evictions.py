@@ -88,7 +88,7 @@ async def test_a_nomination_that_changes_is_written_though_its_message_was_told(
     shell.api.asked.clear()
     waiting = shell.queue.get("uid-web-0")
     assert waiting is not None
-    shell.decider.eviction_failed("uid-low", shell.clock.now())
+    shell.decider.eviction_failed("uid-low", "uid-web-0", shell.clock.now())
     shell.clock.advance(10)
     shell.binder.report(shell.refuse())  # the watch has not told of the nomination yet
     await shell.settle()

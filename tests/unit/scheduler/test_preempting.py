@@ -66,7 +66,7 @@ def test_a_pod_that_is_tried_again_meanwhile_waits_for_its_victims() -> None:
     core.refuse()
     attempted(core)
     core.clock.advance(10)
-    core.queue.wake(core.clock.now(), "Test")
+    core.queue.activate("uid-web-0", core.clock.now())
 
     refusal = core.refuse().refusal
 
@@ -81,7 +81,7 @@ def test_a_failed_eviction_lets_the_pod_choose_again() -> None:
     core.add(high())
     core.refuse()
     attempted(core)
-    core.decider.eviction_failed("uid-low-node-a", core.clock.now())
+    core.decider.eviction_failed("uid-low-node-a", "uid-web-0", core.clock.now())
     core.clock.advance(10)
 
     core.refuse()
@@ -284,7 +284,7 @@ def test_a_nomination_ends_with_its_lock() -> None:
     assert (entry.phase, list(core.cache.nominator.nodes)) == (Phase.REJECTED, [])
 
     gone = core.lock("gone", resources={"cpu": "2"}, priority=10, owner="db-0", **PREEMPTING)
-    core.decider.eviction_failed("uid-low-node-a", core.clock.now())
+    core.decider.eviction_failed("uid-low-node-a", "uid-web-0", core.clock.now())
     core.step()
     assert list(core.cache.nominator.nodes) == ["node-a"]
     core.feed.reservations.remove(gone.reservation)

@@ -1,0 +1,73 @@
+"""What has been decided of objects that the API server does not show yet: an assume cache."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from tidelock.cluster.objects import Lister, Named
+from tidelock.model.meta import Key
+
+T = TypeVar("T", bound=Named)
+V = TypeVar("V")
+
+
+@dataclass(slots=True)
+class _Promise(Generic[V]):
+    value: V
+    pods: set[str] = field(default_factory=set)
+    written: int = 0  # resource version with which the API server took it over; 0 before
+
+
+class Promises(Generic[T, V]):
+    """Values that objects of one resource will have, promised to pods.
+
+        (absent) --make--> promised --release by the last pod--> (absent)
+                               |
+                               +--wrote--> written --seen--> (absent)
+
+    What the API server says goes first: a promise ends when its object does, or shows such a value itself.
+    """
+
+    def __init__(self, lister: Lister[T], shows: Callable[[T], object]) -> None:
+        """Watch a lister; `shows` tells whether an object has a value of its own."""
+        self._shows = shows
+        self._promises: dict[Key, _Promise[V]] = {}
+        lister.on_change(self._seen)
+
+    def get(self, key: Key) -> V | None:
+        """Give what was promised of an object, or None."""
+        promise = self._promises.get(key)
+        return None if promise is None else promise.value
+
+    def items(self) -> Iterator[tuple[Key, V]]:
+        """Yield all promises."""
+        for key, promise in self._promises.items():
+            yield key, promise.value
+
+    def make(self, key: Key, value: V, pod_uid: str) -> None:
+        """Promise a value to a pod; the same may be promised to several."""
+        self._promises.setdefault(key, _Promise(value)).pods.add(pod_uid)
+
+    def wrote(self, key: Key, version: int) -> None:
+        """Note that the value has been written: it can't be taken back any more, and will be seen."""
+        if key in self._promises:
+            self._promises[key].written = version
+
+    def release(self, key: Key, pod_uid: str) -> None:
+        """Take a promise back from a pod; safe to repeat."""
+        promise = self._promises.get(key)
+        if promise is None:
+            return
+        promise.pods.discard(pod_uid)
+        if not promise.pods and not promise.written:
+            del self._promises[key]
+
+    def _seen(self, old: T | None, new: T | None) -> None:
+        last = new or old
+        promise = None if last is None else self._promises.get(last.meta.key)
+        if promise is None or last is None:
+            return
+        written = 0 < promise.written <= last.meta.version
+        replaced = new is None or (old is not None and old.meta.uid != new.meta.uid)
+        if replaced or written or self._shows(last):
+            del self._promises[last.meta.key]

@@ -1,0 +1,153 @@
+"""The volumes of one class that are nobody's, as columns: which of them a claim would get on each node."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelock.cluster.columns import Rows
+from tidelock.cluster.label_rows import LabelRows
+from tidelock.model.storage import PersistentVolume, PersistentVolumeClaim
+
+# Volumes that more nodes than this reach are looked at one by one: few of them serve all nodes.
+_NARROW = 16
+
+_NOBODY = np.empty(0, np.intp)
+
+
+class Shelf:
+    """Volumes in order of their size, then name; a place is an index in `volumes`.
+
+    A volume that is taken leaves a gap. One that comes has the columns built anew when they are next asked
+    for, and so has a change of nodes.
+    """
+
+    def __init__(self) -> None:
+        self.volumes: Sequence[PersistentVolume] = ()
+        self._there: dict[str, PersistentVolume] = {}
+        self._place_of: dict[str, int] = {}
+        self._free = np.empty(0, np.bool_)
+        self._capacity = np.empty(0, np.int64)
+        self._kind_of = _NOBODY  # equal for volumes that differ in nothing but size, labels and reach
+        self._kinds: list[PersistentVolume] = []
+        self._stale = False
+        self._version = -1
+        self._narrow = (_NOBODY, _NOBODY)  # rows, and the places of volumes that they reach, in order
+        self._wide: list[tuple[int, Rows]] = []
+
+    def __len__(self) -> int:
+        return len(self._there)
+
+    def put(self, volume: PersistentVolume) -> None:
+        """Add a volume, or take over its newer version."""
+        name = volume.meta.name
+        self._there[name] = volume
+        place = self._place_of.get(name)
+        if place is not None and _looks(self.volumes[place]) == _looks(volume):
+            self._free[place] = True
+        else:
+            self._stale = True
+
+    def drop(self, name: str) -> None:
+        """Take a volume away."""
+        self._there.pop(name, None)
+        if (place := self._place_of.get(name)) is not None:
+            self._free[place] = False
+
+    def choose(
+        self,
+        claim: PersistentVolumeClaim,
+        wanted: npt.NDArray[np.bool_],
+        labels: LabelRows,
+        *,
+        promised: Iterable[str],
+        taken: Sequence[Rows],
+    ) -> Rows:
+        """Give the place of the smallest volume that suits a claim and is reached, on each wanted row; or -1.
+
+        Args:
+            claim: what is looked for.
+            wanted: rows that matter.
+            labels: who reaches what.
+            promised: names of volumes that are left out.
+            taken: for each other claim of the pod a place by row: there the volume is left out.
+
+        """
+        self._build(labels)
+        suits = self._suiting(claim)
+        for name in promised:
+            if (place := self._place_of.get(name)) is not None:
+                suits[place] = False
+        chosen = np.full(len(wanted), -1, np.intp)
+        rows, places = self._narrow
+        open_rows = suits[places] & wanted[rows]
+        for other in taken:
+            open_rows &= other[rows] != places
+        chosen[rows[open_rows][::-1]] = places[open_rows][::-1]  # where several come, the smallest is last
+        missing = wanted & (chosen < 0)
+        for place, reached in self._wide:
+            if not suits[place]:
+                continue
+            better = reached[wanted[reached] & ((chosen[reached] < 0) | (chosen[reached] > place))]
+            for other in taken:
+                better = better[other[better] != place]
+            chosen[better] = place
+            missing[better] = False
+            if not missing.any() and (chosen[wanted] <= place).all():
+                break
+        return chosen
+
+    def _suiting(self, claim: PersistentVolumeClaim) -> npt.NDArray[np.bool_]:
+        """Tell which volumes suit a claim, wherever they are."""
+        kinds = np.array([kind.suits(claim) for kind in self._kinds], np.bool_)
+        suits: npt.NDArray[np.bool_] = self._free & (self._capacity >= (claim.size or 0))
+        if len(kinds):
+            suits &= kinds[self._kind_of]
+        if (selector := claim.spec.selector) is not None:
+            for place in map(int, np.flatnonzero(suits)):
+                suits[place] = selector.matches(self.volumes[place].meta.labels)
+        return suits
+
+    def _build(self, labels: LabelRows) -> None:
+        """Build what is out of date: all columns, or only who reaches what."""
+        if self._stale:
+            self._stale = False
+            self._version = -1
+            self.volumes = sorted(self._there.values(), key=lambda each: (each.capacity, each.meta.name))
+            self._place_of = {volume.meta.name: place for place, volume in enumerate(self.volumes)}
+            self._free = np.ones(len(self.volumes), np.bool_)
+            self._capacity = np.array([volume.capacity for volume in self.volumes], np.int64)
+            kinds: dict[object, int] = {}
+            self._kinds = []
+            for volume in self.volumes:
+                if kinds.setdefault(_kind(volume), len(kinds)) == len(self._kinds):
+                    self._kinds.append(volume)
+            self._kind_of = np.array([kinds[_kind(volume)] for volume in self.volumes], np.intp)
+        if self._version != labels.version:
+            self._version = labels.version
+            affinities = dict.fromkeys(volume.affinity for volume in self.volumes)
+            reached = {affinity: labels.reached(affinity) for affinity in affinities}
+            reach = [reached[volume.affinity] for volume in self.volumes]
+            narrow = [(place, rows) for place, rows in enumerate(reach) if len(rows) <= _NARROW]
+            self._wide = [(place, rows) for place, rows in enumerate(reach) if len(rows) > _NARROW]
+            self._narrow = (
+                np.concatenate([_NOBODY, *(rows for _, rows in narrow)]),
+                np.repeat([place for place, _ in narrow], [len(rows) for _, rows in narrow]).astype(np.intp),
+            )
+
+
+def _kind(volume: PersistentVolume) -> tuple[object, ...]:
+    """Give all by which `suits` tells volumes of a class apart."""
+    spec = volume.spec
+    return (
+        spec.access_modes,
+        spec.volume_mode,
+        spec.volume_attributes_class_name,
+        volume.status.phase,
+        volume.meta.deletion_timestamp is None,
+    )
+
+
+def _looks(volume: PersistentVolume) -> tuple[object, ...]:
+    """Give all by which volumes are chosen."""
+    return (*_kind(volume), volume.capacity, volume.meta.labels, volume.affinity)

@@ -1,0 +1,23 @@
+"""DynamicResources: pods with resource claims are refused rather than bound wrongly.
+
+Claims are allocated by the scheduler in kube-scheduler 1.36 (plugins/dynamicresources); here nobody does it.
+"""
+
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.api import SKIP, Code, PreFilter, Status
+from tidelock.framework.cyclestate import CycleState
+from tidelock.model.pods import Pod
+
+_REASON = "spec.resourceClaims: this scheduler does not allocate devices, leave the pod to another"
+
+
+class DynamicResources(PreFilter):
+    """Refuses pods with resource claims."""
+
+    name = "DynamicResources"
+
+    def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
+        """Skip pods without resource claims."""
+        if not pod.spec.resource_claims:
+            return SKIP
+        return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (_REASON,))

@@ -1,0 +1,103 @@
+"""NodeVolumeLimits: a node has no more volumes of a CSI driver than its CSINode allows.
+
+Semantics of kube-scheduler 1.36, plugins/nodevolumelimits/csi.go. Volumes of in-tree drivers that are
+migrated to CSI are not counted: they are those of no driver here.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tidelock.cluster.attachments import Attachable, Attachments
+from tidelock.cluster.cache import Placed
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.api import SKIP, SUCCESS, Filter, Handle, Mask, PreFilter, Status
+from tidelock.framework.cyclestate import CycleState
+from tidelock.model.pods import Pod
+
+_REASON = "node(s) exceed max volume count"
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """What the pod's claims count as; what is wrong with them; who else would move, by volume and node."""
+
+    volumes: frozenset[Attachable] = frozenset()
+    problem: str = ""
+    moves: Counter[tuple[Attachable, str]] = field(default_factory=Counter)
+
+    def clone(self) -> "_Wanted":
+        return _Wanted(self.volumes, self.problem, self.moves.copy())
+
+
+class NodeVolumeLimits(PreFilter, Filter):
+    """Rules out nodes where a driver of the pod's volumes has reached its limit."""
+
+    name = "NodeVolumeLimits"
+
+    def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
+        super().__init__(handle, args)
+        self._attachments = Attachments(handle.cache, handle.objects)
+
+    def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
+        """Find the pod's volumes; skip pods without any that is limited."""
+        if not pod.claims:
+            return SKIP
+        problem, volumes = self._volumes(pod)
+        limited = frozenset(each for each in volumes if self._attachments.limited(each.driver))
+        if not problem and not limited:
+            return SKIP
+        state.write(_Wanted(limited, problem))
+        return SUCCESS
+
+    def add_pod(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot) -> None:
+        """Count the volumes of another pod on its node."""
+        self._move(state, other, 1)
+
+    def remove_pod(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot) -> None:
+        """Leave out the volumes of another pod, but for those that others use there."""
+        self._move(state, other, -1)
+
+    def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
+        """Keep nodes that can have all of the pod's volumes that are not there yet."""
+        wanted = state.expect(_Wanted)
+        if wanted.problem:
+            return np.zeros(len(snapshot), np.bool_)
+        attachments, columns = self._attachments, self.handle.columns
+        mask = np.ones(len(columns), np.bool_)
+        for driver, number in Counter(volume.driver for volume in wanted.volumes).items():
+            mask &= attachments.room(driver) >= number
+        others = {name for _, name in wanted.moves}
+        for name in others.union(*map(attachments.nodes_using, wanted.volumes)):
+            if (row := columns.row_of.get(name)) is not None:
+                mask[row] = attachments.fits(name, wanted.volumes, wanted.moves)
+        fits: Mask = mask[snapshot.rows]
+        return fits
+
+    def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
+        """Say that the limit is reached, or what is wrong with the pod's claims."""
+        return (state.expect(_Wanted).problem or _REASON,)
+
+    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Tell that evictions make room, but no claims."""
+        return not state.expect(_Wanted).problem
+
+    def _move(self, state: CycleState, other: Placed, number: int) -> None:
+        wanted = state.read(_Wanted)
+        if wanted is not None and other.pod.claims:
+            for volume in self._volumes(other.pod)[1]:
+                wanted.moves[volume, other.node_name] += number
+
+    def _volumes(self, pod: Pod) -> tuple[str, set[Attachable]]:
+        """Give what a pod's claims count as, and which of them is missing."""
+        problem, volumes = "", set()
+        for use in pod.claims:
+            claim = self.handle.objects.persistent_volume_claims.get(use.name, pod.meta.namespace)
+            if claim is None:
+                missing = f'persistentvolumeclaim "{use.name}" not found'
+                problem = problem or f"looking up PVC {pod.meta.namespace}/{use.name}: {missing}"
+            elif (volume := self._attachments.volume(claim)) is not None:
+                volumes.add(volume)
+        return problem, volumes

@@ -1,0 +1,465 @@
+"""VolumeBinding: a pod goes where its claims are met, and its claims are met before it is bound.
+
+Semantics of kube-scheduler 1.36, plugins/volumebinding. A bound claim leads to the nodes that its volume can
+be reached from. A claim that waits for its first consumer gets the smallest volume that suits it and can be
+reached from the node; failing that, its class's provisioner is asked to make one there. What was chosen is
+promised at Reserve, written at PreBind, and carried out by the PV controller and provisioners.
+
+Volumes of in-tree drivers are taken as they are written, not as their migration to CSI would translate them.
+Scores by storage capacity, which are off by default upstream, are left out.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from tidelock.cluster.columns import Rows
+from tidelock.cluster.label_rows import LabelRows
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.cluster.volumes import Volumes
+from tidelock.framework.api import (
+    SKIP,
+    SUCCESS,
+    Api,
+    Code,
+    Filter,
+    Handle,
+    Mask,
+    PreBind,
+    PreFilter,
+    Reserve,
+    Status,
+)
+from tidelock.framework.cyclestate import CycleState
+from tidelock.model.meta import Key, ObjectMeta
+from tidelock.model.pods import ClaimUse, Pod
+from tidelock.model.selectors import Requirement
+from tidelock.model.storage import (
+    BOUND_BY_CONTROLLER,
+    SELECTED_NODE,
+    ObjectReference,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+
+_NODE_CONFLICT, _NO_VOLUME, _NO_SPACE, _VOLUME_GONE = (1 << bit for bit in range(4))
+_REASONS = {
+    _NODE_CONFLICT: "node(s) didn't match PersistentVolume's node affinity",
+    _NO_VOLUME: "node(s) didn't find available persistent volumes to bind",
+    _NO_SPACE: "node(s) did not have enough free storage",
+    _VOLUME_GONE: "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+}
+
+_BIND_TIMEOUT = 600.0  # seconds
+_LONGEST_WAIT = 1.0  # seconds; pods and nodes that go while volumes are bound are noticed within it
+
+_Problems = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """The volumes that suit a claim, and which of them it would get on each row; -1: one is to be made."""
+
+    claim: PersistentVolumeClaim
+    volumes: Sequence[PersistentVolume]
+    chosen: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Findings:
+    """What is wrong with each row of the columns, as bits; claims to match, and claims to provide for."""
+
+    problems: _Problems
+    matches: tuple[_Match, ...]
+    provided: tuple[PersistentVolumeClaim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What was decided: volumes with their claims, and claims for which a volume is to be made."""
+
+    bindings: tuple[tuple[PersistentVolume, PersistentVolumeClaim], ...]
+    provisions: tuple[PersistentVolumeClaim, ...]
+
+    @property
+    def claims(self) -> Iterator[PersistentVolumeClaim]:
+        """All claims."""
+        yield from (claim for _, claim in self.bindings)
+        yield from self.provisions
+
+
+class VolumeBinding(PreFilter, Filter, Reserve, PreBind):
+    """Rules out nodes where a claim can't be met; meets the claims on the node that was chosen."""
+
+    name = "VolumeBinding"
+
+    def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
+        rest = dict(args)
+        self._timeout = _seconds(rest.pop("bindTimeoutSeconds", _BIND_TIMEOUT))
+        super().__init__(handle, rest)
+        self._objects = handle.objects
+        self._volumes = Volumes(handle.objects)
+        self._labels = LabelRows(handle.columns)
+        self._waiting: defaultdict[Key, set[asyncio.Event]] = defaultdict(set)
+        handle.objects.persistent_volume_claims.on_change(self._claim_changed)
+        handle.objects.persistent_volumes.on_change(self._volume_changed)
+
+    def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
+        """Find the volume of each claim for each node; skip pods that any node will do for."""
+        if not pod.claims:
+            return SKIP
+        claims = []
+        for use in pod.claims:
+            found = self._claim(pod, use)
+            if isinstance(found, str):
+                return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (found,))
+            claims.append(found)
+        bound = [claim for claim in claims if claim.bound]
+        waiting = [claim for claim in claims if not claim.bound]
+        if not all(self._waits(claim) for claim in waiting):
+            text = "pod has unbound immediate PersistentVolumeClaims"
+            return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (text,))
+        problems = np.zeros(len(snapshot), np.uint8)
+        self._check_bound(bound, problems)
+        findings = self._check_waiting(waiting, problems)
+        if not waiting and not problems.any():
+            return SKIP
+        state.write(findings)
+        return SUCCESS
+
+    def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
+        """Keep nodes where all claims are met or can be."""
+        fits: Mask = state.expect(_Findings).problems[snapshot.rows] == 0
+        return fits
+
+    def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
+        """Say what is wrong with the bound and the waiting claims."""
+        problems = int(state.expect(_Findings).problems[snapshot.rows][row])
+        return tuple(text for problem, text in _REASONS.items() if problems & problem)
+
+    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Tell that no eviction moves a volume."""
+        return False
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> Status:
+        """Promise the volumes and claims, so that no other pod gets them."""
+        findings = state.read(_Findings)
+        row = self.handle.columns.row_of.get(node_name)
+        if findings is None or row is None:
+            return SUCCESS
+        bindings, provisions = [], list(findings.provided)
+        for match in findings.matches:
+            place = int(match.chosen[row])
+            if place < 0:
+                provisions.append(match.claim)
+            else:
+                bindings.append((match.volumes[place], match.claim))
+        for volume, claim in bindings:
+            owner = ObjectReference(claim.meta.name, claim.meta.namespace, claim.meta.uid)
+            self._volumes.owners.make(volume.key, owner, pod.uid)
+        for claim in provisions:
+            self._volumes.nodes.make(claim.key, node_name, pod.uid)
+        state.write(_Work(tuple(bindings), tuple(provisions)))
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> None:
+        """Take back what was promised; what has been written stays, for the API server has it."""
+        work = state.read(_Work)
+        if work is None:
+            return
+        for volume, _ in work.bindings:
+            self._volumes.owners.release(volume.key, pod.uid)
+        for claim in work.provisions:
+            self._volumes.nodes.release(claim.key, pod.uid)
+
+    async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """Write what was promised, and wait until every claim is bound; raises ApiError if it can't write."""
+        work = state.read(_Work)
+        if work is None or not (work.bindings or work.provisions):
+            return SUCCESS
+        api = self.handle.api
+        if api is None:
+            raise RuntimeError("volumes can't be bound where decisions are only tried out")
+        versions: dict[Key, int] = {}  # what the listers must have come to, by volume and claim
+        for volume, claim in work.bindings:
+            problem = await self._write_owner(api, volume.key, claim, versions)
+            if problem:
+                return _failed(problem)
+        for claim in work.provisions:
+            problem = await self._write_node(api, claim.key, node_name, versions)
+            if problem:
+                return _failed(problem)
+        try:
+            async with asyncio.timeout(self._timeout):
+                problem = await self._until_bound(pod, node_name, work, versions)
+        except TimeoutError:
+            problem = "context deadline exceeded"
+        return _failed(problem) if problem else SUCCESS
+
+    def _claim(self, pod: Pod, use: ClaimUse) -> PersistentVolumeClaim | str:
+        """Give a claim, or say why it can't be used."""
+        claim = self._objects.persistent_volume_claims.get(use.name, pod.meta.namespace)
+        if claim is None:
+            if use.ephemeral:
+                awaited = f'the persistentvolumeclaim "{use.name}"'
+                return f"waiting for ephemeral volume controller to create {awaited}"
+            return f'persistentvolumeclaim "{use.name}" not found'
+        if claim.status.phase == "Lost":
+            volume = f'non-existent persistentvolume "{claim.spec.volume_name}"'
+            return f'persistentvolumeclaim "{use.name}" bound to {volume}'
+        if claim.meta.deletion_timestamp is not None:
+            return f'persistentvolumeclaim "{use.name}" is being deleted'
+        owner = claim.meta.controller
+        if use.ephemeral and (owner is None or owner.uid != pod.uid):
+            return f"PVC {claim.key} was not created for pod {pod.key} (pod is not owner)"
+        return claim
+
+    def _waits(self, claim: PersistentVolumeClaim) -> bool:
+        """Whether a claim that is not bound is left to the scheduler."""
+        storage_class = self._objects.storage_classes.get(claim.class_name)
+        return storage_class is not None and storage_class.waits and not claim.spec.volume_name
+
+    def _check_bound(self, claims: Sequence[PersistentVolumeClaim], problems: _Problems) -> None:
+        """Note the nodes from which the volume of a bound claim can't be reached, by the first such claim."""
+        left = np.ones(len(problems), np.bool_)
+        for claim in claims:
+            volume = self._objects.persistent_volumes.get(claim.spec.volume_name)
+            if volume is None:
+                problems[left] |= _VOLUME_GONE
+                return
+            if volume.affinity is not None:
+                reached = self._labels.mask(self._labels.of_node_selector(volume.affinity))
+                problems[left & ~reached] |= _NODE_CONFLICT
+                left &= reached
+
+    def _check_waiting(self, claims: Sequence[PersistentVolumeClaim], problems: _Problems) -> _Findings:
+        """Match claims with volumes, and note the nodes where that can't be and none can be made either."""
+        left = np.ones(len(problems), np.bool_)
+        selected = {claim.key: node for claim in claims if (node := self._volumes.selected_node(claim))}
+        for node in selected.values():
+            row = self.handle.columns.row_of.get(node)
+            left &= self._labels.mask(np.array([] if row is None else [row], np.intp))
+        problems[~left] |= _NO_VOLUME
+        provided = tuple(claim for claim in claims if claim.key in selected)
+        needs = [(claim, left.copy()) for claim in provided]
+        matches: list[_Match] = []
+        to_match = (claim for claim in claims if claim.key not in selected)
+        for claim in sorted(to_match, key=lambda claim: claim.size or 0):
+            matches.append(self._match(claim, left, matches))
+            needs.append((claim, left & (matches[-1].chosen < 0)))
+        for claim, rows in needs:
+            lacking = self._check_provision(claim, rows & left, problems)
+            left &= ~lacking
+        return _Findings(problems, tuple(matches), provided)
+
+    def _match(self, claim: PersistentVolumeClaim, wanted: Mask, earlier: Sequence[_Match]) -> _Match:
+        """Choose a volume on each of the wanted rows: the one set aside for the claim, or the smallest free.
+
+        A volume that an earlier claim of the pod would get on a row is not free there.
+        """
+        given = self._volumes.given(claim)
+        if given is not None:
+            chosen = np.full(len(wanted), -1, np.intp)
+            rows = self._labels.reached(given.affinity)
+            chosen[rows[wanted[rows]]] = 0
+            return _Match(claim, (given,), chosen)
+        shelf = self._volumes.free(claim.class_name)
+        promised = [key.name for key, _ in self._volumes.owners.items()]
+        taken = [match.chosen for match in earlier if match.volumes is shelf.volumes]
+        chosen = shelf.choose(claim, wanted, self._labels, promised=promised, taken=taken)
+        return _Match(claim, shelf.volumes, chosen)
+
+    def _check_provision(self, claim: PersistentVolumeClaim, rows: Mask, problems: _Problems) -> Mask:
+        """Note where no volume can be made for a claim; gives these rows."""
+        storage_class = self._objects.storage_classes.get(claim.class_name)
+        if storage_class is None or not storage_class.provisions:
+            problems[rows] |= _NO_VOLUME
+            return rows
+        outside = rows & ~self._allowed(storage_class)
+        problems[outside] |= _NO_VOLUME
+        full = rows & ~outside & ~self._with_space(storage_class, claim)
+        problems[full] |= _NO_SPACE
+        lacking: Mask = outside | full
+        return lacking
+
+    def _allowed(self, storage_class: StorageClass) -> Mask:
+        """Tell in which nodes' topology a class makes volumes."""
+        if not storage_class.allowed_topologies:
+            return np.ones(len(self.handle.columns), np.bool_)
+        allowed = np.zeros(len(self.handle.columns), np.bool_)
+        for term in storage_class.allowed_topologies:
+            wanted = [Requirement(each.key, "In", each.values) for each in term.match_label_expressions]
+            if wanted:
+                allowed[self._labels.of_all(wanted)] = True
+        return allowed
+
+    def _with_space(self, storage_class: StorageClass, claim: PersistentVolumeClaim) -> Mask:
+        """Tell for which nodes the driver has the room for a claim, where it says how much it has."""
+        driver = self._objects.csi_drivers.get(storage_class.provisioner)
+        if claim.size is None or driver is None or not driver.spec.storage_capacity:
+            return np.ones(len(self.handle.columns), np.bool_)
+        enough = np.zeros(len(self.handle.columns), np.bool_)
+        for capacity in self._volumes.capacities(storage_class.meta.name):
+            if capacity.node_topology is not None and capacity.limit >= claim.size:
+                enough[self._labels.of_label_selector(capacity.node_topology)] = True
+        return enough
+
+    async def _write_owner(
+        self, api: Api, key: Key, claim: PersistentVolumeClaim, versions: dict[Key, int]
+    ) -> str:
+        """Set a volume aside for a claim, unless it is already; gives what speaks against that."""
+        volume = self._objects.persistent_volumes.get(key.name)
+        if volume is None:
+            return f'persistentvolume "{key.name}" not found'
+        owner = volume.spec.claim_ref
+        if owner is not None and not owner.names(claim.meta):
+            return f'volume "{key.name}" already bound to a different claim.'
+        versions[key] = volume.meta.version
+        if owner is not None and owner.uid:
+            return ""
+        reference = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "namespace": claim.meta.namespace,
+            "name": claim.meta.name,
+            "uid": claim.meta.uid,
+            "resourceVersion": claim.meta.resource_version,
+        }
+        # A volume that a user has set aside stays the user's doing.
+        annotations = {BOUND_BY_CONTROLLER: "yes"} if owner is None else {}
+        body = {"metadata": _unchanged(volume.meta, annotations), "spec": {"claimRef": reference}}
+        answer = await api.patch(f"/api/v1/persistentvolumes/{key.name}", body)
+        versions[key] = _version(answer)
+        self._volumes.owners.wrote(key, versions[key])
+        return ""
+
+    async def _write_node(self, api: Api, key: Key, node_name: str, versions: dict[Key, int]) -> str:
+        """Ask for a claim's volume to be made for a node; gives what speaks against that."""
+        claim = self._objects.persistent_volume_claims.get(key.name, key.namespace)
+        if claim is None:
+            return f'persistentvolumeclaim "{key.name}" not found'
+        versions[key] = claim.meta.version
+        if claim.selected_node == node_name:
+            return ""
+        body = {"metadata": _unchanged(claim.meta, {SELECTED_NODE: node_name})}
+        path = f"/api/v1/namespaces/{key.namespace}/persistentvolumeclaims/{key.name}"
+        versions[key] = _version(await api.patch(path, body))
+        self._volumes.nodes.wrote(key, versions[key])
+        return ""
+
+    async def _until_bound(self, pod: Pod, node_name: str, work: _Work, versions: dict[Key, int]) -> str:
+        """Wait until all claims are bound; gives what speaks against that, empty if they are."""
+        event = asyncio.Event()
+        for claim in work.claims:
+            self._waiting[claim.key].add(event)
+        try:
+            while (verdict := self._look(pod, node_name, work, versions)) is None:
+                event.clear()
+                handle = asyncio.get_running_loop().call_later(_LONGEST_WAIT, event.set)
+                try:
+                    await event.wait()
+                finally:
+                    handle.cancel()
+            return verdict
+        finally:
+            for claim in work.claims:
+                self._waiting[claim.key].discard(event)
+                if not self._waiting[claim.key]:
+                    del self._waiting[claim.key]
+
+    def _look(self, pod: Pod, node_name: str, work: _Work, versions: dict[Key, int]) -> str | None:
+        """Say why the claims won't be bound, or that they are by saying nothing; None while that is open."""
+        if self.handle.cache.get(pod.uid) is None:
+            return f'pod does not exist any more: pod "{pod.meta.name}" not found'
+        row = self.handle.columns.row_of.get(node_name)
+        if row is None:
+            return f'failed to get node "{node_name}": node "{node_name}" not found'
+        verdicts = [self._look_at_binding(binding, row, versions) for binding in work.bindings]
+        verdicts += [self._look_at_provision(claim.key, row, versions) for claim in work.provisions]
+        return next(filter(None, verdicts), None if None in verdicts else "")
+
+    def _look_at_binding(
+        self, binding: tuple[PersistentVolume, PersistentVolumeClaim], row: int, versions: dict[Key, int]
+    ) -> str | None:
+        key, claim_key = binding[0].key, binding[1].key
+        volume = self._objects.persistent_volumes.get(key.name)
+        claim = self._objects.persistent_volume_claims.get(claim_key.name, claim_key.namespace)
+        if volume is None:
+            return f'failed to check binding: persistentvolume "{key.name}" not found'
+        if claim is None:
+            return f'failed to check binding: persistentvolumeclaim "{claim_key}" not found'
+        if volume.meta.version < versions[key]:
+            return None
+        if not self._reaches(volume, row):
+            return self._unreachable(volume, row)
+        if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
+            return f'ClaimRef got reset for pv "{key.name}"'
+        return "" if claim.bound else None
+
+    def _look_at_provision(self, key: Key, row: int, versions: dict[Key, int]) -> str | None:
+        claim = self._objects.persistent_volume_claims.get(key.name, key.namespace)
+        if claim is None:
+            return f'failed to check provisioning pvc: persistentvolumeclaim "{key}" not found'
+        if claim.meta.version < versions[key]:
+            return None
+        if claim.selected_node != self.handle.columns.nodes[row].name:
+            return f'provisioning failed for PVC "{key.name}"'
+        if claim.spec.volume_name:
+            volume = self._objects.persistent_volumes.get(claim.spec.volume_name)
+            if volume is None:
+                return None
+            if not self._reaches(volume, row):
+                return self._unreachable(volume, row)
+        return "" if claim.bound else None
+
+    def _reaches(self, volume: PersistentVolume, row: int) -> bool:
+        labels = self.handle.columns.nodes[row].meta.labels
+        return volume.affinity is None or volume.affinity.matches("", labels)
+
+    def _unreachable(self, volume: PersistentVolume, row: int) -> str:
+        names = f'"{volume.meta.name}"', f'"{self.handle.columns.nodes[row].name}"'
+        return "pv {} node affinity doesn't match node {}: no matching NodeSelectorTerms".format(*names)
+
+    def _claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
+        claim = new or old
+        if claim is not None:
+            self._wake(claim.key)
+
+    def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
+        for volume in (old, new):
+            if volume is not None and (owner := volume.spec.claim_ref) is not None:
+                self._wake(Key(owner.namespace, owner.name))
+
+    def _wake(self, claim: Key) -> None:
+        for event in self._waiting.get(claim, ()):
+            event.set()
+
+
+def _unchanged(meta: ObjectMeta, annotations: dict[str, str]) -> dict[str, object]:
+    """Give the metadata of a patch that is refused if the object has changed since it was seen."""
+    return {"uid": meta.uid, "resourceVersion": meta.resource_version, "annotations": annotations}
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta
+
+
+def _version(answer: bytes) -> int:
+    return msgspec.json.decode(answer, type=_Answer).metadata.version
+
+
+def _seconds(value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"pluginConfig of VolumeBinding: bindTimeoutSeconds can't be {value!r}")
+    return float(value)
+
+
+def _failed(problem: str) -> Status:
+    return Status(Code.ERROR, (f"binding volumes: {problem}",))

@@ -1,0 +1,135 @@
+"""VolumeRestrictions: what only one pod may mount is mounted by one.
+
+A claim of access mode ReadWriteOncePod serves one pod in the cluster, a disk that is mounted without a claim
+one pod a node, unless all only read it. Semantics of kube-scheduler 1.36, plugins/volumerestrictions; unlike
+there, a claim of the same name in another namespace never counts.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tidelock.cluster.cache import Placed
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.api import SKIP, SUCCESS, Code, Filter, Handle, Mask, PreFilter, Status
+from tidelock.framework.cyclestate import CycleState
+from tidelock.model.meta import Key
+from tidelock.model.pods import Pod
+
+_DISK_CONFLICT = "node(s) had no available disk"
+_CLAIM_CONFLICT = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by "
+    "another pod"
+)
+_ONE_POD = "ReadWriteOncePod"
+
+_Users = defaultdict[tuple[str, ...], dict[str, Placed]]
+
+
+@dataclass(slots=True)
+class _Conflicts:
+    """The pod's claims that serve one pod, who uses them, and on which node who mounts its disks; by uid."""
+
+    claims: frozenset[Key]
+    of_claims: set[str]
+    of_disks: dict[str, str]
+
+    def clone(self) -> "_Conflicts":
+        return _Conflicts(self.claims, set(self.of_claims), dict(self.of_disks))
+
+
+class VolumeRestrictions(PreFilter, Filter):
+    """Rules out all nodes for a claim in use, and nodes that have the pod's disk mounted."""
+
+    name = "VolumeRestrictions"
+
+    def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
+        super().__init__(handle, args)
+        self._claims: _Users = defaultdict(dict)  # placed pods by the claim, then by uid
+        self._disks: _Users = defaultdict(dict)  # the same by the disk's identity
+        handle.cache.on_move(self._move)
+
+    def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
+        """Look who has the pod's disks and claims; skip pods that share none with anybody."""
+        if not pod.claims and not pod.disks:
+            return SKIP
+        single = set()
+        for use in pod.claims:
+            if use.ephemeral:
+                continue
+            claim = self.handle.objects.persistent_volume_claims.get(use.name, pod.meta.namespace)
+            if claim is None:
+                text = f'persistentvolumeclaim "{use.name}" not found'
+                return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (text,))
+            if _ONE_POD in claim.spec.access_modes:
+                single.add(claim.key)
+        of_claims = {
+            uid
+            for key in single
+            for uid, user in self._claims.get(key, {}).items()
+            if snapshot.row(user.node_name) is not None
+        }
+        if not pod.disks and not of_claims:
+            return SKIP
+        of_disks = {
+            uid: user.node_name
+            for disk in pod.disks
+            for uid, user in self._disks.get(disk.identity, {}).items()
+            if _clash(pod, user.pod)
+        }
+        state.write(_Conflicts(frozenset(single), of_claims, of_disks))
+        return SUCCESS
+
+    def add_pod(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot) -> None:
+        """Have another pod use its claims and disks."""
+        conflicts = state.read(_Conflicts)
+        if conflicts is None:
+            return
+        if conflicts.claims.intersection(_claims(other.pod)):
+            conflicts.of_claims.add(other.pod.uid)
+        if _clash(pod, other.pod):
+            conflicts.of_disks[other.pod.uid] = other.node_name
+
+    def remove_pod(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot) -> None:
+        """Have another pod leave its claims and disks."""
+        conflicts = state.read(_Conflicts)
+        if conflicts is not None:
+            conflicts.of_claims.discard(other.pod.uid)
+            conflicts.of_disks.pop(other.pod.uid, None)
+
+    def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
+        """Keep nodes without the disks, and none at all if a claim is in use."""
+        conflicts = state.expect(_Conflicts)
+        mask = np.full(len(self.handle.columns), not conflicts.of_claims)
+        for name in conflicts.of_disks.values():
+            if (row := snapshot.row(name)) is not None:
+                mask[row] = False
+        fits: Mask = mask[snapshot.rows]
+        return fits
+
+    def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
+        """Tell the disk from the claim."""
+        mounted = snapshot.nodes[row].name in state.expect(_Conflicts).of_disks.values()
+        return (_DISK_CONFLICT if mounted else _CLAIM_CONFLICT,)
+
+    def _move(self, placed: Placed, sign: int) -> None:
+        for users, key in (
+            *((self._claims, key) for key in _claims(placed.pod)),
+            *((self._disks, disk.identity) for disk in placed.pod.disks),
+        ):
+            if sign > 0:
+                users[key][placed.pod.uid] = placed
+                continue
+            users[key].pop(placed.pod.uid, None)
+            if not users[key]:
+                del users[key]
+
+
+def _claims(pod: Pod) -> list[Key]:
+    return [Key(pod.meta.namespace, use.name) for use in pod.claims if not use.ephemeral]
+
+
+def _clash(pod: Pod, other: Pod) -> bool:
+    return any(mine.conflicts(theirs) for mine in pod.disks for theirs in other.disks)

@@ -1,0 +1,130 @@
+"""VolumeZone: a pod goes to the zones and regions that the labels of its volumes name.
+
+Semantics of kube-scheduler 1.36, plugins/volumezone: claims that wait for their first consumer have no
+volume yet and are left to VolumeBinding; a node without any label of zone or region takes all volumes.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tidelock.cluster.columns import Rows
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.api import SKIP, SUCCESS, Code, Filter, Handle, Mask, PreFilter, Status
+from tidelock.framework.cyclestate import CycleState
+from tidelock.model.pods import ClaimUse, Pod
+from tidelock.model.storage import PersistentVolume
+
+_REASON = "node(s) had no available volume zone"
+_BETA = {
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+}
+_LABELS = (*_BETA, *_BETA.values())
+_DELIMITER = "__"  # between the zones of a volume that several have
+
+_Place = tuple[str | None, ...]
+"""A node's values of _LABELS."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Zones:
+    """The nodes' places: the distinct ones, and which of them each row has; while `version` stands."""
+
+    version: int
+    places: tuple[_Place, ...]
+    of_row: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Demands:
+    """What the labels of the pod's volumes demand: a label of the node, and values that it may have."""
+
+    demands: tuple[tuple[str, frozenset[str]], ...]
+
+
+class VolumeZone(PreFilter, Filter):
+    """Rules out nodes outside of the zones and regions of the pod's volumes."""
+
+    name = "VolumeZone"
+
+    def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
+        super().__init__(handle, args)
+        self._zones = _Zones(-1, (), np.empty(0, np.intp))
+
+    def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
+        """Read the labels of the volumes; skip pods whose volumes have none."""
+        demands: list[tuple[str, frozenset[str]]] = []
+        for use in pod.claims:
+            if use.ephemeral:
+                continue
+            found = self._volume(pod, use)
+            if isinstance(found, str):
+                return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (found,))
+            if found is not None:
+                demands += _demands(found.meta.labels)
+        if not demands:
+            return SKIP
+        state.write(_Demands(tuple(demands)))
+        return SUCCESS
+
+    def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
+        """Keep nodes that meet all demands, and nodes that say nothing of where they are."""
+        demands = state.expect(_Demands).demands
+        zones = self._current_zones()
+        admitted = np.array([_admits(place, demands) for place in zones.places], np.bool_)
+        fits: Mask = admitted[zones.of_row[snapshot.rows]]
+        return fits
+
+    def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
+        """Say that the node is elsewhere."""
+        return (_REASON,)
+
+    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Tell that no eviction moves a volume."""
+        return False
+
+    def _volume(self, pod: Pod, use: ClaimUse) -> PersistentVolume | str | None:
+        """Give the volume of a claim, None if it waits for the pod's node, or say what is wrong."""
+        objects = self.handle.objects
+        if not use.name:
+            return "PersistentVolumeClaim had no name"
+        claim = objects.persistent_volume_claims.get(use.name, pod.meta.namespace)
+        if claim is None:
+            return f'persistentvolumeclaim "{use.name}" not found'
+        if name := claim.spec.volume_name:
+            return objects.persistent_volumes.get(name) or f'persistentvolume "{name}" not found'
+        if not claim.class_name:
+            return "PersistentVolumeClaim had no pv name and storageClass name"
+        storage_class = objects.storage_classes.get(claim.class_name)
+        if storage_class is None:
+            return f'storageclass.storage.k8s.io "{claim.class_name}" not found'
+        return None if storage_class.waits else "PersistentVolume had no name"
+
+    def _current_zones(self) -> _Zones:
+        columns = self.handle.columns
+        if self._zones.version != columns.version:
+            places: dict[_Place, int] = {}
+            of_row = [
+                places.setdefault(tuple(map(node.meta.labels.get, _LABELS)), len(places))
+                for node in columns.nodes
+            ]
+            self._zones = _Zones(columns.version, tuple(places), np.array(of_row, np.intp))
+        return self._zones
+
+
+def _demands(labels: Mapping[str, str]) -> Iterator[tuple[str, frozenset[str]]]:
+    for label in _LABELS:
+        if label in labels:
+            values = frozenset(value.strip() for value in labels[label].split(_DELIMITER))
+            if "" not in values:  # a label that can't be read demands nothing
+                yield label, values
+
+
+def _admits(place: _Place, demands: tuple[tuple[str, frozenset[str]], ...]) -> bool:
+    node = {label: value for label, value in zip(_LABELS, place, strict=True) if value is not None}
+    if not node:
+        return True
+    return all(node.get(label, node.get(_BETA.get(label, label))) in values for label, values in demands)

@@ -1,0 +1,194 @@
+"""VolumeBinding for one node: claim by claim, volume by volume; and what a decision changes for the next."""
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from property.disks import World
+from property.oracles.node_volume_limits import names
+from tidelock.model.nodes import Node
+from tidelock.model.pods import Pod
+from tidelock.model.quantities import parse_quantity
+from tidelock.model.storage import (
+    SELECTED_NODE,
+    CsiDriver,
+    CsiStorageCapacity,
+    ObjectReference,
+    PersistentVolume,
+    PersistentVolumeClaim,
+)
+
+NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
+NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
+NO_SPACE = "node(s) did not have enough free storage"
+VOLUME_GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+
+
+@dataclass
+class Plan:
+    """What a node would mean for the pod's claims, and what speaks against it."""
+
+    reasons: list[str] = field(default_factory=list)
+    bindings: dict[str, str] = field(default_factory=dict)  # volumes by claim
+    provisions: list[str] = field(default_factory=list)
+
+
+def refusal(world: World, wanting: Pod) -> str:
+    claims = []
+    for name in dict.fromkeys(names(wanting)):
+        ephemeral = name == f"{wanting.meta.name}-scratch"
+        claim = world.claim(name)
+        if claim is None:
+            created = f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"'
+            return created if ephemeral else f'persistentvolumeclaim "{name}" not found'
+        if claim.status.phase == "Lost":
+            volume = claim.spec.volume_name
+            return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume}"'
+        if claim.meta.deletion_timestamp:
+            return f'persistentvolumeclaim "{name}" is being deleted'
+        if ephemeral and wanting.uid not in [reference.uid for reference in claim.meta.owner_references]:
+            return f"PVC shop/{name} was not created for pod shop/{wanting.meta.name} (pod is not owner)"
+        claims.append(claim)
+    for claim in claims:
+        kind = world.storage_class(claim.spec.storage_class_name or "")
+        waits = kind is not None and kind.volume_binding_mode == "WaitForFirstConsumer"
+        if not claim.spec.volume_name and not waits:
+            return "pod has unbound immediate PersistentVolumeClaims"
+    return ""
+
+
+def plan(world: World, wanting: Pod, on: Node) -> Plan:
+    """Judge a node for a pod that is not refused outright."""
+    made = Plan()
+    found = (world.claim(name) for name in dict.fromkeys(names(wanting)))
+    claims = [claim for claim in found if claim is not None]
+    conflict, gone = check_bound(world, [claim for claim in claims if claim.spec.volume_name], on)
+    unmet, no_space = check_waiting(
+        world, [claim for claim in claims if not claim.spec.volume_name], on, made
+    )
+    told = ((conflict, NODE_CONFLICT), (unmet, NO_VOLUME), (no_space, NO_SPACE), (gone, VOLUME_GONE))
+    made.reasons = [text for true, text in told if true]
+    return made
+
+
+def check_bound(world: World, claims: list[PersistentVolumeClaim], on: Node) -> tuple[bool, bool]:
+    for claim in claims:
+        volume = world.volume(claim.spec.volume_name)
+        if volume is None:
+            return False, True
+        if not reaches(volume, on):
+            return True, False
+    return False, False
+
+
+def check_waiting(
+    world: World, claims: list[PersistentVolumeClaim], on: Node, made: Plan
+) -> tuple[bool, bool]:
+    to_provide, to_match = [], []
+    for claim in claims:
+        selected = claim.meta.annotations.get(SELECTED_NODE)
+        if selected is None:
+            to_match.append(claim)
+        elif selected == on.name:
+            to_provide.append(claim)
+        else:
+            return True, False
+    for claim in sorted(to_match, key=size):
+        volume = smallest(world, claim, on, set(made.bindings.values()))
+        if volume is None:
+            to_provide.append(claim)
+        else:
+            made.bindings[claim.meta.name] = volume.meta.name
+    for claim in to_provide:
+        kind = world.storage_class(claim.spec.storage_class_name or "")
+        assert kind is not None
+        if kind.provisioner == "kubernetes.io/no-provisioner":
+            return True, False
+        labels = on.meta.labels
+        terms = [term.match_label_expressions for term in kind.allowed_topologies]
+        if terms and not any(
+            term and all(labels.get(each.key) in each.values for each in term) for term in terms
+        ):
+            return True, False
+        if not room(world, claim, kind.provisioner, on):
+            return False, True
+        made.provisions.append(claim.meta.name)
+    return False, False
+
+
+def smallest(
+    world: World, claim: PersistentVolumeClaim, on: Node, taken: set[str]
+) -> PersistentVolume | None:
+    """Give the volume that was set aside for a claim, or else the smallest that suits it."""
+    best = None
+    for volume in sorted(world.all(PersistentVolume), key=lambda each: (capacity(each), each.meta.name)):
+        mine, wanted, owner = volume.spec, claim.spec, volume.spec.claim_ref
+        ours = owner is not None and owner.name == claim.meta.name and owner.uid in ("", claim.meta.uid)
+        if (
+            volume.meta.name in taken
+            or mine.storage_class_name != wanted.storage_class_name
+            or (owner is not None and not ours)
+            or capacity(volume) < size(claim)
+            or (mine.volume_mode or "Filesystem") != (wanted.volume_mode or "Filesystem")
+            or volume.meta.deletion_timestamp
+        ):
+            continue
+        if ours:
+            return volume if reaches(volume, on) else None
+        if (
+            volume.status.phase == "Available"
+            and (wanted.selector is None or wanted.selector.matches(volume.meta.labels))
+            and reaches(volume, on)
+            and all(mode in mine.access_modes for mode in wanted.access_modes)
+        ):
+            best = best or volume
+    return best
+
+
+def room(world: World, claim: PersistentVolumeClaim, provisioner: str, on: Node) -> bool:
+    driver = world.find(CsiDriver, provisioner)
+    if "storage" not in claim.spec.resources.requests or driver is None or not driver.spec.storage_capacity:
+        return True
+    for each in world.all(CsiStorageCapacity):
+        limit = each.capacity if each.maximum_volume_size is None else each.maximum_volume_size
+        if (
+            each.storage_class_name == claim.spec.storage_class_name
+            and limit is not None
+            and parse_quantity("storage", limit) >= size(claim)
+            and each.node_topology is not None
+            and each.node_topology.matches(on.meta.labels)
+        ):
+            return True
+    return False
+
+
+def assume(world: World, wanting: Pod, on: Node) -> World:
+    """Give the world as decisions after this one see it."""
+    made = plan(world, wanting, on)
+    owners = {volume: name for name, volume in made.bindings.items()}
+
+    def changed(each: object) -> object:
+        if isinstance(each, PersistentVolume) and each.meta.name in owners:
+            name = owners[each.meta.name]
+            owner = ObjectReference(name, wanting.meta.namespace, f"uid-{name}")
+            return msgspec.structs.replace(each, spec=msgspec.structs.replace(each.spec, claim_ref=owner))
+        if isinstance(each, PersistentVolumeClaim) and each.meta.name in made.provisions:
+            annotations = each.meta.annotations | {SELECTED_NODE: on.name}
+            meta = msgspec.structs.replace(each.meta, annotations=annotations)
+            return msgspec.structs.replace(each, metadata=meta)
+        return each
+
+    return World(world.nodes, world.placed, [changed(each) for each in world.stored])  # type: ignore[misc]
+
+
+def reaches(volume: PersistentVolume, on: Node) -> bool:
+    affinity = volume.spec.node_affinity
+    return affinity is None or affinity.required is None or affinity.required.matches("", on.meta.labels)
+
+
+def size(claim: PersistentVolumeClaim) -> int:
+    return parse_quantity("storage", claim.spec.resources.requests.get("storage", 0))
+
+
+def capacity(volume: PersistentVolume) -> int:
+    return parse_quantity("storage", volume.spec.capacity["storage"])

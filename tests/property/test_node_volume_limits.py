@@ -1,0 +1,86 @@
+"""NodeVolumeLimits, which counts by deltas, against counting everything anew for one node."""
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from property import disks
+from property.disks import World
+from property.oracles import node_volume_limits as oracle
+from storage import drop, put
+from tidelock.cluster.cache import Placed
+from tidelock.framework.api import Code
+from tidelock.model.pods import Pod
+from tidelock.plugins.node_volume_limits import NodeVolumeLimits
+from unit.plugins.scene import Judgement
+
+SOURCES = disks.CLAIM_SOURCES
+WORLDS = disks.worlds(SOURCES, disks.OF_A_DRIVER)
+
+
+@given(WORLDS, disks.pods("web-0", SOURCES))
+@settings(deadline=None)
+def test_nodes_are_ruled_out_as_one_by_one(world: World, wanting: Pod) -> None:
+    assert_like(world.scene().judge(NodeVolumeLimits, wanting), world)
+
+
+@given(WORLDS, WORLDS, disks.pods("web-0", SOURCES), st.data())
+@settings(deadline=None)
+def test_counts_follow_whatever_happens_in_any_order(
+    earlier: World, world: World, wanting: Pod, data: st.DataObject
+) -> None:
+    """One cluster becomes another, event by event, and is looked at in between."""
+    scene = earlier.scene()
+    plugin = NodeVolumeLimits(scene.handle, {})
+    kept = {(type(each), each.meta.name) for each in world.stored}
+    steps: list[Callable[[], Any]] = [
+        *(lambda each=each: put(scene.objects, each) for each in world.stored),
+        *(
+            lambda each=each: drop(scene.objects, each)
+            for each in earlier.stored
+            if (type(each), each.meta.name) not in kept
+        ),
+        *(lambda each=each: scene.cache.forget(each.uid) for each, _ in earlier.placed),
+        *(lambda each=each: scene.cache.drop_node(each.name) for each in earlier.nodes),
+        lambda: scene.judging(plugin, wanting),
+    ]
+    for step in data.draw(st.permutations(steps)):
+        step()
+    for each in world.nodes:
+        scene.cache.put_node(each)
+    for other, node_name in world.placed:
+        scene.cache.assume(other, node_name)
+
+    judged = scene.judging(plugin, wanting)
+    assert_like(judged, world)
+
+
+@given(WORLDS, disks.pods("web-0", SOURCES), st.data())
+@settings(deadline=None)
+def test_what_if_pods_moved_is_as_if_they_had(world: World, wanting: Pod, data: st.DataObject) -> None:
+    judged = world.scene().judge(NodeVolumeLimits, wanting)
+    if judged.status.code is not Code.SUCCESS:
+        return
+    plugin = judged.plugin
+    assert isinstance(plugin, NodeVolumeLimits)
+    placed = list(world.placed)
+    for other, node_name in (
+        data.draw(st.lists(st.sampled_from(world.placed), unique_by=id)) if placed else ()
+    ):
+        plugin.remove_pod(judged.state, wanting, Placed(other, node_name, assumed=False), judged.snapshot)
+        placed.remove((other, node_name))
+    comer, goal = data.draw(disks.pods("comer", SOURCES)), data.draw(st.sampled_from(world.nodes)).name
+    plugin.add_pod(judged.state, wanting, Placed(comer, goal, assumed=True), judged.snapshot)
+    assert_like(judged, World(world.nodes, [*placed, (comer, goal)], world.stored))
+
+
+def assert_like(judged: Judgement, world: World) -> None:
+    expected = {each.name: oracle.reasons(world, judged.pod, each) for each in world.nodes}
+    if judged.status.code is Code.SKIP:
+        assert not any(expected.values())
+        return
+    assert judged.fitting == {name for name, why in expected.items() if not why}
+    for name, why in expected.items():
+        assert not why or judged.reasons(name) == why

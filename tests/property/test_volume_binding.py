@@ -1,0 +1,67 @@
+"""VolumeBinding over all nodes at once, and what it promises, against its rules for one node."""
+
+from unittest.mock import patch
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders import NOW
+from property import disks
+from property.disks import World
+from property.oracles import volume_binding as oracle
+from tidelock.cluster import shelf
+from tidelock.framework.api import Code
+from tidelock.model.pods import Pod
+from tidelock.plugins.volume_binding import VolumeBinding
+from unit.plugins.scene import Judgement
+
+PODS = disks.pods("web-0", disks.CLAIM_SOURCES)
+
+
+@given(disks.worlds(disks.CLAIM_SOURCES), PODS, st.sampled_from([0, 1, 16]))
+@settings(deadline=None)
+def test_nodes_are_ruled_out_as_one_by_one(world: World, wanting: Pod, narrow: int) -> None:
+    """Volumes that few nodes reach and those that many do are looked at in two ways, to the same end."""
+    with patch.object(shelf, "_NARROW", narrow):
+        assert_like(world.scene().judge(VolumeBinding, wanting), world)
+
+
+@given(disks.worlds(disks.CLAIM_SOURCES), st.sampled_from([0, 1, 16]), st.data())
+@settings(deadline=None)
+def test_what_is_promised_counts_until_it_is_taken_back(
+    world: World, narrow: int, data: st.DataObject
+) -> None:
+    """Pods decided in a row see what was promised as if it had been written; undone, nothing is left."""
+    scene = world.scene()
+    plugin = VolumeBinding(scene.handle, {})
+    wanting = [data.draw(disks.pods(f"web-{index}", disks.CLAIM_SOURCES)) for index in range(3)]
+    seen = world
+    decided: list[tuple[Judgement, str]] = []
+    with patch.object(shelf, "_NARROW", narrow):
+        for each in wanting:
+            judged = scene.judging(plugin, each)
+            assert_like(judged, seen)
+            if judged.status.code is Code.SUCCESS and judged.fitting:
+                name = data.draw(st.sampled_from(sorted(judged.fitting)))
+                plugin.reserve(judged.state, each, name, NOW)
+                decided.append((judged, name))
+                (on,) = [node for node in world.nodes if node.name == name]
+                seen = oracle.assume(seen, each, on)
+        for judged, name in data.draw(st.permutations(decided)):
+            plugin.unreserve(judged.state, judged.pod, name, NOW)
+        for each in wanting:
+            assert_like(scene.judging(plugin, each), world)
+
+
+def assert_like(judged: Judgement, world: World) -> None:
+    refusal = oracle.refusal(world, judged.pod)
+    assert judged.status.reasons == ((refusal,) if refusal else ())
+    if refusal:
+        return
+    expected = {each.name: oracle.plan(world, judged.pod, each).reasons for each in world.nodes}
+    if judged.status.code is Code.SKIP:
+        assert not any(expected.values())
+        return
+    assert judged.fitting == {name for name, why in expected.items() if not why}
+    for name, why in expected.items():
+        assert not why or list(judged.reasons(name)) == why

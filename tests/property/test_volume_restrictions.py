@@ -1,0 +1,55 @@
+"""VolumeRestrictions over all nodes at once against its rules for one node."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from property import disks
+from property.disks import World
+from property.oracles import volume_restrictions as oracle
+from tidelock.cluster.cache import Placed
+from tidelock.framework.api import Code
+from tidelock.model.pods import Pod
+from tidelock.plugins.volume_restrictions import VolumeRestrictions
+from unit.plugins.scene import Judgement
+
+WORLDS = disks.worlds(flavour=disks.OF_ONE_POD)
+
+
+@given(WORLDS, disks.pods("web-0"))
+@settings(deadline=None)
+def test_nodes_are_ruled_out_as_one_by_one(world: World, wanting: Pod) -> None:
+    judged = world.scene().judge(VolumeRestrictions, wanting)
+    refusal = oracle.refusal(world, wanting)
+    assert judged.status.reasons == ((refusal,) if refusal else ())
+    if not refusal:
+        assert_like(judged, world)
+
+
+@given(WORLDS, disks.pods("web-0"), st.data())
+@settings(deadline=None)
+def test_what_if_pods_moved_is_as_if_they_had(world: World, wanting: Pod, data: st.DataObject) -> None:
+    """Pods that leave and come in the state alone are judged like a cluster without and with them."""
+    judged = world.scene().judge(VolumeRestrictions, wanting)
+    if judged.status.code is not Code.SUCCESS:
+        return
+    plugin = judged.plugin
+    assert isinstance(plugin, VolumeRestrictions)
+    placed = list(world.placed)
+    for other, node_name in (
+        data.draw(st.lists(st.sampled_from(world.placed), unique_by=id)) if placed else ()
+    ):
+        plugin.remove_pod(judged.state, wanting, Placed(other, node_name, assumed=False), judged.snapshot)
+        placed.remove((other, node_name))
+    comer, goal = data.draw(disks.pods("comer")), data.draw(st.sampled_from(world.nodes)).name
+    plugin.add_pod(judged.state, wanting, Placed(comer, goal, assumed=True), judged.snapshot)
+    assert_like(judged, World(world.nodes, [*placed, (comer, goal)], world.stored))
+
+
+def assert_like(judged: Judgement, world: World) -> None:
+    expected = {each.name: oracle.reasons(world, judged.pod, each) for each in world.nodes}
+    if judged.status.code is Code.SKIP:
+        assert not any(expected.values())
+        return
+    assert judged.fitting == {name for name, why in expected.items() if not why}
+    for name, why in expected.items():
+        assert not why or judged.reasons(name) == why

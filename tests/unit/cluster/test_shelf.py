@@ -1,0 +1,100 @@
+import numpy as np
+import pytest
+
+from builders import node
+from storage import ZONE, claim, labelled, on_nodes, volume
+from tidelock.cluster.columns import Columns
+from tidelock.cluster.label_rows import LabelRows
+from tidelock.cluster.shelf import Shelf
+from tidelock.model.storage import PersistentVolume, PersistentVolumeClaim
+
+HOST = "kubernetes.io/hostname"
+SIZE = 30
+
+
+class Store:
+    """A shelf beside thirty nodes in two zones."""
+
+    def __init__(self, *volumes: PersistentVolume) -> None:
+        self.columns = Columns()
+        for row in range(SIZE):
+            self.columns.put(node(f"n{row}", labels={HOST: f"n{row}", ZONE: "ab"[row % 2]}))
+        self.labels = LabelRows(self.columns)
+        self.shelf = Shelf()
+        for each in volumes:
+            self.shelf.put(each)
+
+    def names(
+        self, wanting: PersistentVolumeClaim, *promised: str, taken: tuple[list[str], ...] = ()
+    ) -> list[str]:
+        """Name the volume that each row would give to a claim."""
+        places = {each.meta.name: place for place, each in enumerate(self.shelf.volumes)} | {"": -1}
+        others = [np.array([places[name] for name in names], np.intp) for names in taken]
+        everywhere = np.ones(SIZE, np.bool_)
+        chosen = self.shelf.choose(wanting, everywhere, self.labels, promised=promised, taken=others)
+        return ["" if place < 0 else self.shelf.volumes[place].meta.name for place in chosen]
+
+
+def test_each_node_gives_its_smallest_volume_however_many_others_reach_it() -> None:
+    store = Store(
+        volume("everywhere", capacity="5Gi"),
+        volume("zone", capacity="3Gi", affinity=labelled(ZONE, "b")),
+        volume("own", capacity="4Gi", affinity=on_nodes("n0")),
+        volume("large", capacity="9Gi", affinity=on_nodes("n1")),
+        volume("tiny", capacity="1Gi", affinity=on_nodes("n2")),
+    )
+    names = store.names(claim(size="2Gi"))
+    assert names[:4] == ["own", "zone", "everywhere", "zone"]
+    assert set(names[4:]) == {"everywhere", "zone"}
+
+
+def test_what_another_claim_would_get_on_a_node_is_left_out_there() -> None:
+    store = Store(volume("one"), volume("two"), volume("zone", affinity=labelled(ZONE, "a")))
+    first = store.names(claim())
+    assert first == ["one"] * SIZE
+    second = store.names(claim(), taken=(first,))
+    assert second == ["two"] * SIZE
+    third = store.names(claim(), taken=(first, second))
+    assert third == ["zone", ""] * (SIZE // 2)
+
+
+def test_promised_volumes_are_left_out_everywhere() -> None:
+    store = Store(volume("one"), volume("own", affinity=on_nodes("n0")))
+    assert store.names(claim(), "one", "unheard-of") == ["own"] + [""] * (SIZE - 1)
+
+
+def test_volumes_that_go_come_and_change_are_seen() -> None:
+    store = Store(volume("one", capacity="1Gi"), volume("two", capacity="2Gi"))
+    assert store.names(claim())[0] == "one"
+    store.shelf.drop("one")
+    assert store.names(claim())[0] == "two"
+    store.shelf.put(volume("one", capacity="1Gi", version=7))
+    assert store.names(claim())[0] == "one"
+    store.shelf.put(volume("one", capacity="3Gi"))
+    assert store.names(claim())[0] == "two"
+    store.shelf.put(volume("new", capacity="1500Mi"))
+    assert store.names(claim())[0] == "new"
+    store.shelf.drop("new")
+    store.shelf.drop("two")
+    assert store.names(claim())[0] == "one"
+    assert len(store.shelf) == 1
+
+
+def test_nodes_that_change_are_seen() -> None:
+    store = Store(volume("own", affinity=on_nodes("n3")))
+    assert store.names(claim()).index("own") == 3
+    store.columns.put(node("n3", labels={}))
+    store.columns.put(node("n5", labels={HOST: "n3"}))
+    assert store.names(claim()).index("own") == 5
+
+
+@pytest.mark.parametrize("wanting", [claim(), claim(selector={"matchLabels": {"disk": "ssd"}})])
+def test_an_empty_shelf_gives_nothing(wanting: PersistentVolumeClaim) -> None:
+    assert Store().names(wanting) == [""] * SIZE
+
+
+def test_a_selector_looks_at_each_volume() -> None:
+    store = Store(
+        volume("hdd", labels={"disk": "hdd"}), volume("ssd", labels={"disk": "ssd"}, capacity="5Gi")
+    )
+    assert store.names(claim(selector={"matchLabels": {"disk": "ssd"}}))[0] == "ssd"

@@ -1,0 +1,255 @@
+from typing import Any
+
+import pytest
+
+from builders import node, pod
+from storage import (
+    DRIVER,
+    ZONE,
+    claim,
+    csi_driver,
+    drop,
+    labelled,
+    on_nodes,
+    put,
+    storage_capacity,
+    storage_class,
+    using,
+    volume,
+)
+from tidelock.framework.api import Code
+from tidelock.plugins.volume_binding import VolumeBinding
+from unit.plugins.scene import Judgement, Scene
+
+HOST = "kubernetes.io/hostname"
+NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
+NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
+NO_SPACE = "node(s) did not have enough free storage"
+VOLUME_GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+WANTING = pod("web-0", **using("data"))
+TWO = pod("web-0", **using("data", "logs"))
+
+
+def world() -> Scene:
+    """Give three nodes in two zones, a class of ready volumes and one of which volumes are made."""
+    zones = {"node-a": "a", "node-b": "b", "node-c": "b"}
+    scene = Scene(*(node(name, labels={HOST: name, ZONE: zone}) for name, zone in zones.items()))
+    put(scene.objects, storage_class(), storage_class("fast", provisioner=DRIVER))
+    return scene
+
+
+def judge(scene: Scene, wanting: Any = WANTING) -> Judgement:
+    return scene.judge(VolumeBinding, wanting)
+
+
+def test_pods_without_claims_are_skipped() -> None:
+    wanting = pod("web-0", volumes=[{"name": "tmp", "emptyDir": {}}])
+    assert judge(world(), wanting).status.code is Code.SKIP
+
+
+def test_a_bound_claim_leads_to_where_its_volume_is() -> None:
+    scene = world()
+    put(scene.objects, claim(volume="disk"), volume(affinity=on_nodes("node-b", "node-c")))
+    judged = judge(scene)
+
+    assert judged.fitting == {"node-b", "node-c"}
+    assert judged.reasons("node-a") == (NODE_CONFLICT,)
+    assert judged.narrowed("node-c", "node-a").mask.tolist() == [True, False]
+    assert judged.narrowed("node-c", "node-a").snapshot.nodes[1].name == "node-a"
+    plugin = judged.plugin
+    assert isinstance(plugin, VolumeBinding)
+    assert plugin.reasons(judged.state, WANTING, judged.narrowed("node-c", "node-a").snapshot, 1) == (
+        NODE_CONFLICT,
+    )
+    assert not plugin.resolvable(judged.state, WANTING, judged.snapshot, 0)
+
+
+@pytest.mark.parametrize("affinity", [None, labelled(ZONE, "a", "b"), {"required": None}])
+def test_a_bound_claim_that_any_node_reaches_is_skipped(affinity: Any) -> None:
+    scene = world()
+    put(scene.objects, claim(volume="disk"), volume(affinity=affinity))
+    assert judge(scene).status.code is Code.SKIP
+
+
+def test_a_volume_that_is_gone_rules_out_the_nodes_that_are_left() -> None:
+    scene = world()
+    put(
+        scene.objects, claim(volume="disk"), claim("logs", volume="gone"), volume(affinity=on_nodes("node-a"))
+    )
+    judged = judge(scene, TWO)
+
+    assert judged.fitting == set()
+    assert judged.reasons("node-a") == (VOLUME_GONE,)
+    assert judged.reasons("node-b") == (NODE_CONFLICT,)
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        (
+            {"phase": "Lost", "volume": "disk"},
+            'persistentvolumeclaim "data" bound to non-existent persistentvolume "disk"',
+        ),
+        ({"deleted": True}, 'persistentvolumeclaim "data" is being deleted'),
+        ({"storage_class": "slow"}, "pod has unbound immediate PersistentVolumeClaims"),
+        ({"storage_class": "unheard-of"}, "pod has unbound immediate PersistentVolumeClaims"),
+        ({"storage_class": None}, "pod has unbound immediate PersistentVolumeClaims"),
+        ({"volume": "disk", "completed": False}, "pod has unbound immediate PersistentVolumeClaims"),
+    ],
+)
+def test_a_claim_that_cannot_be_used_is_told(fields: dict[str, Any], text: str) -> None:
+    scene = world()
+    put(scene.objects, storage_class("slow", mode="Immediate"), claim(**fields))
+    status = judge(scene).status
+    assert status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    assert status.reasons == (text,)
+
+
+def test_a_missing_claim_is_told() -> None:
+    assert judge(world()).status.reasons == ('persistentvolumeclaim "data" not found',)
+
+
+def test_an_ephemeral_claim_is_waited_for_and_must_be_the_pods() -> None:
+    scene = world()
+    wanting = pod("web-0", volumes=[{"name": "tmp", "ephemeral": {"volumeClaimTemplate": {}}}])
+    awaited = 'waiting for ephemeral volume controller to create the persistentvolumeclaim "web-0-tmp"'
+    assert judge(scene, wanting).status.reasons == (awaited,)
+
+    put(scene.objects, claim("web-0-tmp", owner="somebody"))
+    foreign = "PVC shop/web-0-tmp was not created for pod shop/web-0 (pod is not owner)"
+    assert judge(scene, wanting).status.reasons == (foreign,)
+
+    put(scene.objects, claim("web-0-tmp", owner="web-0", storage_class="fast"))
+    assert judge(scene, wanting).fitting == {"node-a", "node-b", "node-c"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "there", "suits"),
+    [
+        ({}, {}, True),
+        ({"size": "2Gi"}, {"capacity": "1Gi"}, False),
+        ({"size": None}, {"capacity": "0"}, True),
+        ({"modes": ["ReadWriteMany"]}, {"modes": ["ReadWriteOnce"]}, False),
+        ({"modes": ["ReadWriteOnce"]}, {"modes": ["ReadOnlyMany", "ReadWriteOnce"]}, True),
+        ({"volumeMode": "Block"}, {}, False),
+        ({"volumeMode": "Block"}, {"volumeMode": "Block"}, True),
+        ({"volumeMode": "Filesystem"}, {}, True),
+        ({"storage_class": "fast"}, {"storage_class": "local"}, False),
+        ({"selector": {"matchLabels": {"disk": "ssd"}}}, {}, False),
+        ({"selector": {"matchLabels": {"disk": "ssd"}}}, {"labels": {"disk": "ssd"}}, True),
+        ({"volumeAttributesClassName": "gold"}, {}, False),
+        ({"volumeAttributesClassName": "gold"}, {"volumeAttributesClassName": "gold"}, True),
+        ({}, {"phase": "Released"}, False),
+        ({}, {"deleted": True}, False),
+        ({}, {"claimed_by": "another"}, False),
+        ({}, {"claimed_by": "data"}, True),
+        ({}, {"claimed_by": "data", "claim_uid": ""}, True),
+        ({}, {"claimed_by": "data", "claim_uid": "of its predecessor"}, False),
+        ({"modes": ["ReadWriteMany"]}, {"claimed_by": "data", "phase": "Bound"}, True),
+        ({"size": "2Gi"}, {"claimed_by": "data"}, False),
+    ],
+)
+def test_a_waiting_claim_takes_a_volume_that_suits_it(
+    wanted: dict[str, Any], there: dict[str, Any], *, suits: bool
+) -> None:
+    scene = world()
+    put(scene.objects, storage_class("fast"), claim(**wanted), volume(affinity=on_nodes("node-b"), **there))
+    judged = judge(scene)
+
+    assert judged.fitting == ({"node-b"} if suits else set())
+    assert judged.reasons("node-a") == (NO_VOLUME,)
+
+
+def test_a_volume_serves_one_claim_of_a_pod() -> None:
+    scene = world()
+    put(scene.objects, claim(), claim("logs"))
+    put(scene.objects, volume("a-1", affinity=on_nodes("node-a")), volume("b-1", affinity=on_nodes("node-b")))
+    put(scene.objects, volume("b-2", affinity=on_nodes("node-b")), volume("bc", affinity=labelled(ZONE, "b")))
+    assert judge(scene, TWO).fitting == {"node-b"}
+
+
+def test_the_smallest_claim_takes_the_smallest_volume_that_the_larger_one_cannot_use() -> None:
+    scene = world()
+    put(scene.objects, claim(size="5Gi"), claim("logs", size="1Gi"))
+    put(scene.objects, volume("small", capacity="2Gi", affinity=on_nodes("node-a")))
+    put(scene.objects, volume("large", capacity="9Gi", affinity=on_nodes("node-a")))
+    assert judge(scene, TWO).fitting == {"node-a"}
+
+
+def test_volumes_are_made_in_the_topologies_of_their_class() -> None:
+    scene = world()
+    allowed = [{ZONE: ["a", "c"]}, {ZONE: ["b"], HOST: ["node-c"]}, {}]
+    put(scene.objects, storage_class("fast", provisioner=DRIVER, topologies=allowed))
+    put(scene.objects, claim(storage_class="fast"))
+    judged = judge(scene)
+
+    assert judged.fitting == {"node-a", "node-c"}
+    assert judged.reasons("node-b") == (NO_VOLUME,)
+
+
+def test_volumes_are_made_where_their_driver_has_room() -> None:
+    scene = world()
+    put(scene.objects, claim(storage_class="fast", size="5Gi"), csi_driver())
+    put(
+        scene.objects,
+        storage_capacity("a", "9Gi", topology={"matchLabels": {ZONE: "a"}}),
+        storage_capacity("b", "4Gi", topology={"matchLabels": {HOST: "node-b"}}),
+        storage_capacity("c", "9Gi", topology={"matchLabels": {HOST: "node-c"}}, maximumVolumeSize="4Gi"),
+        storage_capacity("unreachable", "9Gi"),
+        storage_capacity("unknown", None, topology={}),
+        storage_capacity("other", "9Gi", storage_class="other", topology={}),
+    )
+    judged = judge(scene)
+    assert judged.fitting == {"node-a"}
+    assert judged.reasons("node-b") == (NO_SPACE,)
+
+    drop(scene.objects, storage_capacity("a", "9Gi"))
+    assert judge(scene).fitting == set()
+    put(scene.objects, claim(storage_class="fast", size=None))
+    assert judge(scene).fitting == {"node-a", "node-b", "node-c"}, "a claim of no size fits anywhere"
+    put(scene.objects, claim(storage_class="fast", size="5Gi"), csi_driver(storage_capacity=False))
+    assert judge(scene).fitting == {"node-a", "node-b", "node-c"}, "the driver does not tell"
+
+
+def test_a_claim_whose_volume_is_being_made_leads_to_its_node() -> None:
+    scene = world()
+    put(
+        scene.objects,
+        claim(storage_class="fast", selected_node="node-b"),
+        claim("logs", storage_class="fast"),
+    )
+    judged = judge(scene, TWO)
+    assert judged.fitting == {"node-b"}
+    assert judged.reasons("node-a") == (NO_VOLUME,)
+
+    put(scene.objects, claim("logs", storage_class="fast", selected_node="node-c"))
+    assert judge(scene, TWO).fitting == set()
+    put(scene.objects, claim("logs", storage_class="fast", selected_node="node-gone"))
+    assert judge(scene, TWO).fitting == set()
+
+
+def test_a_node_is_told_all_that_is_wrong_with_it() -> None:
+    scene = world()
+    disk = volume(affinity=on_nodes("node-b"), claimed_by="data")
+    put(scene.objects, claim(volume="disk"), disk, claim("logs"))
+    judged = judge(scene, TWO)
+    assert judged.reasons("node-a") == (NODE_CONFLICT, NO_VOLUME)
+    assert judged.reasons("node-b") == (NO_VOLUME,)
+
+
+def test_nodes_and_volumes_that_change_are_seen() -> None:
+    scene = world()
+    plugin = VolumeBinding(scene.handle, {})
+    put(scene.objects, claim(), volume(affinity=on_nodes("node-b")))
+    assert scene.judging(plugin, WANTING).fitting == {"node-b"}
+
+    scene.cache.put_node(node("node-b", labels={}))
+    assert scene.judging(plugin, WANTING).fitting == set()
+    scene.cache.put_node(node("node-a", labels={HOST: "node-b"}))
+    assert scene.judging(plugin, WANTING).fitting == {"node-a"}
+    put(scene.objects, volume(affinity=on_nodes("node-b"), claimed_by="another"))
+    assert scene.judging(plugin, WANTING).fitting == set()
+    put(scene.objects, volume(affinity=on_nodes("node-b")))
+    assert scene.judging(plugin, WANTING).fitting == {"node-a"}
+    drop(scene.objects, volume())
+    assert scene.judging(plugin, WANTING).fitting == set()

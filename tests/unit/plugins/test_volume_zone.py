@@ -1,0 +1,93 @@
+import pytest
+
+from builders import node, pod
+from storage import ZONE, claim, drop, put, storage_class, using, volume
+from tidelock.framework.api import Code
+from tidelock.plugins.volume_zone import VolumeZone
+from unit.plugins.scene import Scene
+
+BETA = "failure-domain.beta.kubernetes.io/zone"
+REGION = "topology.kubernetes.io/region"
+WANTING = pod("web-0", **using("data"))
+
+
+def world() -> Scene:
+    return Scene(
+        node("node-a", labels={ZONE: "a", REGION: "east"}),
+        node("node-b", labels={ZONE: "b", REGION: "east"}),
+        node("node-c", labels={BETA: "a"}),
+        node("node-d"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("labels", "fitting"),
+    [
+        ({ZONE: "a"}, {"node-a", "node-d"}),
+        ({ZONE: "a__c"}, {"node-a", "node-d"}),
+        ({ZONE: "c"}, {"node-d"}),
+        ({ZONE: "b", REGION: "east"}, {"node-b", "node-d"}),
+        ({ZONE: "b", REGION: "west"}, {"node-d"}),
+        ({BETA: "a"}, {"node-a", "node-c", "node-d"}),
+    ],
+)
+def test_a_pod_goes_where_the_labels_of_its_volume_say(labels: dict[str, str], fitting: set[str]) -> None:
+    scene = world()
+    put(scene.objects, claim(volume="disk"), volume("disk", labels=labels))
+    judged = scene.judge(VolumeZone, WANTING)
+
+    assert judged.fitting == fitting
+    assert judged.reasons("node-b") == ("node(s) had no available volume zone",)
+    plugin = judged.plugin
+    assert isinstance(plugin, VolumeZone)
+    assert not plugin.resolvable(judged.state, WANTING, judged.snapshot, 0)
+    few = judged.narrowed("node-d", "node-b", "node-a")
+    assert few.mask.tolist() == [name in fitting for name in ("node-d", "node-b", "node-a")]
+
+
+@pytest.mark.parametrize("labels", [{}, {"app": "web"}, {ZONE: "a__"}])
+def test_volumes_that_name_no_zone_are_skipped(labels: dict[str, str]) -> None:
+    scene = world()
+    put(scene.objects, claim(volume="disk"), volume("disk", labels=labels))
+    assert scene.judge(VolumeZone, WANTING).status.code is Code.SKIP
+
+
+def test_claims_that_wait_and_ephemeral_ones_are_left_to_volume_binding() -> None:
+    scene = world()
+    put(scene.objects, claim(), storage_class())
+    volumes = using("data")["volumes"] + [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}]
+    assert scene.judge(VolumeZone, pod("web-0", volumes=volumes)).status.code is Code.SKIP
+    assert scene.judge(VolumeZone, pod("plain")).status.code is Code.SKIP
+
+
+def test_what_is_missing_is_told_in_turn() -> None:
+    scene = world()
+
+    def told() -> str:
+        status = scene.judge(VolumeZone, WANTING).status
+        assert status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+        return status.reasons[0]
+
+    assert told() == 'persistentvolumeclaim "data" not found'
+    put(scene.objects, claim(storage_class=None))
+    assert told() == "PersistentVolumeClaim had no pv name and storageClass name"
+    put(scene.objects, claim(storage_class="fast"))
+    assert told() == 'storageclass.storage.k8s.io "fast" not found'
+    put(scene.objects, storage_class("fast", mode="Immediate"))
+    assert told() == "PersistentVolume had no name"
+    put(scene.objects, claim(volume="disk"))
+    assert told() == 'persistentvolume "disk" not found'
+    drop(scene.objects, claim())
+    nameless = pod("web-0", **using(""))
+    assert scene.judge(VolumeZone, nameless).status.reasons == ("PersistentVolumeClaim had no name",)
+
+
+def test_nodes_that_change_are_seen() -> None:
+    scene = world()
+    put(scene.objects, claim(volume="disk"), volume("disk", labels={ZONE: "a"}))
+    plugin = VolumeZone(scene.handle, {})
+    assert scene.judging(plugin, WANTING).fitting == {"node-a", "node-d"}
+
+    scene.cache.put_node(node("node-b", labels={ZONE: "a"}))
+    scene.cache.drop_node("node-a")
+    assert scene.judging(plugin, WANTING).fitting == {"node-b", "node-d"}
