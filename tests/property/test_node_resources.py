@@ -106,9 +106,7 @@ def test_fit_rules_out_what_is_too_small(
     scene, uses = world
     wanting = pod(requests=requests)
 
-    judgement = scene.judge(
-        NodeResourcesFit, wanting, args={"ignoredResources": ignored, "ignoredResourceGroups": groups}
-    )
+    judgement = scene.judge(NodeResourcesFit, wanting, ignoredResources=ignored, ignoredResourceGroups=groups)
 
     short = {name: fit.shortages(wanting, used, ignored, groups) for name, used in uses.items()}
     assert judgement.fitting == {name for name, resources in short.items() if not resources}
@@ -127,7 +125,7 @@ def test_balanced_allocation_scores_by_its_formula(
     wanting = pod(requests=requests)
 
     judgement = scene.judge(
-        NodeResourcesBalancedAllocation, wanting, args={"resources": [{"name": name} for name in names]}
+        NodeResourcesBalancedAllocation, wanting, resources=[{"name": name} for name in names]
     )
 
     counted = names or ["cpu", "memory"]

@@ -148,6 +148,8 @@ def few_soft_taints(world: World, wanting: Pod, on: Node) -> int:
             taint.effect == "PreferNoSchedule" and not tolerated(wanting, taint) for taint in each.taints
         )
 
+    if not any(taint.effect == "PreferNoSchedule" for each in world.nodes for taint in each.taints):
+        return 0  # it is skipped
     most = max(map(count, world.nodes))
     return 100 - 100 * count(on) // most if most else 100
 
