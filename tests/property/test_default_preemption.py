@@ -100,6 +100,9 @@ def test_the_least_harmful_victims_that_suffice_are_chosen(
 
     core.add(wanting)
     outcome = core.step()
+    if wanting.requires_reservation and not any(entry.held for entry in own):
+        assert outcome is None, "a pod that waits for its reservation is not tried"
+        return
 
     (attempt,) = core.decider.take_preemptions() or (None,)
     assert isinstance(outcome, Assumed) == free
@@ -145,11 +148,11 @@ def broken(core: Core) -> set[str]:
 
 def check_that_evictions_help(core: Core, wanting: Pod, node_name: str, chosen: Plan) -> None:
     """Once the victims have gone, the pod gets their room, and no lock that was broken for it does."""
-    core.step()
+    outcomes = [core.step()]
     for name in chosen.pods:
         core.feed.pods.remove(next(p.pod for p in core.cache.pods_on(node_name) if p.pod.meta.name == name))
     core.clock.advance(10)
-    outcomes = [core.step() for _ in range(4)]
+    outcomes += [core.step() for _ in range(4)]
     placed = [
         each.node_name for each in outcomes if isinstance(each, Assumed) and each.pod.uid == wanting.uid
     ]

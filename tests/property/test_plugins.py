@@ -150,6 +150,8 @@ def few_soft_taints(world: World, wanting: Pod, on: Node) -> int:
 
     if not any(taint.effect == "PreferNoSchedule" for each in world.nodes for taint in each.taints):
         return 0  # it is skipped
+    if not any(taint.effect == "PreferNoSchedule" for each in world.nodes for taint in each.taints):
+        return 0  # the plugin does not score then, and all are alike
     most = max(map(count, world.nodes))
     return 100 - 100 * count(on) // most if most else 100
 

@@ -136,8 +136,8 @@ class Binder:
 
     async def _bind_by_plugin(self, assumed: Assumed) -> None:
         """Have an extender, or the first Bind plugin that does not leave it to the next, bind the pod."""
-        bind = {plugin.name: plugin.bind for plugin in assumed.profile.bind}
-        for name, work in {ExtenderAdvice.name: self._bind_by_extender, **bind}.items():
+        binders = [(plugin.name, plugin.bind) for plugin in assumed.profile.bind]
+        for name, work in [(ExtenderAdvice.name, self._bind_by_extender), *binders]:
             try:
                 status = work(assumed.state, assumed.pod, assumed.node_name)
                 if await self._run("Bind", name, status) is not Code.SKIP:

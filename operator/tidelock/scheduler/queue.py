@@ -44,6 +44,7 @@ from tidelock.framework.events import (
 from tidelock.framework.profile import Profile
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
+from tidelock.plugins.extender import ExtenderAdvice
 
 FLUSH_AFTER = 300.0
 _MOST_DOUBLINGS = 32
@@ -146,7 +147,7 @@ class SchedulingQueue:
             (name, plugin.name): _registrations(plugin)
             for name, profile in profiles.items()
             for plugin in profile.plugins.values()
-        }
+        } | {(name, ExtenderAdvice.name): (ANY_EVENT,) for name in profiles}
         self._listeners: dict[ClusterEvent, _Listeners] = {}
         self._pods: dict[str, Waiting] = {}
         self._uids: dict[Key, str] = {}

@@ -79,8 +79,10 @@ class Judgement:
 
     @property
     def mask(self) -> Mask:
-        """What the filter says of each row of the snapshot."""
+        """What the filter says of each row of the snapshot; it is not asked about a pod that it skips."""
         assert isinstance(self.plugin, Filter)
+        if self.status.code is Code.SKIP:
+            return np.ones(len(self.snapshot), np.bool_)
         return self.plugin.filter(self.state, self.pod, self.snapshot)
 
     @property

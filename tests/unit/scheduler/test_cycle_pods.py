@@ -80,7 +80,8 @@ def test_nodes_that_are_not_named_are_out_before_any_filter() -> None:
 
     assert core.refuse().refusal.message == (
         "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]. "
-        "node-a: cpu 2 needed, 1 free."
+        "node-a: cpu 2 needed, 1 free. "
+        "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
     )
 
 
@@ -100,7 +101,7 @@ def test_what_no_plugin_knows_is_refused_before_any_node_is_looked_at() -> None:
 
     assert core.refuse().refusal == Refusal(
         "0/1 nodes are available: "
-        "this scheduler does not know spec.resourceClaims: leave the pod to another. "
+        "spec.resourceClaims: this scheduler does not allocate devices, leave the pod to another. "
         "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.",
         frozenset({"DynamicResources"}),
         nominated_node_name="",

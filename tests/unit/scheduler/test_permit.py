@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from builders import node, pod
+from builders import SCHEDULER, node, pod
 from tidelock.framework.api import (
     SKIP,
     SUCCESS,
@@ -20,14 +20,14 @@ from tidelock.framework.api import (
     Reserve,
     Status,
 )
+from tidelock.framework.config import Configuration
 from tidelock.framework.events import ASSIGNED_POD_ADD, Registration
-from tidelock.framework.profile import Enabled
+from tidelock.framework.profile import Enabled, ProfileSettings
 from tidelock.framework.waiting import WaitingPod
 from tidelock.model.reservations import Phase
 from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
-from tidelock.scheduler import decider
 from tidelock.scheduler.queue import Place
-from unit.scheduler.machinery import Shell, pod_path, turns
+from unit.scheduler.machinery import CONFIGURATION, Shell, pod_path, turns
 
 WAIT = Status(Code.WAIT)
 UID = "uid-web-0"
@@ -95,8 +95,8 @@ class Fault(Filter):
 class PermitShell(Shell):
     """A scheduler whose profile the test extends, with one node, one pod and its lock."""
 
-    def __init__(self) -> None:
-        super().__init__(node("node-a", cpu="1"))
+    def __init__(self, configuration: Configuration = CONFIGURATION) -> None:
+        super().__init__(node("node-a", cpu="1"), configuration=configuration)
         self.notes: list[str] = []
         self.handle = Handle(self.book, self.cache, waiting_pods=self.decider.waiting_pods)
         self.store_lock()
@@ -133,11 +133,10 @@ async def shell() -> PermitShell:
 
 
 @pytest.fixture
-async def held(monkeypatch: pytest.MonkeyPatch) -> PermitShell:
+async def held() -> PermitShell:
     """Give a scheduler whose pod waits for the permit of Gang."""
-    monkeypatch.setattr(decider, "REGISTRY", {**REGISTRY, Gang.name: Gang})
-    monkeypatch.setattr(decider, "DEFAULT_PLUGINS", (*DEFAULT_PLUGINS, Enabled(Gang.name)))
-    shell = PermitShell()
+    profile = ProfileSettings(SCHEDULER, (*DEFAULT_PLUGINS, Enabled(Gang.name)))
+    shell = PermitShell(Configuration(profiles=(profile,), registry={**REGISTRY, Gang.name: Gang}))
     await shell.start()
     assert (shell.where, shell.waiting_pod.pending) == (Place.IN_FLIGHT, ("Gang",))
     return shell

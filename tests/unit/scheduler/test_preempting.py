@@ -40,7 +40,6 @@ def leave(core: Core, *names: str) -> None:
         placed = core.cache.get(f"uid-{name}")
         assert placed is not None
         core.feed.pods.remove(placed.pod)
-    core.step()
     core.clock.advance(10)
 
 
@@ -148,8 +147,6 @@ def test_a_nominated_pod_that_goes_lets_others_try() -> None:
     core.refuse()
 
     core.feed.pods.remove(high("web-0"))
-    core.step()
-    core.clock.advance(10)
     assert core.place().pod.meta.name == "web-1"
 
 
@@ -183,7 +180,6 @@ def test_a_lower_lock_is_broken_and_waits_again() -> None:
     assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.PREEMPTED)
     assert entry.message == "preempted on node-a by pod shop/web-0"
     assert core.locked() == 0
-    core.step()
     core.clock.advance(10)
     assert core.place().node_name == "node-a"
     assert entry.reason == reasons.PREEMPTED, "what it lost its room to is not overwritten"
@@ -199,13 +195,15 @@ def test_an_equal_lock_is_never_broken() -> None:
     assert entry.phase is Phase.ACTIVE
 
 
-def test_no_eviction_helps_a_pod_that_lacks_only_its_reservation() -> None:
-    core = Core(node("node-a", cpu="64"))
+def test_no_eviction_helps_a_pod_whose_reservation_is_elsewhere() -> None:
+    core = Core(node("node-a", cpu="64"), node("node-b", cpu="1"))
     core.add(resident("low", cpu="1"))
+    core.lock(resources={"cpu": "1"}, nodeName="node-b", owner="web-0")
+    core.step()
     core.add(high(annotations={"tidelock.dev/require-reservation": "true"}))
 
     assert core.refuse().refusal.message.endswith(
-        "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+        "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
     )
     assert attempted(core).node_name == ""
 
@@ -234,6 +232,7 @@ def test_a_lock_that_may_preempt_is_active_once_the_room_is_free() -> None:
     core.add(pod("thief", requests={"cpu": "3"}, priority=10))
 
     leave(core, "low-node-a")
+    core.step()
     assert (entry.phase, entry.node) == (Phase.ACTIVE, "node-a")
     assert list(core.cache.nominator.nodes) == []
 
