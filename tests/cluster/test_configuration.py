@@ -117,4 +117,4 @@ def test_an_extender_has_its_say_about_pods_that_it_cares_for(
 
         extender.allowed = "nobody"
         refused = private_world.pod("web-2", containers=[container])
-        assert refused.until_refused() == "0/2 nodes are available: 2 no devices left."
+        assert refused.until_refused().startswith("0/2 nodes are available: 2 no devices left. preemption: ")

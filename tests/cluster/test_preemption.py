@@ -166,9 +166,10 @@ def test_a_lock_of_equal_priority_is_not_broken_and_a_lower_one_is(world: World)
     assert wait_for(lambda: notes(world, lower, "Preempted"), what="the event") == [lost["message"]]
 
 
-def test_no_pod_is_evicted_for_a_reservation_that_is_missing(world: World) -> None:
+def test_no_pod_is_evicted_for_a_reservation_that_is_elsewhere(world: World) -> None:
     node = world.node(cpu="4")
     resident = low(world, node, cpu="1")
+    world.active_lock(cpu="1", node=world.node(cpu="1"))
     metadata = {
         "name": "web-0",
         "namespace": world.namespace,

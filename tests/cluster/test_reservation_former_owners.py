@@ -32,7 +32,9 @@ def test_a_terminating_pod_takes_no_lock_but_keeps_its_room(
     former.delete()
     launch()
     lock = private_world.active_lock(cpu="3")
-    private_world.pod("stranger").until_refused("locked by")
+    stranger = private_world.pod("stranger")
+    stranger.until_refused("locked by")
+    stranger.delete()  # or it would take what the former pod leaves
     former.merge({"metadata": {"finalizers": None}})
     former.until_gone()
     assert lock.status()["phase"] == "Active"

@@ -5,18 +5,9 @@ from typing import Any
 import yaml
 
 from differential.scenario import UPSTREAM
-from tidelock.plugins.registry import REGISTRY
 
-# Plugins that kube-scheduler is to have only if Tidelock has them.
-_OPTIONAL = (
-    "DynamicResources",
-    "InterPodAffinity",
-    "NodeVolumeLimits",
-    "PodTopologySpread",
-    "VolumeBinding",
-    "VolumeRestrictions",
-    "VolumeZone",
-)
+# Tidelock's refuses what kube-scheduler's allocates, which says something of every pod that it sees.
+_DISABLED = ("DynamicResources",)
 
 _WEIGHTS = [
     {"name": "cpu", "weight": 3},
@@ -52,7 +43,7 @@ NAMES = tuple(_ARGS)
 
 def profiles() -> list[dict[str, Any]]:
     """Write `profiles` of a KubeSchedulerConfiguration for kube-scheduler."""
-    disabled = [{"name": name} for name in _OPTIONAL if name not in REGISTRY]
+    disabled = [{"name": name} for name in _DISABLED]
     return [
         {
             "schedulerName": name,

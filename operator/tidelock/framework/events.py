@@ -28,6 +28,7 @@ class Resource(StrEnum):
     STORAGE_CLASS = "storage.k8s.io/StorageClass"
     CSI_NODE = "storage.k8s.io/CSINode"
     CSI_DRIVER = "storage.k8s.io/CSIDriver"
+    VOLUME_ATTACHMENT = "storage.k8s.io/VolumeAttachment"
     CSI_STORAGE_CAPACITY = "storage.k8s.io/CSIStorageCapacity"
     RESERVATION = "Reservation"
     ANY = "*"

@@ -3,15 +3,18 @@
 Claims are allocated by the scheduler in kube-scheduler 1.36 (plugins/dynamicresources); here nobody does it.
 """
 
+from collections.abc import Sequence
+
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import SKIP, Code, PreFilter, Status
+from tidelock.framework.api import SKIP, Code, EnqueueExtensions, PreFilter, Status
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.events import Registration
 from tidelock.model.pods import Pod
 
 _REASON = "spec.resourceClaims: this scheduler does not allocate devices, leave the pod to another"
 
 
-class DynamicResources(PreFilter):
+class DynamicResources(PreFilter, EnqueueExtensions):
     """Refuses pods with resource claims."""
 
     name = "DynamicResources"
@@ -21,3 +24,7 @@ class DynamicResources(PreFilter):
         if not pod.spec.resource_claims:
             return SKIP
         return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (_REASON,))
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """Hope for nothing: claims stay with a pod."""
+        return ()

@@ -6,6 +6,7 @@ affinity of a placed pod weighs, `ignorePreferredTermsOfExistingPods` leaves pla
 that prefers nothing itself. The rules are those of kube-scheduler 1.36, plugins/interpodaffinity.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -22,6 +23,7 @@ from tidelock.framework.api import (
     MAX_NODE_SCORE,
     SKIP,
     SUCCESS,
+    EnqueueExtensions,
     Filter,
     Handle,
     Mask,
@@ -32,6 +34,7 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.model.pods import Pod, PodAffinity, PodAffinityTerm
 from tidelock.model.selectors import Labels
 
@@ -154,7 +157,7 @@ class _Wishes:
     weights: _Domains
 
 
-class InterPodAffinity(PreFilter, Filter, PreScore, Score):
+class InterPodAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
     """Keeps pods together and apart, as they and their neighbours demand and wish."""
 
     name = "InterPodAffinity"
@@ -300,6 +303,25 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score):
         namespace = self.handle.objects.namespaces.get(pod.meta.namespace)
         return namespace.meta.labels if namespace else {}
 
+    def events_to_register(self) -> Sequence[Registration]:
+        """Hope for pods that it seeks or shuns, for those that shun others, and for changes of domains."""
+        pods = Action.ADD | Action.DELETE | Action.UPDATE
+        return (
+            Registration(ClusterEvent(Resource.POD, pods), self._matters),
+            Registration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)),
+            Registration(ClusterEvent(Resource.NAMESPACE, Action.ADD | Action.UPDATE)),
+        )
+
+    def _matters(self, pod: Pod, old: Pod | None, new: Pod | None) -> bool:
+        """Whether it is the pod itself, one that it is meant by, or one that its own terms mean or meant."""
+        changed = [each for each in (old, new) if each is not None]
+        if any(each.uid == pod.uid or _shuns(each) for each in changed):
+            return True
+        affinity = pod.spec.affinity
+        near, far = (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else (None, None)
+        choices = [self._choice(pod, term) for term in (*_required(near), *_required(far))]
+        return any(choice.selects(each) for choice in choices for each in changed)
+
 
 def _required(affinity: PodAffinity | None) -> tuple[PodAffinityTerm, ...]:
     return affinity.required if affinity else ()
@@ -321,3 +343,8 @@ def _near(required: _Required, pod: Pod, snapshot: Snapshot) -> Mask:
     """
     first = required.sought is not None and not required.near and required.sought.selects(pod)
     return required.near.everywhere(snapshot, least=0 if first else 1)
+
+
+def _shuns(pod: Pod) -> bool:
+    """Whether a pod keeps others away."""
+    return pod.spec.affinity is not None and bool(_required(pod.spec.affinity.pod_anti_affinity))

@@ -4,6 +4,7 @@ Source: kube-scheduler 1.36, plugins/nodeports: two ports conflict if protocol a
 address is equal or one of them stands for all addresses. Init containers that end leave their ports unused.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +12,9 @@ import numpy.typing as npt
 
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import SKIP, SUCCESS, Mask, OneReason, PreFilter, Status
+from tidelock.framework.api import SKIP, SUCCESS, EnqueueExtensions, Mask, OneReason, PreFilter, Status
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.model.pods import Pod
 
 
@@ -26,7 +28,7 @@ class _Conflicts:
         return _Conflicts(self.counts.copy())
 
 
-class NodePorts(PreFilter, OneReason):
+class NodePorts(PreFilter, OneReason, EnqueueExtensions):
     """Rules out nodes where pods have a port that the pod asks for."""
 
     name = "NodePorts"
@@ -54,6 +56,13 @@ class NodePorts(PreFilter, OneReason):
         free: Mask = state.expect(_Conflicts).counts[snapshot.rows] == 0
         return free
 
+    def events_to_register(self) -> Sequence[Registration]:
+        """Hope for new nodes, and for pods that go and had a port in the way."""
+        return (
+            Registration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), _was_in_the_way),
+            Registration(ClusterEvent(Resource.NODE, Action.ADD)),
+        )
+
 
 def _count(state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot, sign: int) -> None:
     """Change the conflicts of the other pod's node; nothing happens if `pre_filter` has skipped the pod."""
@@ -62,3 +71,7 @@ def _count(state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot, sign:
         taken = other.pod.host_ports
         pairs = sum(wanted.conflicts(port) for wanted in pod.host_ports for port in taken)
         state.expect(_Conflicts).counts[row] += sign * pairs
+
+
+def _was_in_the_way(pod: Pod, old: Pod, _: Pod | None) -> bool:
+    return any(wanted.conflicts(port) for wanted in pod.host_ports for port in old.host_ports)

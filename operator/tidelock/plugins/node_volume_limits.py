@@ -5,6 +5,7 @@ migrated to CSI are not counted: they are those of no driver here.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,8 +14,9 @@ import numpy as np
 from tidelock.cluster.attachments import Attachable, Attachments
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import SKIP, SUCCESS, Filter, Handle, Mask, PreFilter, Status
+from tidelock.framework.api import SKIP, SUCCESS, EnqueueExtensions, Filter, Handle, Mask, PreFilter, Status
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.model.pods import Pod
 
 _REASON = "node(s) exceed max volume count"
@@ -32,7 +34,7 @@ class _Wanted:
         return _Wanted(self.volumes, self.problem, self.moves.copy())
 
 
-class NodeVolumeLimits(PreFilter, Filter):
+class NodeVolumeLimits(PreFilter, Filter, EnqueueExtensions):
     """Rules out nodes where a driver of the pod's volumes has reached its limit."""
 
     name = "NodeVolumeLimits"
@@ -101,3 +103,14 @@ class NodeVolumeLimits(PreFilter, Filter):
             elif (volume := self._attachments.volume(claim)) is not None:
                 volumes.add(volume)
         return problem, volumes
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """Hope for larger limits, for volumes that go, and for claims."""
+        changes = Action.ADD | Action.UPDATE
+        return (
+            Registration(ClusterEvent(Resource.CSI_NODE, changes)),
+            Registration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)),
+            Registration(ClusterEvent(Resource.VOLUME_ATTACHMENT, Action.DELETE)),
+            Registration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, changes)),
+            Registration(ClusterEvent(Resource.NODE, Action.ADD)),
+        )

@@ -7,7 +7,7 @@ A pod that is being deleted is no longer counted, so its going changes nothing e
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -26,6 +26,7 @@ from tidelock.framework.api import (
     MAX_NODE_SCORE,
     SKIP,
     SUCCESS,
+    EnqueueExtensions,
     Filter,
     Handle,
     Mask,
@@ -36,6 +37,7 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.model.pods import Pod, SpreadConstraint
 
 _REASON = "node(s) didn't match pod topology spread constraints"
@@ -158,7 +160,7 @@ class _Wishes:
     scores: Scores
 
 
-class PodTopologySpread(PreFilter, Filter, PreScore, Score):
+class PodTopologySpread(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
     """Keeps the numbers of alike pods in the domains of a topology close to each other."""
 
     name = "PodTopologySpread"
@@ -307,6 +309,26 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score):
         if selection.empty:
             return ()
         return tuple(_Constraint.of(constraint, selection) for constraint in defaults)
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """Hope for pods like those that are counted, and for changes of domains."""
+        nodes = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
+        pods = Action.ADD | Action.DELETE | Action.UPDATE
+        return (
+            Registration(ClusterEvent(Resource.POD, pods), self._is_counted),
+            Registration(ClusterEvent(Resource.NODE, nodes)),
+        )
+
+    def _is_counted(self, pod: Pod, old: Pod | None, new: Pod | None) -> bool:
+        """Whether it is the pod itself, or another is or was counted by one of its constraints."""
+        changed = [each for each in (old, new) if each is not None]
+        if any(each.uid == pod.uid for each in changed):
+            return True
+        return any(
+            each.meta.namespace == pod.meta.namespace and constraint.selection.matches(each.meta.labels)
+            for constraint in self._constraints(pod, _REQUIRED)
+            for each in changed
+        )
 
 
 def _own_selection(constraint: SpreadConstraint, pod: Pod) -> Selection:

@@ -28,6 +28,7 @@ from tidelock.framework.api import (
     SUCCESS,
     Api,
     Code,
+    EnqueueExtensions,
     Filter,
     Handle,
     Mask,
@@ -37,6 +38,7 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.pods import ClaimUse, Pod
 from tidelock.model.selectors import Requirement
@@ -95,7 +97,7 @@ class _Work:
         yield from self.provisions
 
 
-class VolumeBinding(PreFilter, Filter, Reserve, PreBind):
+class VolumeBinding(PreFilter, Filter, Reserve, PreBind, EnqueueExtensions):
     """Rules out nodes where a claim can't be met; meets the claims on the node that was chosen."""
 
     name = "VolumeBinding"
@@ -440,6 +442,20 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind):
     def _wake(self, claim: Key) -> None:
         for event in self._waiting.get(claim, ()):
             event.set()
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """Hope for all that claims are met by, and for volumes that another pod has given back."""
+        changes = Action.ADD | Action.UPDATE
+        return (
+            Registration(ClusterEvent(Resource.STORAGE_CLASS, changes)),
+            Registration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, changes)),
+            Registration(ClusterEvent(Resource.PERSISTENT_VOLUME, changes)),
+            Registration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)),
+            Registration(ClusterEvent(Resource.CSI_NODE, changes)),
+            Registration(ClusterEvent(Resource.CSI_DRIVER, changes)),
+            Registration(ClusterEvent(Resource.CSI_STORAGE_CAPACITY, changes)),
+            Registration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)),
+        )
 
 
 def _unchanged(meta: ObjectMeta, annotations: dict[str, str]) -> dict[str, object]:

@@ -6,6 +6,7 @@ there, a claim of the same name in another namespace never counts.
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +14,19 @@ import numpy as np
 
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import SKIP, SUCCESS, Code, Filter, Handle, Mask, PreFilter, Status
+from tidelock.framework.api import (
+    SKIP,
+    SUCCESS,
+    Code,
+    EnqueueExtensions,
+    Filter,
+    Handle,
+    Mask,
+    PreFilter,
+    Status,
+)
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 
@@ -40,7 +52,7 @@ class _Conflicts:
         return _Conflicts(self.claims, set(self.of_claims), dict(self.of_disks))
 
 
-class VolumeRestrictions(PreFilter, Filter):
+class VolumeRestrictions(PreFilter, Filter, EnqueueExtensions):
     """Rules out all nodes for a claim in use, and nodes that have the pod's disk mounted."""
 
     name = "VolumeRestrictions"
@@ -125,6 +137,15 @@ class VolumeRestrictions(PreFilter, Filter):
             users[key].pop(placed.pod.uid, None)
             if not users[key]:
                 del users[key]
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """Hope for pods that go, for new nodes, and for claims."""
+        changes = Action.ADD | Action.UPDATE
+        return (
+            Registration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)),
+            Registration(ClusterEvent(Resource.NODE, Action.ADD)),
+            Registration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, changes)),
+        )
 
 
 def _claims(pod: Pod) -> list[Key]:

@@ -4,7 +4,7 @@ Semantics of kube-scheduler 1.36, plugins/volumezone: claims that wait for their
 volume yet and are left to VolumeBinding; a node without any label of zone or region takes all volumes.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +12,19 @@ import numpy as np
 
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import SKIP, SUCCESS, Code, Filter, Handle, Mask, PreFilter, Status
+from tidelock.framework.api import (
+    SKIP,
+    SUCCESS,
+    Code,
+    EnqueueExtensions,
+    Filter,
+    Handle,
+    Mask,
+    PreFilter,
+    Status,
+)
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.model.pods import ClaimUse, Pod
 from tidelock.model.storage import PersistentVolume
 
@@ -45,7 +56,7 @@ class _Demands:
     demands: tuple[tuple[str, frozenset[str]], ...]
 
 
-class VolumeZone(PreFilter, Filter):
+class VolumeZone(PreFilter, Filter, EnqueueExtensions):
     """Rules out nodes outside of the zones and regions of the pod's volumes."""
 
     name = "VolumeZone"
@@ -113,6 +124,16 @@ class VolumeZone(PreFilter, Filter):
             ]
             self._zones = _Zones(columns.version, tuple(places), np.array(of_row, np.intp))
         return self._zones
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """Hope for nodes elsewhere, and for claims, volumes and classes."""
+        changes = Action.ADD | Action.UPDATE
+        return (
+            Registration(ClusterEvent(Resource.STORAGE_CLASS, changes)),
+            Registration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, changes)),
+            Registration(ClusterEvent(Resource.PERSISTENT_VOLUME, changes)),
+            Registration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)),
+        )
 
 
 def _demands(labels: Mapping[str, str]) -> Iterator[tuple[str, frozenset[str]]]:

@@ -43,6 +43,7 @@ _RESOURCES = {
     "csi_nodes": Resource.CSI_NODE,
     "csi_drivers": Resource.CSI_DRIVER,
     "csi_storage_capacities": Resource.CSI_STORAGE_CAPACITY,
+    "volume_attachments": Resource.VOLUME_ATTACHMENT,
 }
 
 

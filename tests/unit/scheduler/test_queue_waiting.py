@@ -139,7 +139,7 @@ def test_an_event_of_which_the_hint_expects_nothing_wakes_nobody(queue: Scheduli
 
 
 def test_any_event_wakes_a_pod_that_was_refused_by_a_plugin_without_hints(queue: SchedulingQueue) -> None:
-    queue.park(UID, NOW, {"DynamicResources"})
+    queue.park(UID, NOW, {"ImageLocality"})
     queue.notify(ClusterEvent(Resource.CSI_NODE, Action.DELETE), node("node-a"), None, NOW)
 
     assert place(queue) is Place.BACKOFF
@@ -214,7 +214,7 @@ def test_an_edit_of_which_no_refusing_plugin_expects_anything_wakes_nobody(queue
 
 
 def test_an_update_of_the_status_does_not_wake_a_refused_pod(queue: SchedulingQueue) -> None:
-    queue.park(UID, NOW, {"DynamicResources"})
+    queue.park(UID, NOW, {"ImageLocality"})
     queue.upsert(pod("web-0", phase="Pending", version=2), NOW)
 
     assert queue.pop(NOW + 60) is None
