@@ -169,7 +169,7 @@ def test_a_lock_of_equal_priority_is_not_broken_and_a_lower_one_is(world: World)
 def test_no_pod_is_evicted_for_a_reservation_that_is_elsewhere(world: World) -> None:
     node = world.node(cpu="4")
     resident = low(world, node, cpu="1")
-    world.active_lock(cpu="1", node=world.node(cpu="1"))
+    world.active_lock(cpu="1", node=world.node("b", cpu="1"))
     metadata = {
         "name": "web-0",
         "namespace": world.namespace,

@@ -22,6 +22,9 @@ Rows = npt.NDArray[np.intp]
 
 A = TypeVar("A", bound=npt.NDArray[np.generic])
 
+# How many sets of amounts are kept laid out.
+_VECTORS = 4096
+
 
 @dataclass(frozen=True, slots=True)
 class Traits:
@@ -84,6 +87,7 @@ class Columns:
         self.node_clock = 0
         self.node_changed_at = np.zeros(capacity, np.int64)
         self._traits: Traits | None = None
+        self._vectors: dict[tuple[tuple[str, int], ...], Amounts] = {}
         shape = (capacity, len(self.resources))
         self.allocatable = _zeros(shape)
         self.requested = _zeros(shape)
@@ -94,13 +98,20 @@ class Columns:
         return len(self.nodes)
 
     def vector(self, resources: Resources) -> Amounts:
-        """Lay out amounts as one row."""
+        """Lay out amounts as one row, which refuses to be written: equal pods share it."""
+        key = tuple(resources.items())
+        row = self._vectors.get(key)
+        if row is not None:
+            return row
         for name in resources:
             if name not in self.column_of:
                 self._add_column(name)
         row = np.zeros(len(self.resources), np.int64)
         for name, units in resources.items():
             row[self.column_of[name]] = min(units, CEILING)
+        if len(self._vectors) >= _VECTORS:
+            self._vectors.clear()
+        self._vectors[key] = _frozen(row)
         return row
 
     def named(self, row: Amounts) -> dict[str, int]:
@@ -204,6 +215,7 @@ class Columns:
         self.node_changed_at[row] = self.clock
 
     def _add_column(self, name: str) -> None:
+        self._vectors.clear()
         self.column_of[name] = len(self.resources)
         self.resources.append(name)
         self.allocatable = _enlarged(self.allocatable, columns=1)

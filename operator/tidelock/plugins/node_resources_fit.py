@@ -93,9 +93,10 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Lay out the requests."""
         amounts = snapshot.vector(pod.requests)
-        for resource in pod.requests:
-            if self._args.ignores(resource):
-                amounts[snapshot.column(resource)] = 0
+        ignored = [snapshot.column(resource) for resource in pod.requests if self._args.ignores(resource)]
+        if ignored:
+            amounts = amounts.copy()
+            amounts[ignored] = 0
         state.write(_Wanted(amounts))
         return SUCCESS
 

@@ -335,12 +335,15 @@ def _run_scores(
     absolute = tuple(
         (plugin, weight) for plugin, weight in scorers if plugin.per_node and not plugin.relative
     )
-    total = shared.total(absolute, state, pod, snapshot)[rows]
+    everywhere = len(rows) == len(snapshot)  # the common case: then nothing has to be picked
+    total = shared.total(absolute, state, pod, snapshot)
+    total = total.copy() if everywhere else total[rows]
     for plugin, weight in scorers:
         if plugin.per_node and not plugin.relative:
             continue
         if plugin.per_node:
-            scores = shared.total(((plugin, 1),), state, pod, snapshot)[rows]
+            scores = shared.total(((plugin, 1),), state, pod, snapshot)
+            scores = scores if everywhere else scores[rows]
         else:
             scores = plugin.score(state, pod, snapshot, rows)
         total += weight * plugin.normalize(state, pod, scores)

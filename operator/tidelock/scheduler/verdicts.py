@@ -62,7 +62,9 @@ class Verdicts:
             return total
 
         heeds_room = any(plugin.heeds_room for plugin, _ in scorers)
-        return self._renew(scorers, judge, snapshot, np.float64, heeds_room=heeds_room)
+        scores = self._renew(scorers, judge, snapshot, np.float64, heeds_room=heeds_room).view()
+        scores.flags.writeable = False
+        return scores
 
     def _renew(
         self,
