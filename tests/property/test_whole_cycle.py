@@ -66,9 +66,10 @@ def state(core: Core) -> dict[str, Any]:
     """Give what is counted of the nodes, by name."""
     columns = core.decider.columns
     return {
-        node.name: tuple(
-            array[row].tolist()
-            for array in (columns.requested, columns.locked, columns.nonzero, columns.allocatable)
+        node.name: (
+            columns.named(columns.requested[row]),
+            columns.named(columns.locked[row]),
+            columns.nonzero[row].tolist(),
         )
         for row, node in enumerate(columns.nodes)
     }
