@@ -175,7 +175,7 @@ def test_no_pod_is_evicted_for_a_reservation_that_is_elsewhere(world: World) -> 
         "namespace": world.namespace,
         "annotations": {"tidelock.dev/require-reservation": "true"},
     }
-    pod = world.pod(metadata=metadata, **of_priority(world, 1000))
+    pod = world.pod(cpu="2", metadata=metadata, **of_priority(world, 1000))
     pod.until_refused("Preemption is not helpful for scheduling")
     assert resident.read() is not None
 
