@@ -55,8 +55,8 @@ class EventRecorder:
     """Sends events in the background; use it as an async context manager, or call `aclose`.
 
     When `capacity` events wait, the oldest is given up. What can't be sent is logged and forgotten. An event
-    costs the API server about as much as what it tells of, so it gives way to that for some seconds. With one
-    worker, a server that is busy with real work, and so slow to answer, is sent few events.
+    costs the API server about as much as what it tells of, so it gives way to that for some seconds. A few
+    workers then tell of thousands of bindings within seconds.
 
     Attributes:
         dropped: events given up because too many waited.
@@ -71,7 +71,7 @@ class EventRecorder:
         reporting_instance: str,
         *,
         capacity: int = 10_000,
-        workers: int = 1,
+        workers: int = 4,
         busy: Callable[[], bool] = lambda: False,
         monotonic: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
