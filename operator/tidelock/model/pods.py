@@ -201,6 +201,12 @@ class SchedulingGate(msgspec.Struct, frozen=True):
     name: str
 
 
+class ResourceClaim(msgspec.Struct, frozen=True):
+    """A claim to devices; only its presence is read."""
+
+    name: str = ""
+
+
 class PodSpec(WorkloadResources, frozen=True, rename="camel"):
     """The part of a pod's spec that scheduling reads."""
 
@@ -215,7 +221,7 @@ class PodSpec(WorkloadResources, frozen=True, rename="camel"):
     scheduling_gates: tuple[SchedulingGate, ...] = ()
     topology_spread_constraints: tuple[SpreadConstraint, ...] = ()
     volumes: tuple[Volume, ...] = ()
-    resource_claims: tuple[msgspec.Raw, ...] = ()
+    resource_claims: tuple[ResourceClaim, ...] = ()
 
 
 class PodCondition(msgspec.Struct, frozen=True):

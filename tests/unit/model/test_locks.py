@@ -195,3 +195,11 @@ def test_a_template_keeps_its_claims_but_for_those_that_come_with_the_pod() -> N
     lock = from_template(volumes=[data, {"name": "tmp", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}])
     assert lock.pod is not None
     assert [use.name for use in lock.pod.claims] == ["data"]
+
+
+def test_a_template_may_claim_devices() -> None:
+    """The scheduler refuses to place it, by that reason; its spec is in order."""
+    lock = from_template(resourceClaims=[{"name": "gpu"}])
+    assert lock.problem == ""
+    assert lock.pod is not None
+    assert [claim.name for claim in lock.pod.spec.resource_claims] == ["gpu"]
