@@ -17,6 +17,7 @@ from math import inf
 from typing import Any
 from zlib import crc32
 
+import msgspec
 import numpy as np
 
 from tidelock.cluster.cache import Placed
@@ -36,6 +37,7 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.ownlocks import OwnLocks
+from tidelock.framework.pluginargs import read_args
 from tidelock.framework.whatif import WhatIf, apart, crowded
 from tidelock.ledger.entry import Entry
 from tidelock.model.meta import Key
@@ -92,6 +94,13 @@ class _Candidate:
     cost: tuple[float, ...]
 
 
+class _Args(msgspec.Struct, frozen=True, rename="camel"):
+    """DefaultPreemptionArgs."""
+
+    min_candidate_nodes_percentage: int = 10
+    min_candidate_nodes_absolute: int = 100
+
+
 class DefaultPreemption(PostFilter):
     """Nominates the node where evictions do the least harm."""
 
@@ -99,10 +108,11 @@ class DefaultPreemption(PostFilter):
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
         """Take how many candidates are enough: a share of the possible nodes in percent, and a number."""
-        super().__init__(handle, {key: args[key] for key in args.keys() - {_PERCENTAGE, _ABSOLUTE}})
+        read = read_args(self.name, args, _Args)
+        super().__init__(handle, {})
         self._known: dict[str, _Known] = {}
-        self._percentage: int = args.get(_PERCENTAGE, 10)
-        self._absolute: int = args.get(_ABSOLUTE, 100)
+        self._percentage = read.min_candidate_nodes_percentage
+        self._absolute = read.min_candidate_nodes_absolute
         if not 0 <= self._percentage <= 100:  # noqa: PLR2004 -- percent
             raise ValueError(f"pluginConfig of {self.name}: {_PERCENTAGE} is not in the range [0, 100]")
         if self._absolute < 0:

@@ -35,6 +35,7 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
+from tidelock.framework.pluginargs import read_args
 from tidelock.model.pods import Pod, PodAffinity, PodAffinityTerm
 from tidelock.model.selectors import Labels
 
@@ -43,7 +44,7 @@ _ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
 _EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 
-class _Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class _Args(msgspec.Struct, frozen=True, rename="camel"):
     hard_pod_affinity_weight: Annotated[int, msgspec.Meta(ge=0, le=100)] = 1
     ignore_preferred_terms_of_existing_pods: bool = False
 
@@ -164,12 +165,8 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
         """Take the args; raises ValueError for what they can't be."""
-        known = {"hardPodAffinityWeight", "ignorePreferredTermsOfExistingPods"}
-        super().__init__(handle, {name: value for name, value in args.items() if name not in known})
-        try:
-            self._args = msgspec.convert(args, _Args)
-        except msgspec.ValidationError as error:
-            raise ValueError(f"pluginConfig of {self.name}: {error}") from error
+        self._args = read_args(self.name, args, _Args)
+        super().__init__(handle, {})
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Count what the required terms mean; skip pods that neither require nor are required anything."""

@@ -31,6 +31,7 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
+from tidelock.framework.pluginargs import read_args
 from tidelock.model import pods
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, PreferredTerm
@@ -42,7 +43,7 @@ _CONFLICT = "pod affinity terms conflict"
 _ELSEWHERE = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 
 
-class _Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class _Args(msgspec.Struct, frozen=True, rename="camel"):
     added_affinity: pods.NodeAffinity = pods.NodeAffinity()
 
 
@@ -62,11 +63,8 @@ class NodeAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
         """Take `addedAffinity`; raises ValueError for other args."""
-        super().__init__(handle, {name: value for name, value in args.items() if name != "addedAffinity"})
-        try:
-            self._added = msgspec.convert(args, _Args).added_affinity
-        except msgspec.ValidationError as error:
-            raise ValueError(f"pluginConfig of {self.name}: {error}") from error
+        self._added = read_args(self.name, args, _Args).added_affinity
+        super().__init__(handle, {})
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Skip pods that require nothing of nodes; refuse those whose terms contradict themselves."""

@@ -24,7 +24,7 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.scoringargs import CPU_AND_MEMORY, ResourceWeight, read_args
+from tidelock.framework.pluginargs import CPU_AND_MEMORY, ResourceWeight, read_args
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import PODS
 

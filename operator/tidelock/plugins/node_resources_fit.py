@@ -28,7 +28,7 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
-from tidelock.framework.scoringargs import CPU_AND_MEMORY, IgnoredResources, ResourceWeight, read_args
+from tidelock.framework.pluginargs import CPU_AND_MEMORY, IgnoredResources, ResourceWeight, read_args
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CPU, MEMORY, PODS, covers, format_quantity

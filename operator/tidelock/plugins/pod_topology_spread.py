@@ -38,6 +38,7 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
+from tidelock.framework.pluginargs import read_args
 from tidelock.model.pods import Pod, SpreadConstraint
 
 _REASON = "node(s) didn't match pod topology spread constraints"
@@ -53,7 +54,7 @@ _SYSTEM_DEFAULTS = (
 )
 
 
-class _Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class _Args(msgspec.Struct, frozen=True, rename="camel"):
     default_constraints: tuple[SpreadConstraint, ...] = ()
     defaulting_type: Literal["System", "List"] = "System"
 
@@ -167,12 +168,8 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
         """Take `defaultConstraints` and `defaultingType`; raises ValueError for what they can't be."""
-        known = {"defaultConstraints", "defaultingType"}
-        super().__init__(handle, {name: value for name, value in args.items() if name not in known})
-        try:
-            read = msgspec.convert(args, _Args)
-        except msgspec.ValidationError as error:
-            raise ValueError(f"pluginConfig of {self.name}: {error}") from error
+        read = read_args(self.name, args, _Args)
+        super().__init__(handle, {})
         problem = next(_problems(read), "")
         if problem:
             raise ValueError(f"pluginConfig of {self.name}: {problem}")

@@ -39,7 +39,7 @@ from tidelock.framework.events import (
     Resource,
 )
 from tidelock.framework.ownlocks import OwnLocks
-from tidelock.framework.scoringargs import IgnoredResources, read_args
+from tidelock.framework.pluginargs import IgnoredResources, read_args
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import owns
 from tidelock.model.nodes import Node

@@ -27,7 +27,6 @@ _MOST_KINDS = 64
 _MANY = 0.25
 
 _NOBODY = -1
-_NO_ROWS: Rows = np.empty(0, np.intp)
 
 
 class Verdicts:

@@ -343,6 +343,7 @@ def test_room_that_others_are_nominated_for_is_not_taken_by_equals() -> None:
 @pytest.mark.parametrize(
     ("args", "problem"),
     [
+        ({"minCandidateNodesPercentage": "10"}, "Expected `int`, got `str`"),
         ({"minCandidateNodesPercentage": 101}, "minCandidateNodesPercentage is not in the range"),
         ({"minCandidateNodesPercentage": -1}, "minCandidateNodesPercentage is not in the range"),
         ({"minCandidateNodesAbsolute": -1}, "minCandidateNodesAbsolute is not in the range"),

@@ -1,4 +1,4 @@
-"""Args of plugins that count or score resources: which ones, and how much."""
+"""Args of plugins: how they are read, and those that several plugins have."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
