@@ -6,6 +6,7 @@ Pure: objects are made from numbers, so every round and every program gets the s
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 Json = dict[str, Any]
@@ -82,86 +83,64 @@ def scenarios(sizes: Sizes) -> list[Scenario]:
     """Give all scenarios in the order in which they are run."""
     nodes, pods = sizes.nodes, sizes.pods
     group_size = max(nodes // 2, 1)
+    # A drain of plain pods on plain nodes, and what a scenario has otherwise.
+    drain = partial(Scenario, nodes=nodes, pods=pods, node=plain_node, pod=plain_pod)
     open_loops = [
-        Scenario(
+        drain(
             name=f"open-{rate}",
             title=f"{rate} pods/s, {nodes} nodes",
-            nodes=nodes,
             pods=rate * sizes.open_loop_seconds,
-            node=plain_node,
-            pod=plain_pod,
             rate=float(rate),
         )
         for rate in (50, 100, 200)
     ]
     return [
         *(
-            Scenario(
+            drain(
                 name="drain",
                 title=f"drain, {count} nodes",
                 nodes=count,
-                pods=pods,
-                node=plain_node,
-                pod=plain_pod,
             )
             for count in sizes.drain_nodes
         ),
         *open_loops,
-        Scenario(
+        drain(
             name="spread",
             title=f"drain, spread over {ZONES} zones, {nodes} nodes",
-            nodes=nodes,
-            pods=pods,
-            node=plain_node,
             pod=spread_pod,
             rule=unevenly_spread,
             plugins=frozenset({"PodTopologySpread"}),
         ),
-        Scenario(
+        drain(
             name="anti-affinity",
             title=f"drain, one of a group on a host, {nodes} nodes",
-            nodes=nodes,
-            pods=pods,
-            node=plain_node,
             pod=lambda number: lonely_pod(number, group_size),
             rule=lambda placement: not_alone(placement, group_size),
             plugins=frozenset({"InterPodAffinity"}),
         ),
-        Scenario(
+        drain(
             name="node-affinity",
             title=f"drain, node affinity and taints, {nodes} nodes",
-            nodes=nodes,
-            pods=pods,
             node=mixed_node,
             pod=choosy_pod,
             rule=not_wanted,
         ),
-        Scenario(
+        drain(
             name="preemption",
             title=f"preemption on full nodes, {nodes} nodes",
-            nodes=nodes,
             pods=min(pods, nodes) // 2,
-            node=plain_node,
             pod=important_pod,
             placed=[(node, unimportant_pod()) for node in range(nodes) for _ in range(_ON_A_FULL_NODE)],
             plugins=frozenset({"DefaultPreemption"}),
         ),
-        Scenario(
+        drain(
             name="gated",
             title=f"drain beside {sizes.gated} gated pods, {nodes} nodes",
-            nodes=nodes,
-            pods=pods,
-            node=plain_node,
-            pod=plain_pod,
             gated=sizes.gated,
         ),
-        Scenario(
+        drain(
             name="reservations",
             title=f"drain beside {sizes.locks} locks, {nodes} nodes",
-            nodes=nodes,
-            pods=pods,
-            node=plain_node,
-            pod=plain_pod,
             locks=sizes.locks,
         ),
     ]
