@@ -101,6 +101,7 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind, EnqueueExtensions):
     """Rules out nodes where a claim can't be met; meets the claims on the node that was chosen."""
 
     name = "VolumeBinding"
+    heeds_room = False
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
         rest = dict(args)

@@ -360,14 +360,8 @@ def _explain(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) 
     """Say why no node fits: how many nodes for which reason, then the numbers of a few."""
     counts: Counter[str] = Counter()
     for plugin, mask in verdict.ruled_out:
-        rows = mask.nonzero()[0]
-        for row in rows if verdict.views else ():
-            if int(row) in verdict.views:
-                view = verdict.views[int(row)]
-                counts.update(plugin.reasons(view.state, pod, view.snapshot, view.row))
-                rows = rows[rows != row]
-        if len(rows):
-            counts += plugin.tally(state, pod, snapshot, rows)
+        for view in verdict.views(mask, state, snapshot):
+            counts += plugin.tally(view.state, pod, view.snapshot, view.rows)
     histogram = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
     message = f"0/{len(snapshot)} nodes are available" + (f": {histogram}." if histogram else ".")
     if pod.spec.node_name and snapshot.row(pod.spec.node_name) is None:
@@ -383,7 +377,7 @@ def _numbers(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) 
     for plugin, mask in reversed(verdict.ruled_out):
         for row in _first_by_name(mask.nonzero()[0], snapshot, left):
             view = verdict.view(state, snapshot, int(row))
-            numbers = plugin.numbers(view.state, pod, view.snapshot, view.row)
+            numbers = plugin.numbers(view.state, pod, view.snapshot, int(view.rows[0]))
             if numbers:
                 yield f"{snapshot.nodes[int(row)].name}: {numbers}"
                 left -= 1
