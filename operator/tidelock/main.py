@@ -61,7 +61,8 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
     """
     configuration = _configuration(settings)
     connection = load_connection(settings.kubeconfig or None)
-    clock, rng, telemetry = SystemClock(), Random(), Telemetry()  # noqa: S311 -- for jitter
+    clock, rng = SystemClock(), Random()  # noqa: S311 -- for jitter
+    telemetry = Telemetry(clock.monotonic, rng)
     client = KubeClient(connection, user_agent=f"tidelock/{__version__}")
     extenders = Extenders(configuration.extenders)
     tasks = Tasks(rng)
@@ -70,6 +71,7 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
         move_after=settings.move_after_seconds,
         on_enqueue=telemetry.queued,
         api=TurnTaking(client, tasks),
+        recorder=telemetry,
     )
     async with (
         client,

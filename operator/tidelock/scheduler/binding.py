@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from tidelock.clock import Clock
 from tidelock.framework.api import SKIP, SUCCESS, Code, PostBind, Status
+from tidelock.framework.course import Course, PluginError
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.waiting import WaitingPod
 from tidelock.kube.client import PODS, KubeClient
@@ -18,7 +19,7 @@ from tidelock.kube.events import EventRecorder, ObjectReference
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.plugins.extender import ExtenderAdvice
-from tidelock.scheduler.cycle import Assumed, PluginError, Refusal, turned_down
+from tidelock.scheduler.cycle import Assumed, Refusal, turned_down
 from tidelock.scheduler.decider import Consultation, Decider, Unschedulable
 from tidelock.scheduler.extenders import Extenders
 from tidelock.scheduler.queue import Waiting
@@ -103,8 +104,11 @@ class Binder:
             self._telemetry.pod_scheduling_sli_duration.labels(str(waiting.attempts)).observe(
                 now - waiting.added_at
             )
-        for plugin in assumed.profile.post_bind:
-            self._post_bind(plugin, assumed)
+        with Course(assumed.profile.scheduler_name, self._telemetry) as course:
+            course.enter("PostBind")
+            for plugin in assumed.profile.post_bind:
+                course.ask(plugin)
+                self._post_bind(plugin, assumed)
 
     # The steps.
 
@@ -132,7 +136,8 @@ class Binder:
     async def _pre_bind(self, assumed: Assumed) -> None:
         pod, profile = assumed.pod, assumed.profile
         for plugin in profile.pre_bind:
-            await self._run("PreBind", plugin.name, plugin.pre_bind(assumed.state, pod, assumed.node_name))
+            work = plugin.pre_bind(assumed.state, pod, assumed.node_name)
+            await self._run("PreBind", plugin.name, work, assumed.state)
 
     async def _bind_by_plugin(self, assumed: Assumed) -> None:
         """Have an extender, or the first Bind plugin that does not leave it to the next, bind the pod."""
@@ -140,7 +145,7 @@ class Binder:
         for name, work in [(ExtenderAdvice.name, self._bind_by_extender), *binders]:
             try:
                 status = work(assumed.state, assumed.pod, assumed.node_name)
-                if await self._run("Bind", name, status) is not Code.SKIP:
+                if await self._run("Bind", name, status, assumed.state) is not Code.SKIP:
                     return
             except PluginError as error:
                 if _outcome_unknown(error) and await self._bound_after_all(assumed):
@@ -168,7 +173,7 @@ class Binder:
                 stored = decode_pod(raw)
                 return stored.uid == pod.uid and stored.node_name == assumed.node_name
 
-    async def _run(self, point: str, plugin: str, work: Awaitable[Status]) -> Code:
+    async def _run(self, point: str, plugin: str, work: Awaitable[Status], state: CycleState) -> Code:
         """Run a plugin.
 
         Raises:
@@ -188,7 +193,8 @@ class Binder:
             text = f'running {point} plugin "{plugin}": {type(error).__name__}: {error}'
             raise PluginError(text) from error
         finally:
-            self._telemetry.ran(plugin, point, code, self._clock.monotonic() - started)
+            if state.expect(Course).sampled:
+                self._telemetry.ran(plugin, point, code, self._clock.monotonic() - started)
         if not status.ok:
             raise PluginError(f'running {point} plugin "{plugin}": {", ".join(status.reasons)}')
         return status.code

@@ -14,6 +14,7 @@ from tidelock.cluster.columns import Columns
 from tidelock.cluster.objects import Objects
 from tidelock.framework.api import Api, Handle
 from tidelock.framework.config import Configuration
+from tidelock.framework.course import PluginError, Recorder
 from tidelock.framework.events import ASSIGNED_POD_DELETE, RESERVATION_ACTIVE, RESERVATION_FREED
 from tidelock.framework.extender import Advice, has_advice
 from tidelock.framework.profile import Profile, build_profiles
@@ -27,7 +28,7 @@ from tidelock.model.quantities import covers
 from tidelock.model.reservations import Phase
 from tidelock.plugins.default_preemption import NEVER, DefaultPreemption
 from tidelock.plugins.extender import ExtenderAdvice
-from tidelock.scheduler.cycle import Assumed, Cycle, PluginError, Refusal
+from tidelock.scheduler.cycle import Assumed, Cycle, Refusal
 from tidelock.scheduler.preempting import Preemption
 from tidelock.scheduler.queue import EnqueueHook, SchedulingQueue, Waiting
 
@@ -72,6 +73,7 @@ class Decider:
         move_after: float = 300.0,
         on_enqueue: EnqueueHook | None = None,
         api: Api | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         """Make everything; raises ConfigurationError if a profile can't be made as it is configured."""
         self.columns = Columns()
@@ -87,8 +89,9 @@ class Decider:
             on_enqueue,
             initial_backoff=configuration.initial_backoff,
             max_backoff=configuration.max_backoff,
+            recorder=recorder,
         )
-        self._cycle = Cycle(self.cache, self.book, self.waiting_pods)
+        self._cycle = Cycle(self.cache, self.book, self.waiting_pods, recorder)
         self._extenders = configuration.extenders
         self._advised_profiles = _with_advice(self.profiles, handle) if self._extenders else {}
         self._consultation: Consultation | None = None

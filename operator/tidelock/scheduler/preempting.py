@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Code, PostFilterResult, Status, Verdict, Victims
+from tidelock.framework.course import Course
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.profile import Profile
 from tidelock.ledger.book import Book
@@ -88,8 +89,11 @@ def _run(
         return _UNTRIED
     reasons: list[str] = []
     nominated_node_name: str | None = None
+    course = state.expect(Course)
     for plugin in profile.post_filter:
+        course.ask(plugin)
         result = plugin.post_filter(state, pod, snapshot, verdict)
+        course.code = result.status.code
         if result.status.code in (Code.SUCCESS, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
             return result
         reasons.extend(result.status.reasons)

@@ -25,8 +25,9 @@ from enum import IntEnum, StrEnum
 from itertools import islice
 from typing import Any
 
-from tidelock.framework.api import EnqueueExtensions, PreEnqueue
+from tidelock.framework.api import Code, EnqueueExtensions, PreEnqueue
 from tidelock.framework.config import INITIAL_BACKOFF, MAX_BACKOFF
+from tidelock.framework.course import Course, Recorder
 from tidelock.framework.events import (
     ANY_EVENT,
     ASSIGNED_POD_DELETE,
@@ -126,6 +127,7 @@ class SchedulingQueue:
         initial_backoff: seconds between a pod's first attempt and its next, which doubles with each attempt.
         max_backoff: the most that it grows to.
         flush_after: seconds after which a refused pod is tried again without any event.
+        recorder: hears how long the gates take.
 
     """
 
@@ -137,12 +139,14 @@ class SchedulingQueue:
         initial_backoff: float = INITIAL_BACKOFF,
         max_backoff: float = MAX_BACKOFF,
         flush_after: float = FLUSH_AFTER,
+        recorder: Recorder | None = None,
     ) -> None:
         self._profiles = profiles
         self._on_enqueue = on_enqueue or _ignore
         self._initial_backoff = initial_backoff
         self._max_backoff = max_backoff
         self._flush_after = flush_after
+        self._recorder = recorder
         self._registered = {
             (name, plugin.name): _registrations(plugin)
             for name, profile in profiles.items()
@@ -363,10 +367,15 @@ class SchedulingQueue:
 
     def _closed(self, waiting: Waiting) -> bool:
         """Ask the gates; note which one is closed."""
-        for gate in waiting.profile.pre_enqueue:
-            if not _opens(gate, waiting):
-                waiting.gated_by = gate.name
-                return True
+        with Course(waiting.profile.scheduler_name, self._recorder) as course:
+            course.enter("PreEnqueue")
+            for gate in waiting.profile.pre_enqueue:
+                course.ask(gate)
+                course.code = _ask(gate, waiting)
+                if course.code is not Code.SUCCESS:
+                    waiting.gated_by = gate.name
+                    course.leave(course.code)
+                    return True
         waiting.gated_by = ""
         return False
 
@@ -444,16 +453,16 @@ def _registrations(plugin: object) -> tuple[Registration, ...]:
     return tuple(plugin.events_to_register()) if isinstance(plugin, EnqueueExtensions) else (ANY_EVENT,)
 
 
-def _opens(gate: PreEnqueue, waiting: Waiting) -> bool:
+def _ask(gate: PreEnqueue, waiting: Waiting) -> Code:
     """Ask a gate; one that fails keeps the pod, as it cannot say that it may go on."""
     try:
         status = gate.pre_enqueue(waiting.pod)
     except Exception:
         logger.exception("a gate failed", extra={"plugin": gate.name, "pod": str(waiting.pod.key)})
-        return False
+        return Code.ERROR
     if not status.ok:
         waiting.message = "; ".join(status.reasons)
-    return status.ok
+    return Code.SUCCESS if status.ok else status.code
 
 
 def _hope(waiting: Waiting, refusers: Iterable[_Refuser], happening: _Happening) -> _Hope:

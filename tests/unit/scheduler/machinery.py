@@ -64,7 +64,8 @@ class Core:
         api: Api | None = None,
     ) -> None:
         self.clock = HandClock()
-        self.decider = Decider(configuration, on_enqueue=self._enqueued, api=api)
+        self.telemetry = Telemetry(self.clock.monotonic, Random(1))  # noqa: S311 -- no secret
+        self.decider = Decider(configuration, on_enqueue=self._enqueued, api=api, recorder=self.telemetry)
         self.book, self.cache, self.queue = self.decider.book, self.decider.cache, self.decider.queue
         self.enqueued: list[tuple[str, str]] = []
         self.wakes = 0
@@ -119,6 +120,9 @@ class Core:
         columns = self.decider.columns
         return int(columns.locked[columns.row_of[node_name], columns.resources.index(resource)])
 
+    def metric(self, name: str, **labels: str) -> float | None:
+        return self.telemetry.registry.get_sample_value(name, labels)
+
     def _enqueued(self, place: str, event: str) -> None:
         self.enqueued.append((place, event))
 
@@ -167,7 +171,7 @@ class Shell(Core):
     def __init__(
         self, *nodes: Node, listed: bool = True, configuration: Configuration = CONFIGURATION
     ) -> None:
-        self.api, self.recorder, self.telemetry = FakeApi(), FakeRecorder(), Telemetry()
+        self.api, self.recorder = FakeApi(), FakeRecorder()
         self.tasks = Tasks(Random(1))  # noqa: S311 -- for jitter
         api = TurnTaking(self.api, self.tasks)
         super().__init__(*nodes, listed=listed, configuration=configuration, api=api)
@@ -217,9 +221,6 @@ class Shell(Core):
         """Write all that has changed."""
         self.publisher.flush()
         await self.settle()
-
-    def metric(self, name: str, **labels: str) -> float | None:
-        return self.telemetry.registry.get_sample_value(name, labels)
 
 
 async def turns(count: int = 10) -> None:
