@@ -86,7 +86,7 @@ class Residents:
         self._counts[row] = count
         self._kind[row, :count] = [self._kind_of(each) for each in pods]
         self._priority[row, :count] = [each.pod.spec.priority for each in pods]
-        self._started[row, :count] = [_started(each) for each in pods]
+        self._started[row, :count] = [started(each) for each in pods]
 
     def _kind_of(self, placed: Placed) -> int:
         """Give a number to what a pod takes, the same for equal pods."""
@@ -119,7 +119,7 @@ class Residents:
         self._started = _enlarged(self._started, (rows, most))
 
 
-def _started(placed: Placed) -> float:
+def started(placed: Placed) -> float:
     """Give when a pod started, in seconds since the epoch; infinity if it has not."""
     instant = placed.pod.status.start_time
     return instant.timestamp() if instant else inf
@@ -127,7 +127,7 @@ def _started(placed: Placed) -> float:
 
 def rank(placed: Placed) -> tuple[object, ...]:
     """Sort the more important pods first: by priority, then by age."""
-    return -placed.pod.spec.priority, _started(placed), placed.pod.key
+    return -placed.pod.spec.priority, started(placed), placed.pod.key
 
 
 def _enlarged(array: npt.NDArray[A], shape: tuple[int, ...]) -> npt.NDArray[A]:

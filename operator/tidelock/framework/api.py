@@ -7,7 +7,7 @@ Arrays over nodes have one element a row of the snapshot.
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, ClassVar, Literal, Protocol
@@ -264,12 +264,14 @@ class Victims:
 class PostFilterResult:
     """Whether room can be made, on which node the pod is to wait for it, and who has to go from there.
 
-    A name of None leaves the pod's nomination as it is; an empty one takes it away.
+    A name of None leaves the pod's nomination as it is; an empty one takes it away. `candidates` gives all
+    nodes that would do, for extenders to be asked about; without it none are.
     """
 
     status: Status
     nominated_node_name: str | None = None
     victims: Victims | None = None
+    candidates: Callable[[], dict[str, Victims]] | None = None
 
 
 class OneReason(Filter):

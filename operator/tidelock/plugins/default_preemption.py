@@ -10,7 +10,7 @@ then its second, and so on, and every time the filters judge all of these nodes 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Amounts, Rows
-from tidelock.cluster.residents import Crew, Residents, rank
+from tidelock.cluster.residents import Crew, Residents, rank, started
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     SUCCESS,
@@ -36,6 +36,7 @@ from tidelock.framework.api import (
     Victims,
 )
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.extender import Advice
 from tidelock.framework.ownlocks import OwnLocks
 from tidelock.framework.pluginargs import read_args
 from tidelock.framework.whatif import WhatIf, crowded, tallied
@@ -156,6 +157,9 @@ class DefaultPreemption(PostFilter):
         """Find the victims whose eviction makes room, if the pod may evict any and none are on their way."""
         if obstacle := self._obstacle(state, pod, snapshot, verdict):
             return _refused(obstacle)
+        advice = state.read(Advice)
+        if advice is not None and advice.victims is not None:
+            return self._advised(advice.victims, advice.error)
         rows = self._possible(state, pod, snapshot, verdict)
         counts: Counter[str] = Counter({_NOT_HELPFUL: len(snapshot) - len(rows)})
         found: list[_Candidates] = []
@@ -170,6 +174,24 @@ class DefaultPreemption(PostFilter):
             histogram = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items() if count))
             return _refused(f"0/{len(snapshot)} nodes are available: {histogram}.", nominated_node_name="")
         node_name, victims = _victims(found, int(np.lexsort(harms.T[::-1])[0]))
+        return PostFilterResult(SUCCESS, node_name, victims, lambda: _all_victims(found))
+
+    def _advised(self, candidates: Mapping[str, Victims], error: str) -> PostFilterResult:
+        """Choose among what extenders have left of the candidates."""
+        if error:
+            return _refused(error)
+        cache, book = self.handle.cache, self.handle.book
+        left = {}
+        for node_name, victims in candidates.items():
+            here = {entry.uid for entry in book.held_on(node_name)}
+            placed = (cache.get(each.pod.uid) for each in victims.pods)
+            pods = tuple(each for each in placed if each is not None and each.node_name == node_name)
+            locks = tuple(entry for entry in victims.locks if entry.uid in here)
+            if pods or locks:  # else they have gone meanwhile, which wakes the pod
+                left[node_name] = replace(victims, pods=pods, locks=locks)
+        if not left:
+            return _refused("no candidate node for preemption")
+        node_name, victims = min(left.items(), key=lambda candidate: _harm(candidate[1]))
         return PostFilterResult(SUCCESS, node_name, victims)
 
     def _obstacle(self, state: CycleState, pod: Pod, snapshot: Snapshot, verdict: Verdict) -> str:
@@ -388,6 +410,16 @@ def _harms(tenants: _Tenants, gone: _Matrix) -> npt.NDArray[np.float64]:
     )
 
 
+def _harm(victims: Victims) -> tuple[float, ...]:
+    """Weigh victims as `_harms` does."""
+    going = [(each.pod.spec.priority, started(each)) for each in victims.pods]
+    going += [(entry.priority, entry.activated_at or inf) for entry in victims.locks]
+    highest = max(priority for priority, _ in going)
+    oldest = min(since for priority, since in going if priority == highest)
+    total = sum(priority + _LIFT for priority, _ in going)
+    return (victims.violations, highest, total, len(going), -oldest)
+
+
 def _missing(found: list[_Candidates], enough: int) -> int:
     """Tell how many candidates are missing; at the end of the search those of the last batch beyond it go."""
     *earlier, last = found
@@ -409,6 +441,11 @@ def _victims(found: Sequence[_Candidates], candidate: int) -> tuple[str, Victims
             return batch.victims(candidate)
         candidate -= len(batch.indexes)
     raise IndexError(candidate)
+
+
+def _all_victims(found: Sequence[_Candidates]) -> dict[str, Victims]:
+    """Give all candidates by their nodes."""
+    return dict(batch.victims(candidate) for batch in found for candidate in range(len(batch.indexes)))
 
 
 def _resolvable(state: CycleState, pod: Pod, snapshot: Snapshot, verdict: Verdict, row: int) -> bool:

@@ -18,7 +18,6 @@ class ExtenderAdvice(Filter, Score):
     """The extenders' part in a decision; needs their Advice in the state."""
 
     name = "Extender"
-    heeds_room = False
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep the nodes that passed; those that came up since they were asked have not."""

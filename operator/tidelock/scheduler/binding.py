@@ -6,12 +6,14 @@ fails gives the room back, and the pod returns to the queue.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from tidelock.clock import Clock
-from tidelock.framework.api import SKIP, SUCCESS, Code, PostBind, Status
+from tidelock.framework import extender
+from tidelock.framework.api import SKIP, SUCCESS, Code, PostBind, Status, Victims
 from tidelock.framework.course import Course, PluginError
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.extender import Advice
 from tidelock.framework.waiting import WaitingPod
 from tidelock.kube.client import PODS, KubeClient
 from tidelock.kube.errors import ApiError, NotFound
@@ -21,7 +23,7 @@ from tidelock.model.pods import Pod, decode_pod
 from tidelock.plugins.extender import ExtenderAdvice
 from tidelock.scheduler.cycle import Assumed, Refusal, turned_down
 from tidelock.scheduler.decider import Consultation, Decider, Unschedulable
-from tidelock.scheduler.extenders import Extenders
+from tidelock.scheduler.extenders import ExtenderError, Extenders
 from tidelock.scheduler.queue import Waiting
 from tidelock.scheduler.tasks import Tasks
 from tidelock.telemetry import Telemetry, code_label
@@ -73,9 +75,34 @@ class Binder:
             self._tasks.spawn(self._write_condition(waiting, reason, message, nominated))
 
     async def _consult(self, consultation: Consultation, answered: Callable[[], None]) -> None:
-        advice = await self._extenders.advise(consultation.waiting.pod, consultation.nodes)
+        if consultation.victims is None:
+            advice = await self._extenders.advise(consultation.waiting.pod, consultation.nodes)
+        else:
+            advice = await self._ask_about_victims(consultation.waiting.pod, consultation.victims)
         self._decider.advised(consultation, advice)
         answered()
+
+    async def _ask_about_victims(self, pod: Pod, candidates: Mapping[str, Victims]) -> Advice:
+        """Ask whom else to evict; about nodes where only locks would have to go, extenders know nothing."""
+        cache = self._decider.cache
+        asked = {
+            name: extender.Victims(tuple(placed.pod for placed in each.pods), each.violations)
+            for name, each in candidates.items()
+            if each.pods
+        }
+        try:
+            chosen = await self._extenders.preempt(
+                pod, asked, lambda node_name: [placed.pod for placed in cache.pods_on(node_name)]
+            )
+        except ExtenderError as error:
+            return Advice(victims={}, error=str(error))
+        victims = {name: each for name, each in candidates.items() if not each.pods}
+        for name, left in chosen.items():
+            placed = (cache.get(each.uid) for each in left.pods)
+            there = tuple(each for each in placed if each is not None and each.node_name == name)
+            locks = candidates[name].locks if name in candidates else ()
+            victims[name] = Victims(there, locks, left.violations)
+        return Advice(victims=victims)
 
     async def _bind(self, assumed: Assumed, started: float) -> None:
         waiting = self._decider.queue.get(assumed.pod.uid)

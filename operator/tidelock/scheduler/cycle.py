@@ -6,7 +6,7 @@ counted before the next one looks.
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import Code, Filter, Mask, Scores, Status, Verdict
+from tidelock.framework.api import Code, Filter, Mask, PostFilterResult, Scores, Status, Verdict, Victims
 from tidelock.framework.course import Course, PluginError, Recorder
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.extender import Advice
@@ -29,11 +29,12 @@ from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, pinned_to
 from tidelock.model.reservations import Phase
 from tidelock.plugins.default_preemption import NEVER
+from tidelock.plugins.extender import ExtenderAdvice
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
 from tidelock.plugins.node_unschedulable import NodeUnschedulable
 from tidelock.plugins.reservation import Reservation
 from tidelock.plugins.taint_toleration import TaintToleration
-from tidelock.scheduler.preempting import Preempting
+from tidelock.scheduler.preempting import Preempting, seek
 from tidelock.scheduler.verdicts import SharedVerdicts, Verdicts
 
 logger = logging.getLogger(__name__)
@@ -71,6 +72,13 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class Candidates:
+    """No node fits, but evictions would help on some: extenders are to be asked about the victims first."""
+
+    victims: Mapping[str, Victims]
+
+
+@dataclass(frozen=True, slots=True)
 class _Unfit:
     """A refusal and what it follows from."""
 
@@ -104,11 +112,18 @@ class Cycle:
         return tuple(snapshot.nodes[int(row)] for row in np.flatnonzero(verdict.fits))
 
     def schedule(
-        self, profile: Profile, pod: Pod, now: float, advice: Advice | None = None
-    ) -> Assumed | Refusal:
+        self,
+        profile: Profile,
+        pod: Pod,
+        now: float,
+        advice: Advice | None = None,
+        *,
+        ask_about_victims: bool = False,
+    ) -> Assumed | Refusal | Candidates:
         """Find a node for a pod, reserve it there and count it as bound; it may have to wait for a permit.
 
-        With the extenders' advice, the profile has their plugin.
+        With the extenders' advice, the profile has their plugin. Where they are to be asked about victims,
+        nobody is chosen yet.
 
         Raises:
             PluginError: a plugin failed; nothing is reserved.
@@ -120,7 +135,11 @@ class Cycle:
         with _course(state, profile, self._recorder) as course:
             found = self._find(profile, pod, state)
             if isinstance(found, _Unfit):
-                return self._preempt(profile, pod, state, found, now)
+                result = self._seek(profile, pod, state, found)
+                candidates = result.candidates() if ask_about_victims and result.candidates else {}
+                if any(victims.pods for victims in candidates.values()):
+                    return Candidates(candidates)
+                return self._preempt(profile, pod, found, result, now, kind="pod")
             assumed = Assumed(pod, found.name, profile, state)
             refusal: Refusal | None = None
             reserved = False
@@ -147,7 +166,8 @@ class Cycle:
             if isinstance(found, _Unfit):
                 refusal = found.refusal
                 if _may_preempt(entry, pod):
-                    refusal = self._preempt(profile, pod, state, found, now, kind="reservation")
+                    result = self._seek(profile, pod, state, found)
+                    refusal = self._preempt(profile, pod, found, result, now, kind="reservation")
                 else:
                     self._cache.nominator.remove(pod.uid)
                 self.refuse_lock(entry, refusal, now)
@@ -243,16 +263,21 @@ class Cycle:
             self._waiting_pods.add(WaitingPod(assumed.pod, assumed.node_name, waits))
         return None
 
-    def _preempt(
-        self, profile: Profile, pod: Pod, state: CycleState, unfit: _Unfit, now: float, *, kind: str = "pod"
-    ) -> Refusal:
-        """Try to make room, and say in the refusal what came of it."""
-        refusal, course = unfit.refusal, state.expect(Course)
+    def _seek(self, profile: Profile, pod: Pod, state: CycleState, unfit: _Unfit) -> PostFilterResult:
+        """Look where room could be made."""
+        course = state.expect(Course)
         course.enter("PostFilter")
-        result = self.preempting.attempt(profile, state, pod, unfit.snapshot, unfit.verdict, now, kind=kind)
+        result = seek(profile, state, pod, unfit.snapshot, unfit.verdict)
         course.leave(result.status.code)
-        message = " ".join((refusal.message, *result.status.reasons))
-        return replace(refusal, message=message, nominated_node_name=result.nominated_node_name)
+        return result
+
+    def _preempt(
+        self, profile: Profile, pod: Pod, unfit: _Unfit, result: PostFilterResult, now: float, *, kind: str
+    ) -> Refusal:
+        """Make room where it was found that it could be, and say in the refusal what came of it."""
+        self.preempting.conclude(profile, pod, result, now, kind=kind)
+        message = " ".join((unfit.refusal.message, *result.status.reasons))
+        return replace(unfit.refusal, message=message, nominated_node_name=result.nominated_node_name)
 
     def _unreserve(self, assumed: Assumed, now: float) -> None:
         with Course(assumed.profile.scheduler_name, self._recorder) as course:
@@ -357,7 +382,9 @@ def _run_filters(
         mask = plugin.filter(state, pod, snapshot)
         ruled_out.append((plugin, fits & ~mask))
         fits = fits & mask
-    return Verdict(fits, tuple(ruled_out), filters)
+    # What would be is judged without extenders, as upstream: they have not been asked about that.
+    judging = tuple(plugin for plugin in filters if not isinstance(plugin, ExtenderAdvice))
+    return Verdict(fits, tuple(ruled_out), judging)
 
 
 def _run_scores(
