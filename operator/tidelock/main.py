@@ -38,6 +38,7 @@ from tidelock.scheduler.gauges import Gauges
 from tidelock.scheduler.loop import Loop
 from tidelock.scheduler.publisher import Publisher
 from tidelock.scheduler.tasks import Tasks, TurnTaking
+from tidelock.scheduler.tools import Tools
 from tidelock.scheduler.watches import OTHERS, reflectors
 from tidelock.serving import ListenError, serve
 from tidelock.settings import Settings
@@ -95,9 +96,10 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
         ) as recorder,
     ):
         telemetry.registry.register(Gauges(decider.book, decider.columns, decider.queue))
-        binder = Binder(client, decider, recorder, telemetry, clock, tasks, extenders)
-        evictor = Evictor(client, decider, recorder, telemetry, clock, tasks)
-        publisher = Publisher(client, decider.book, recorder, telemetry, clock, tasks)
+        tools = Tools(client, recorder, telemetry, clock, tasks)
+        binder = Binder(tools, decider, extenders)
+        evictor = Evictor(tools, decider)
+        publisher = Publisher(tools, decider.book)
         loop = Loop(decider, binder, evictor, publisher, telemetry, clock)
         others = {name: getattr(decider.objects, name) for name in OTHERS}
         feed = Feed(

@@ -8,16 +8,15 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-from tidelock.clock import Clock
 from tidelock.framework import extender
 from tidelock.framework.api import SKIP, SUCCESS, Code, PostBind, Status, Victims
 from tidelock.framework.course import Course, PluginError
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.extender import Advice
 from tidelock.framework.waiting import WaitingPod
-from tidelock.kube.client import PODS, KubeClient
+from tidelock.kube.client import PODS
 from tidelock.kube.errors import ApiError, NotFound
-from tidelock.kube.events import EventRecorder, ObjectReference
+from tidelock.kube.events import ObjectReference
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.plugins.extender import ExtenderAdvice
@@ -25,8 +24,8 @@ from tidelock.scheduler.cycle import Assumed, Refusal, turned_down
 from tidelock.scheduler.decider import Consultation, Decider, Unschedulable
 from tidelock.scheduler.extenders import ExtenderError, Extenders
 from tidelock.scheduler.queue import Waiting
-from tidelock.scheduler.tasks import Tasks
-from tidelock.telemetry import Telemetry, code_label
+from tidelock.scheduler.tools import Tools
+from tidelock.telemetry import code_label
 
 logger = logging.getLogger(__name__)
 
@@ -34,22 +33,13 @@ logger = logging.getLogger(__name__)
 class Binder:
     """Carries out decisions about pods, each in a task of its own."""
 
-    def __init__(
-        self,
-        client: KubeClient,
-        decider: Decider,
-        recorder: EventRecorder,
-        telemetry: Telemetry,
-        clock: Clock,
-        tasks: Tasks,
-        extenders: Extenders,
-    ) -> None:
-        self._client = client
+    def __init__(self, tools: Tools, decider: Decider, extenders: Extenders) -> None:
+        self._client = tools.client
+        self._recorder = tools.recorder
+        self._telemetry = tools.telemetry
+        self._clock = tools.clock
+        self._tasks = tools.tasks
         self._decider = decider
-        self._recorder = recorder
-        self._telemetry = telemetry
-        self._clock = clock
-        self._tasks = tasks
         self._extenders = extenders
 
     def consult(self, consultation: Consultation, answered: Callable[[], None]) -> None:

@@ -27,6 +27,7 @@ from tidelock.scheduler.loop import Loop
 from tidelock.scheduler.publisher import Publisher
 from tidelock.scheduler.queue import FLUSH_AFTER
 from tidelock.scheduler.tasks import Tasks, TurnTaking
+from tidelock.scheduler.tools import Tools
 from tidelock.telemetry import Telemetry
 from unit.scheduler.fake_api import FakeApi
 
@@ -175,11 +176,11 @@ class Shell(Core):
         self.tasks = Tasks(Random(1))  # noqa: S311 -- for jitter
         api = TurnTaking(self.api, self.tasks)
         super().__init__(*nodes, listed=listed, configuration=configuration, api=api)
-        writers = (self.recorder, self.telemetry, self.clock, self.tasks)
+        tools = Tools(self.api, self.recorder, self.telemetry, self.clock, self.tasks)
         self.extenders = Extenders(configuration.extenders)
-        self.binder = Binder(self.api, self.decider, *writers, self.extenders)
-        self.evictor = Evictor(self.api, self.decider, *writers)
-        self.publisher = Publisher(self.api, self.book, *writers)
+        self.binder = Binder(tools, self.decider, self.extenders)
+        self.evictor = Evictor(tools, self.decider)
+        self.publisher = Publisher(tools, self.book)
         self.loop = Loop(self.decider, self.binder, self.evictor, self.publisher, self.telemetry, self.clock)
         self.feed.wake = self.loop.wake
 
