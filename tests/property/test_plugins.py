@@ -309,8 +309,11 @@ def outcome(world: World, wanting: Pod) -> str:
     """Tell where a pod is placed, or why it is not."""
     scene = world.scene()
     profile = build_profile(ProfileSettings(NAMESPACE, DEFAULT_PLUGINS), REGISTRY, scene.handle)
-    found: Assumed | Refusal = Cycle(scene.cache, scene.book, WaitingPods()).schedule(profile, wanting, NOW)
-    return found.node_name if isinstance(found, Assumed) else found.message
+    found = Cycle(scene.cache, scene.book, WaitingPods()).schedule(profile, wanting, NOW)
+    if isinstance(found, Assumed):
+        return found.node_name
+    assert isinstance(found, Refusal)
+    return found.message
 
 
 def verdict(scene: Scene, wanting: Pod, there: Sequence[Node], *written: object) -> object:

@@ -75,6 +75,7 @@ class Cluster:
         if isinstance(expected, Refusal):
             assert found == expected
         else:
+            assert isinstance(expected, Assumed)
             assert isinstance(found, Assumed)
             assert found.node_name == expected.node_name
             self.pods.append(new)

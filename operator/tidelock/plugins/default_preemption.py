@@ -303,9 +303,9 @@ class DefaultPreemption(PostFilter):
         """Tell whose eviction, after that of the more important on its node, would violate a budget."""
         guarded = np.zeros(below.shape, np.bool_)
         budgets = self.handle.objects.pod_disruption_budgets
-        for index, first in enumerate(np.argmax(below, axis=1).tolist()):
-            if not below.shape[1] or not below[index, first]:
-                continue
+        firsts = np.argmax(below, axis=1) if below.shape[1] else ()  # no pods at all have no first
+        for index in np.flatnonzero(np.logical_or.reduce(below, axis=1)).tolist():
+            first = int(firsts[index])
             name = snapshot.nodes[rows[index]].name
             mark = (self.handle.cache.generations([name]), first, budgets.version)
             known = self._budgeted.get(name)
