@@ -77,8 +77,8 @@ class Course:
 
     def ask(self, plugin: Plugin) -> None:
         """Note that a plugin is about to be asked; the one before it has answered, with `code`."""
-        if self.sampled:
-            self._measure(plugin)
+        if self.sampled and self._recorder is not None:
+            self._measure(self._recorder, plugin)
         self._plugin, self.code = plugin, Code.SUCCESS
 
     def leave(self, code: Code) -> None:
@@ -86,7 +86,7 @@ class Course:
         if self._recorder is not None and self._point:
             if self.sampled:
                 self.code = Code.ERROR if code is Code.ERROR else self.code
-                self._measure(None)
+                self._measure(self._recorder, None)
             self._recorder.passed(self._point, code, self._profile, self._recorder.clock() - self._entered)
         self._point, self._plugin = "", None
 
@@ -94,13 +94,11 @@ class Course:
         """Give the error of a plugin that has returned one."""
         return PluginError(f'running {self._point} plugin "{plugin.name}": {", ".join(reasons)}')
 
-    def _measure(self, following: Plugin | None) -> None:
+    def _measure(self, recorder: Recorder, following: Plugin | None) -> None:
         """Measure the plugin that was asked last, and begin with the one that follows."""
-        if self._recorder is None:
-            return
-        now = self._recorder.clock()
+        now = recorder.clock()
         if self._plugin is not None:
-            self._recorder.ran(self._plugin.name, self._point, self.code, now - self._since)
+            recorder.ran(self._plugin.name, self._point, self.code, now - self._since)
         self._since = now
         if following is None:
             self._plugin = None

@@ -173,7 +173,8 @@ class DefaultPreemption(PostFilter):
         if not len(harms):
             histogram = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items() if count))
             return _refused(f"0/{len(snapshot)} nodes are available: {histogram}.", nominated_node_name="")
-        node_name, victims = _victims(found, int(np.lexsort(harms.T[::-1])[0]))
+        batch, place = _each(found)[int(np.lexsort(harms.T[::-1])[0])]
+        node_name, victims = batch.victims(place)
         return PostFilterResult(SUCCESS, node_name, victims, lambda: _all_victims(found))
 
     def _advised(self, candidates: Mapping[str, Victims], error: str) -> PostFilterResult:
@@ -434,18 +435,14 @@ def _missing(found: list[_Candidates], enough: int) -> int:
     return 0
 
 
-def _victims(found: Sequence[_Candidates], candidate: int) -> tuple[str, Victims]:
-    """Give a candidate by its place in all batches."""
-    for batch in found:
-        if candidate < len(batch.indexes):
-            return batch.victims(candidate)
-        candidate -= len(batch.indexes)
-    raise IndexError(candidate)
+def _each(found: Sequence[_Candidates]) -> list[tuple[_Candidates, int]]:
+    """List the candidates of all batches, each by its batch and its place there."""
+    return [(batch, place) for batch in found for place in range(len(batch.indexes))]
 
 
 def _all_victims(found: Sequence[_Candidates]) -> dict[str, Victims]:
     """Give all candidates by their nodes."""
-    return dict(batch.victims(candidate) for batch in found for candidate in range(len(batch.indexes)))
+    return dict(batch.victims(place) for batch, place in _each(found))
 
 
 def _resolvable(state: CycleState, pod: Pod, snapshot: Snapshot, verdict: Verdict, row: int) -> bool:
