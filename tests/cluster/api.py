@@ -12,7 +12,7 @@ from tidelock.kube.config import load_connection
 
 Manifest = dict[str, Any]
 
-_TIMEOUT = 30.0  # seconds
+_TIMEOUT = 60.0  # seconds
 _MERGE_PATCH = "application/merge-patch+json"
 _APPLY_PATCH = "application/apply-patch+yaml"
 
@@ -41,7 +41,8 @@ class Api:
 
     def create(self, path: str, manifest: Manifest) -> Manifest:
         """Create an object in a collection; as with kubectl, a field that nobody knows is an error."""
-        return self._request("POST", f"{path}?fieldValidation=Strict", manifest)
+        query = f"{'&' if '?' in path else '?'}fieldValidation=Strict"
+        return self._request("POST", path + query, manifest)
 
     def merge(self, path: str, patch: Manifest) -> Manifest:
         """Merge a patch into an object; None removes a field."""
