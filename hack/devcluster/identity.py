@@ -12,7 +12,16 @@ BASE = Path(__file__).parents[2] / "manifests" / "base"
 SYSTEM_NAMESPACE = "tidelock-system"
 SERVICE_ACCOUNT = "tidelock"
 
-_IDENTITY = ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding")
+_IDENTITY = (
+    "Namespace",
+    "ServiceAccount",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "Role",
+    "RoleBinding",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+)
 _FILE_NAME = "operator.kubeconfig"
 _VALIDITY = "8h"  # of the token: longer than any test, story or benchmark
 
