@@ -156,9 +156,9 @@ def check_pods(process: Process) -> None:
     idle = unbound - process.in_flight.keys()
     assumed = {uid for uid, placed in process.cache._placed.items() if placed.assumed}
     assert not assumed & idle, "assumed without a binding"
-    waiting = {entry.uid for entry in process.book.waiting.values()}
+    locks = {entry.uid for entry in process.book.waiting.values()}
     for uid, node in process.nominator._node_of.items():
-        assert not node or uid in waiting or process.queue.get(uid) is not None, f"{uid} is nominated"
+        assert not node or uid in locks or process.queue.get(uid) is not None, f"{uid} is nominated"
     victims = Counter(pod.uid for attempt in process.attempts for pod in attempt.victims)
     assert all(count == 1 for count in victims.values()), "evicted twice"
 

@@ -5,6 +5,7 @@ status write, an eviction or a look at a pod is carried out by one call and lear
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from builders import SCHEDULER, Json
 from property.model_api import Delivering, ModelApi, Reflection, RefusedError
@@ -88,11 +89,11 @@ class Process:
     def _moves(self) -> Iterator[tuple[str, Callable[[], None]]]:
         for resource, watch in self.watches.items():
             if watch.behind:
-                yield resource, lambda watch=watch, resource=resource: self._deliver(watch, resource)
+                yield resource, partial(self._deliver, resource)
         if self.due:
             yield "decide", self.step
-        if uid := next((uid for uid in self.in_flight if uid not in self.bind_answers), ""):
-            yield "bind", lambda: self.send_binding(uid)
+        if unsent := next((uid for uid in self.in_flight if uid not in self.bind_answers), ""):
+            yield "bind", partial(self.send_binding, unsent)
         for kind, work, waits in (
             ("bound", self._learn_binding, self.bind_answers),
             ("written", self._learn_write, self.write_answers),
@@ -154,10 +155,10 @@ class Process:
         self.accidents.remove(kind)
         return True
 
-    def _deliver(self, watch: Delivering, resource: str) -> None:
-        watch.deliver()
+    def _deliver(self, resource: str) -> None:
+        self.watches[resource].deliver()
         if self._has_accident(resource):
-            watch.repeat()
+            self.watches[resource].repeat()
 
     # Pods.
 

@@ -331,6 +331,9 @@ class Book:
 
     def _revise(self, entry: Entry, reservation: Reservation, now: float) -> None:
         edited = reservation.meta.generation != entry.reservation.meta.generation
+        before, spec = entry.reservation.spec, reservation.spec
+        if entry.held and before is not None and spec is not None and before.owners != spec.owners:
+            self.shifts.append(Shift(entry, entry.node, NOTHING, entry.held))  # new to its new owners
         entry.reservation, entry.problem = reservation, reservation.problem
         if not edited or entry.final:
             return

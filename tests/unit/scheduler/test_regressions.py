@@ -155,7 +155,7 @@ def test_a_lock_is_not_ended_by_an_earlier_pod_that_is_gone() -> None:
     core.add(earlier)
     entry = core.lock()
     core.step()
-    assert entry.phase is Phase.BOUND
+    assert (entry.phase, core.locked()) == (Phase.BOUND, 0)
 
     core.answer(gone=True)
     core.step()
@@ -164,7 +164,7 @@ def test_a_lock_is_not_ended_by_an_earlier_pod_that_is_gone() -> None:
     core.feed.pods.remove(earlier)
     core.add(pod(uid="uid-2"))
     core.decider.bound(core.place(), NOW)
-    assert entry.phase is Phase.CONSUMED
+    assert (entry.phase, core.locked()) == (Phase.CONSUMED, 0)
 
 
 @pytest.mark.parametrize("leaving", [True, False])
@@ -188,6 +188,19 @@ def test_a_lock_ends_by_the_next_of_its_owners_if_the_first_is_gone() -> None:
     assert entry.phase is Phase.BOUND
     core.answer()
     assert (entry.phase, entry.bound_pod) == (Phase.CONSUMED, BoundPod(name="web-1", uid="uid-web-1"))
+
+
+def test_a_pod_that_becomes_the_owner_of_a_held_lock_is_woken() -> None:
+    """Owners may be edited until Active is written. Nothing told those that they were changed to: a pod that
+    had been refused for the lock, or gated until one is active, waited on beside its own lock.
+    """
+    core = Core(node("node-a", cpu="1"))
+    core.lock(owner="web-1")
+    core.step()
+    core.add(pod("web-0"))
+    core.refuse()
+    core.lock(owner="web-0", version=2, generation=2)
+    assert core.place().pod.meta.name == "web-0"
 
 
 def test_a_lock_that_waits_for_a_claim_is_tried_when_that_appears() -> None:
