@@ -25,6 +25,7 @@ class FakeApi(KubeClient):
 
     def __init__(self) -> None:
         self.objects: dict[str, Json] = {}
+        self._manager = None
         self.asked: list[Asked] = []
         self.gate = asyncio.Event()
         self.gate.set()
