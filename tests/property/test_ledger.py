@@ -217,7 +217,7 @@ class World(RuleBasedStateMachine):
         elif kind == "rest":
             self.rest()
         else:
-            for uid in process.in_flight.keys() - process.bind_answers.keys():
+            for uid in sorted(process.in_flight.keys() - process.bind_answers.keys()):
                 if kind == "crash in the end":
                     process.send_binding(uid)
             self._edit_lock(data, 0)

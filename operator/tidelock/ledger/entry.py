@@ -86,8 +86,12 @@ class Entry:
 
     @property
     def wanting(self) -> bool:
-        """Whether the lock waits for room: for its first, for more, or for some elsewhere."""
-        return self.phase is Phase.PENDING or self.growing or self.moving
+        """Whether the lock waits for room: for its first, for more, or for some elsewhere.
+
+        One whose spec cannot be read does not, as nobody can tell for what.
+        """
+        readable = self.reservation.pod is not None
+        return readable and (self.phase is Phase.PENDING or self.growing or self.moving)
 
     @property
     def ends_at(self) -> float | None:

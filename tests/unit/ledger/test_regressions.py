@@ -176,6 +176,17 @@ def test_a_lock_with_an_unreadable_spec_keeps_its_owners_through_a_restart(ledge
     assert adopted.phase is Phase.CONSUMED
 
 
+def test_an_unreadable_lock_stays_on_a_node_with_a_problem(ledger: Ledger) -> None:
+    """It was to move, and nobody could tell for what room to look: that ended the decision loop."""
+    entry = ledger.active()
+    ledger.edit(resources={"cpu": "two"})
+    ledger.put_node("node-a", cordoned=True)
+    ledger.book.advance(NOW + MOVE_AFTER)
+    assert (entry.moving, entry.phase, ledger.book.waiting) == (True, Phase.ACTIVE, {})
+    ledger.edit(resources={"cpu": "1"})
+    assert list(ledger.book.waiting.values()) == [entry]
+
+
 def test_an_unreadable_edit_of_a_claimed_lock_leaves_it_its_size(ledger: Ledger) -> None:
     entry = ledger.active(resources={"cpu": "2"})
     ledger.book.claim(pod(), "node-b", NOW)
