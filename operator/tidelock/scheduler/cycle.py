@@ -61,14 +61,12 @@ class Refusal:
 
     With `error`, none was found because something failed, not because none fits. The plugins in `pending`
     have let the pod wait until they activate it themselves.
-    `nominated_node_name` is to be written for a pod; None leaves what is there.
     """
 
     message: str
     plugins: frozenset[str]
     error: bool = False
     pending: frozenset[str] = frozenset()
-    nominated_node_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +150,9 @@ class Cycle:
             return refusal or assumed
 
     def undo(self, assumed: Assumed, now: float) -> None:
-        """Take a reservation of room back after its binding failed."""
-        self._cache.forget(assumed.pod.uid)
+        """Take a reservation of room back after its binding failed; the pod's nomination is used up."""
+        if self._cache.forget(assumed.pod.uid):
+            self._cache.nominator.nominate(assumed.pod, "")
         self._unreserve(assumed, now)
 
     def place_lock(self, profile: Profile, entry: Entry, now: float) -> Refusal | None:
@@ -177,7 +176,8 @@ class Cycle:
 
     def refuse_lock(self, entry: Entry, refusal: Refusal, now: float) -> None:
         """Note why a lock has no room."""
-        self._book.refuse(entry, self._reason(_stand_in(entry), refusal), refusal.message, now)
+        reason = self._reason(_stand_in(entry), refusal)
+        self._book.refuse(entry, reason, refusal.message, now, refusal.plugins)
 
     def _find(
         self, profile: Profile, pod: Pod, state: CycleState, *, sound_only: bool = False
@@ -234,6 +234,7 @@ class Cycle:
 
     def _reserve(self, assumed: Assumed, course: Course, now: float) -> Refusal | None:
         course.enter("Reserve")
+        self._cache.assume(assumed.pod, assumed.node_name)
         for plugin in assumed.profile.reserve:
             course.ask(plugin)
             status = plugin.reserve(assumed.state, assumed.pod, assumed.node_name, now)
@@ -242,7 +243,6 @@ class Cycle:
                 refusal = turned_down("Reserve", plugin.name, status)
                 course.leave(status.code)
                 return refusal
-        self._cache.assume(assumed.pod, assumed.node_name)
         return None
 
     def _permit(self, assumed: Assumed, course: Course) -> Refusal | None:
@@ -277,7 +277,7 @@ class Cycle:
         """Make room where it was found that it could be, and say in the refusal what came of it."""
         self.preempting.conclude(profile, pod, result, now, kind=kind)
         message = " ".join((unfit.refusal.message, *result.status.reasons))
-        return replace(unfit.refusal, message=message, nominated_node_name=result.nominated_node_name)
+        return replace(unfit.refusal, message=message)
 
     def _unreserve(self, assumed: Assumed, now: float) -> None:
         with Course(assumed.profile.scheduler_name, self._recorder) as course:

@@ -245,13 +245,15 @@ class TestVictims:
 
     def test_only_nodes_that_they_leave_are_chosen(self, asked: Core) -> None:
         answer(asked, Advice(victims=self.victims(asked, "node-b")))
-        assert asked.refuse().refusal.nominated_node_name == "node-b"
+        asked.refuse()
+        assert list(asked.cache.nominator.nodes) == ["node-b"]
         (attempt,) = asked.decider.take_preemptions()
         assert [each.meta.name for each in attempt.victims] == ["low-b"]
 
     def test_among_those_the_least_harm_decides(self, asked: Core) -> None:
         answer(asked, Advice(victims=self.victims(asked, "node-b", "node-a")))
-        assert asked.refuse().refusal.nominated_node_name == "node-a"
+        asked.refuse()
+        assert list(asked.cache.nominator.nodes) == ["node-a"]
 
     @pytest.mark.parametrize(
         ("advice", "text"),
@@ -266,7 +268,8 @@ class TestVictims:
         answer(asked, advice)
         refusal = asked.refuse().refusal
         assert refusal.message.endswith(text)
-        assert (refusal.error, refusal.nominated_node_name) == (False, None)
+        assert not refusal.error
+        assert list(asked.cache.nominator.nodes) == []
         assert asked.queue.counts()[Place.UNSCHEDULABLE] == 1
 
     def test_victims_that_have_gone_meanwhile_count_no_more(self, asked: Core) -> None:
@@ -304,7 +307,7 @@ class TestVictims:
         assert set(victims) == {"node-a", "node-b"}
         answer(scheduler, Advice(victims=victims))
         refusal = scheduler.refuse().refusal
-        assert refusal.nominated_node_name == "node-a"
+        assert list(scheduler.cache.nominator.nodes) == ["node-a"]
         assert refusal.plugins == {"NodeResourcesFit", "Extender"}
 
     def test_about_locks_alone_nobody_is_asked(self) -> None:
@@ -314,7 +317,8 @@ class TestVictims:
         lock = scheduler.lock(nodeName="node-a", owner="db-0", resources={"cpu": "1"})
         scheduler.step()
         scheduler.add(pod("web-0", requests=WANTED, priority=10))
-        assert scheduler.refuse().refusal.nominated_node_name == "node-a"
+        scheduler.refuse()
+        assert list(scheduler.cache.nominator.nodes) == ["node-a"]
         assert lock.phase is Phase.PENDING
 
 
@@ -334,7 +338,7 @@ async def running(scheduler: Shell) -> AsyncIterator[None]:
 
 async def until(condition: Any) -> None:
     """Wait until something is so."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 -- what is waited for sets no event
             await asyncio.sleep(0.005)
 
