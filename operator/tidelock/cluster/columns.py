@@ -19,6 +19,8 @@ from tidelock.model.selectors import Taint
 
 Amounts = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
+Part = slice | Rows | int
+"""Some of the rows, or one alone, whose amounts are then numbers."""
 
 A = TypeVar("A", bound=npt.NDArray[np.generic])
 
@@ -30,7 +32,8 @@ _VECTORS = 4096
 class Traits:
     """What the nodes are, apart from their amounts; arrays of N that refuse to be written.
 
-    `name_rank` is a node's place among the sorted names; `taint_set_of` indexes the distinct `taint_sets`.
+    `name_rank` is a node's place among the sorted names; `taint_set_of` indexes the distinct `taint_sets`;
+    `least` is what every node has of each resource at least, R.
     """
 
     version: int
@@ -38,9 +41,10 @@ class Traits:
     name_rank: Rows
     taint_sets: tuple[tuple[Taint, ...], ...]
     taint_set_of: Rows
+    least: Amounts
 
     @classmethod
-    def of(cls, nodes: Sequence[Node], version: int) -> "Traits":
+    def of(cls, nodes: Sequence[Node], allocatable: Amounts, version: int) -> "Traits":
         """Read the traits off the nodes."""
         name_rank = np.empty(len(nodes), np.intp)
         name_rank[sorted(range(len(nodes)), key=lambda row: nodes[row].name)] = np.arange(len(nodes))
@@ -52,6 +56,7 @@ class Traits:
             name_rank=_frozen(name_rank),
             taint_sets=tuple(taint_sets),
             taint_set_of=_frozen(np.array(set_of, np.intp)),
+            least=_frozen(allocatable.min(axis=0, initial=CEILING)),
         )
 
     def take(self, rows: Rows) -> "Traits":
@@ -62,6 +67,7 @@ class Traits:
             name_rank=self.name_rank[rows],
             taint_sets=self.taint_sets,
             taint_set_of=self.taint_set_of[rows],
+            least=self.least,
         )
 
 
@@ -199,7 +205,7 @@ class Columns:
     def traits(self) -> "Traits":
         """Give what only changes with `version`, computed once for each."""
         if self._traits is None or self._traits.version != self.version:
-            self._traits = Traits.of(self.nodes, self.version)
+            self._traits = Traits.of(self.nodes, self.allocatable[: len(self.nodes)], self.version)
         return self._traits
 
     def _tick(self, row: int) -> None:
@@ -216,6 +222,7 @@ class Columns:
 
     def _add_column(self, name: str) -> None:
         self._vectors.clear()
+        self._traits = None
         self.column_of[name] = len(self.resources)
         self.resources.append(name)
         self.allocatable = _enlarged(self.allocatable, columns=1)

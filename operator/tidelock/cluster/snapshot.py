@@ -13,10 +13,12 @@ import numpy.typing as npt
 from tidelock.cluster.columns import Amounts, Columns, Rows, Traits
 from tidelock.cluster.labels import Label
 from tidelock.model.nodes import Node
-from tidelock.model.quantities import Resources
+from tidelock.model.quantities import CEILING, Resources
 
 _ALL = slice(None)
-_FEW = 64
+
+Wanted = tuple[tuple[int, int], ...]
+"""Columns of resources, with how much of each is wanted: more than nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,23 +102,25 @@ class Snapshot:
         """Column of a resource that the snapshot knows."""
         return self._columns.column_of[resource]
 
-    def free_for(self, wanted: Amounts, *, beside_locks: bool) -> npt.NDArray[np.bool_]:
-        """Tell for each node whether it has this much free; resources of which nothing is wanted don't count.
+    def wanted(self, resources: Resources) -> Wanted:
+        """Say in which columns how much is wanted.
 
-        Locked room is free unless `beside_locks`.
+        Raises:
+            KeyError: a resource that no node and no earlier request has named.
+
         """
-        if len(self) < _FEW:  # a loop over resources costs more calls than it saves work
-            room = self.allocatable - self.requested
-            if beside_locks:
-                room -= self.locked
-            covered: npt.NDArray[np.bool_] = np.logical_and.reduce((room >= wanted) | (wanted <= 0), axis=1)
-            return covered
+        column_of = self._columns.column_of
+        pairs = ((column_of[name], min(units, CEILING)) for name, units in resources.items() if units > 0)
+        return tuple(sorted(pairs))
+
+    def free_for(self, wanted: Wanted, *, beside_locks: bool) -> npt.NDArray[np.bool_]:
+        """Tell for each node whether it has this much free; locked room is free unless `beside_locks`."""
         fits = np.ones(len(self), np.bool_)
-        for column in np.flatnonzero(wanted > 0):
+        for column, units in wanted:
             free = self.allocatable[:, column] - self.requested[:, column]
             if beside_locks:
                 free -= self.locked[:, column]
-            fits &= free >= wanted[column]
+            fits &= free >= units
         return fits
 
     def vector(self, resources: Resources) -> Amounts:

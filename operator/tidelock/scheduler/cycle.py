@@ -337,7 +337,7 @@ def _run_scores(
     )
     everywhere = len(rows) == len(snapshot)  # the common case: then nothing has to be picked
     total = shared.total(absolute, state, pod, snapshot)
-    total = total.copy() if everywhere else total[rows]
+    total = total if everywhere else total[rows]
     for plugin, weight in scorers:
         if plugin.per_node and not plugin.relative:
             continue
@@ -346,14 +346,14 @@ def _run_scores(
             scores = scores if everywhere else scores[rows]
         else:
             scores = plugin.score(state, pod, snapshot, rows)
-        total += weight * plugin.normalize(state, pod, scores)
+        total = total + weight * plugin.normalize(state, pod, scores)
     return total
 
 
 def _best(scores: Scores, name_rank: Rows) -> int:
     """Index of the highest score; among equals, of the node whose name sorts first."""
-    ties = (scores == scores.max()).nonzero()[0]
-    return int(ties[np.argmin(name_rank[ties])])
+    ties = (scores == scores[scores.argmax()]).nonzero()[0]
+    return int(ties[name_rank[ties].argmin()])
 
 
 def _explain(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) -> Refusal:

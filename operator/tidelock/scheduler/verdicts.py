@@ -23,8 +23,10 @@ Values = npt.NDArray[Any]
 
 # Kinds of pods that are remembered: each costs a few dozen bytes a node.
 _MOST_KINDS = 64
-# Beyond this share of changed nodes, judging all of them at once is cheaper than picking them out.
+# Beyond this share of changed nodes, judging all nodes at once is cheaper than picking them out.
 _MANY = 0.25
+# Up to so many, judging one after the other is cheaper than calls with arrays.
+_FEW = 4
 
 _NOBODY = -1
 
@@ -43,9 +45,9 @@ class Verdicts:
         """Give for each node the index of the first of these filters that rules it out, or -1."""
         return self._renew(
             heeds_room,
-            lambda part: _first_rejecter(filters, state, pod, part),
             snapshot,
-            np.int8,
+            lambda part: _first_rejecters(filters, state, pod, part),
+            lambda row: _first_rejecter(filters, state, pod, snapshot, row),
             heeds_room=heeds_room,
         )
 
@@ -54,23 +56,26 @@ class Verdicts:
     ) -> Scores:
         """Sum the weighted scores that plugins give to each node, not normalized; not to be written."""
 
-        def judge(part: Snapshot) -> Scores:
+        def all_of(part: Snapshot) -> Scores:
             rows, total = np.arange(len(part)), np.zeros(len(part))
             for plugin, weight in scorers:
                 total += weight * plugin.score(state, pod, part, rows)
             return total
 
+        def one(row: int) -> float:
+            return sum(weight * plugin.rate(state, pod, snapshot, row) for plugin, weight in scorers)
+
         heeds_room = any(plugin.heeds_room for plugin, _ in scorers)
-        scores = self._renew(scorers, judge, snapshot, np.float64, heeds_room=heeds_room).view()
+        scores = self._renew(scorers, snapshot, all_of, one, heeds_room=heeds_room).view()
         scores.flags.writeable = False
         return scores
 
     def _renew(
         self,
         name: object,
-        judge: Callable[[Snapshot], Values],
         snapshot: Snapshot,
-        kind: type[np.generic],
+        judge: Callable[[Snapshot], Values],
+        judge_one: Callable[[int], float],
         *,
         heeds_room: bool,
     ) -> Values:
@@ -83,14 +88,20 @@ class Verdicts:
         kept = self._kept.get(name)
         if kept is not None and kept[1] == now:
             return kept[0]
-        values, since = kept or (np.zeros(0, kind), -1)
-        if len(values) != count:
-            values = _fitted(values, count)
-        rows = (ticks[:count] > since).nonzero()[0]
-        if len(rows) >= _MANY * count:
-            values[:] = judge(snapshot)
-        elif len(rows):
-            values[rows] = judge(self._take(snapshot, rows, (since, now)))
+        if kept is None:
+            values = judge(snapshot)
+        else:
+            values, since = kept
+            if len(values) != count:
+                values = _fitted(values, count)
+            rows = (ticks[:count] > since).nonzero()[0]
+            if len(rows) >= _MANY * count:
+                values[:] = judge(snapshot)
+            elif len(rows) > _FEW:
+                values[rows] = judge(self._take(snapshot, rows, (since, now)))
+            else:
+                for row in rows.tolist():
+                    values[row] = judge_one(row)
         self._kept[name] = (values, now)
         return values
 
@@ -121,13 +132,22 @@ class SharedVerdicts:
         return verdicts
 
 
-def _first_rejecter(filters: Sequence[Filter], state: CycleState, pod: Pod, snapshot: Snapshot) -> Indices:
+def _first_rejecters(filters: Sequence[Filter], state: CycleState, pod: Pod, snapshot: Snapshot) -> Indices:
     rejecter = np.full(len(snapshot), _NOBODY, np.int8)
     for index, plugin in enumerate(filters):
         mask = plugin.filter(state, pod, snapshot)
         if not mask.all():
             rejecter[(rejecter == _NOBODY) & ~mask] = index
     return rejecter
+
+
+def _first_rejecter(
+    filters: Sequence[Filter], state: CycleState, pod: Pod, snapshot: Snapshot, row: int
+) -> int:
+    for index, plugin in enumerate(filters):
+        if not plugin.fits(state, pod, snapshot, row):
+            return index
+    return _NOBODY
 
 
 def _fitted(values: Values, count: int) -> Values:
