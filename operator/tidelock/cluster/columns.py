@@ -77,7 +77,7 @@ class Columns:
     `nonzero` is the requested cpu and memory as scoring counts them. `version` changes whenever a node comes,
     goes or changes other than in what is requested and locked of it; `freed` counts
     whatever may let something fit that did not fit before. `clock` ticks with every change and
-    `changed_at` is the last tick of each row; `node_clock` and `node_changed_at` are of Node objects alone.
+    `changed_at` is the last tick of each row.
     """
 
     def __init__(self, capacity: int = 64) -> None:
@@ -90,8 +90,6 @@ class Columns:
         self.freed = 0
         self.clock = 0
         self.changed_at = np.zeros(capacity, np.int64)
-        self.node_clock = 0
-        self.node_changed_at = np.zeros(capacity, np.int64)
         self._traits: Traits | None = None
         self._vectors: dict[tuple[tuple[str, int], ...], Amounts] = {}
         shape = (capacity, len(self.resources))
@@ -217,8 +215,6 @@ class Columns:
         self.version += 1
         self.freed += 1
         self._tick(row)
-        self.node_clock = self.clock
-        self.node_changed_at[row] = self.clock
 
     def _add_column(self, name: str) -> None:
         self._vectors.clear()
@@ -232,7 +228,6 @@ class Columns:
     def _grow(self) -> None:
         more = len(self.allocatable)
         self.changed_at = np.concatenate([self.changed_at, np.zeros(more, np.int64)])
-        self.node_changed_at = np.concatenate([self.node_changed_at, np.zeros(more, np.int64)])
         self.allocatable = _enlarged(self.allocatable, rows=more)
         self.requested = _enlarged(self.requested, rows=more)
         self.locked = _enlarged(self.locked, rows=more)

@@ -27,6 +27,7 @@ class Snapshot:
 
     `allocatable`, `requested` and `locked` are N x R, `nonzero` is N x 2 (cpu, memory). `rows` are those in
     the columns: all of them, or those that were taken. What a plugin keeps of all nodes it indexes so.
+    `indexes` are 0 to N - 1.
     """
 
     nodes: Sequence[Node]
@@ -35,6 +36,7 @@ class Snapshot:
     locked: Amounts
     nonzero: Amounts
     traits: Traits
+    indexes: Rows
     rows: slice | Rows
     _columns: Columns
 
@@ -49,6 +51,7 @@ class Snapshot:
             locked=_view(columns.locked, count),
             nonzero=_view(columns.nonzero, count),
             traits=columns.traits(),
+            indexes=np.arange(count),
             rows=_ALL,
             _columns=columns,
         )
@@ -65,6 +68,7 @@ class Snapshot:
             locked=self.locked[rows],
             nonzero=self.nonzero[rows],
             traits=self.traits.take(rows),
+            indexes=np.arange(len(rows)),
             rows=rows,
             _columns=self._columns,
         )

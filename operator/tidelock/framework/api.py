@@ -111,9 +111,6 @@ class Plugin(ABC):
     the pod's `placement_key` alone: equal pods share the verdict, and only changed nodes are judged again.
     """
 
-    heeds_room: ClassVar[bool] = True
-    """Whether a per-node verdict depends on what is placed on the node, and not on the Node object alone."""
-
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
         """Take the handle and the profile's args; raises ValueError for args that the plugin has not."""
         if args:
@@ -181,7 +178,7 @@ class Filter(Plugin):
         """Tell for each node whether the pod may run there."""
 
     def fits(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
-        """Tell the same of one node; a plugin that heeds room, which every pod changes, tells it faster."""
+        """Tell the same of one node; per-node plugins, asked after every change, tell it faster than this."""
         return bool(self.filter(state, pod, snapshot.take(np.array([row])))[0])
 
     @abstractmethod
@@ -293,10 +290,10 @@ class Score(Plugin):
 
     @abstractmethod
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Score each of these rows, from 0 to MAX_NODE_SCORE after `normalize`."""
+        """Score each of these rows, which ascend, from 0 to MAX_NODE_SCORE after `normalize`."""
 
     def rate(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> float:
-        """Score one row alike; a plugin that heeds room, which every pod changes, does it faster than this."""
+        """Score one row alike; per-node plugins, asked after every change, do it faster than this."""
         return float(self.score(state, pod, snapshot.take(np.array([row])), np.array([0]))[0])
 
     @property

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -302,29 +302,52 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
         return total_requests(self.spec, statuses, infeasible=infeasible)
 
     @cached_property
+    def _template(self) -> "_Template":
+        """What follows from the fields of the spec by which nodes are chosen, neighbours apart."""
+        spec = self.spec
+        node_affinity = spec.affinity.node_affinity if spec.affinity else None
+        volumes = tuple(
+            msgspec.structs.replace(volume, name="") for volume in spec.volumes if not volume.plain
+        )
+        return _template(
+            _ENCODER.encode(
+                msgspec.structs.replace(
+                    spec,
+                    scheduler_name="",
+                    priority=0,
+                    preemption_policy="",
+                    affinity=Affinity(node_affinity),
+                    scheduling_gates=(),
+                    topology_spread_constraints=(),
+                    volumes=volumes,
+                )
+            )
+        )
+
+    @property
     def nonzero(self) -> tuple[int, int]:
         """Cpu and memory for scoring once it is placed; a container that asks for none weighs something."""
-        return nonzero_requests(self.spec)
+        return self._template.nonzero
 
-    @cached_property
+    @property
     def container_weights(self) -> tuple[int, int]:
         """Cpu and memory for scoring before it is placed; without what it asks for as a whole."""
-        return container_weights(self.spec)
+        return self._template.container_weights
 
-    @cached_property
+    @property
     def host_ports(self) -> tuple[HostPort, ...]:
         """The ports of its node that it takes."""
-        return host_ports(self.spec, host_network=self.spec.host_network)
+        return self._template.host_ports
 
     @cached_property
     def claims(self) -> tuple[ClaimUse, ...]:
         """The claims that its volumes need, each once."""
         return tuple(dict.fromkeys(_claims(self.meta.name, self.spec.volumes)))
 
-    @cached_property
+    @property
     def disks(self) -> tuple[Disk, ...]:
         """The disks that it mounts without a claim; an image of Ceph counts at each of its monitors."""
-        return tuple(dict.fromkeys(disk for volume in self.spec.volumes for disk in _disks(volume)))
+        return self._template.disks
 
     @cached_property
     def placement_key(self) -> tuple[object, ...]:
@@ -332,20 +355,39 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
 
         A pod's neighbours are chosen by its namespace, labels, affinity to pods and spread constraints.
         """
-        spec = self.spec
-        node_affinity = spec.affinity.node_affinity if spec.affinity else None
-        containers = (*spec.init_containers, *spec.containers)
-        volumes = [msgspec.structs.replace(each, name="") for each in spec.volumes if not each.plain]
         return (
-            spec.node_name,
+            self._template.demands,
             tuple(sorted(self.requests.items())),
+            (self.meta.namespace, self.claims) if self.claims else (),
+        )
+
+
+class _Template:
+    """What pods of one template have in common, which is worked out for the first of them."""
+
+    def __init__(self, spec: PodSpec) -> None:
+        self.nonzero = nonzero_requests(spec)
+        self.container_weights = self.nonzero if spec.resources is None else container_weights(spec)
+        self.host_ports = host_ports(spec, host_network=spec.host_network)
+        self.disks = tuple(dict.fromkeys(disk for volume in spec.volumes for disk in _disks(volume)))
+        self.demands = (
+            spec.node_name,
             self.container_weights,
             tuple(sorted(spec.node_selector.items())),
-            msgspec.json.encode((node_affinity, spec.tolerations, volumes, spec.resource_claims)),
-            (self.meta.namespace, self.claims) if self.claims else (),
-            tuple(container.image for container in containers),
+            _ENCODER.encode((spec.affinity, spec.tolerations, spec.volumes, spec.resource_claims)),
+            tuple(container.image for container in (*spec.init_containers, *spec.containers)),
             self.host_ports,
         )
+
+
+_ENCODER = msgspec.json.Encoder()
+_SPEC_DECODER = msgspec.json.Decoder(PodSpec)
+
+
+@lru_cache(maxsize=4096)
+def _template(spec: bytes) -> _Template:
+    """Read an encoded spec, as bytes are told apart faster than what they mean."""
+    return _Template(_SPEC_DECODER.decode(spec))
 
 
 def _claims(pod_name: str, volumes: tuple[Volume, ...]) -> Iterator[ClaimUse]:

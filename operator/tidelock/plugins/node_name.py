@@ -16,7 +16,6 @@ class NodeName(PreFilter, OneReason, EnqueueExtensions):
 
     name = "NodeName"
     per_node = True
-    heeds_room = False
     reason = "node(s) didn't match the requested node name"
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
@@ -30,6 +29,10 @@ class NodeName(PreFilter, OneReason, EnqueueExtensions):
         if row is not None:
             named[row] = True
         return named[snapshot.rows]
+
+    def fits(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Tell whether it is the named node."""
+        return snapshot.nodes[row].name == pod.spec.node_name
 
     def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell that no eviction changes a node's name."""

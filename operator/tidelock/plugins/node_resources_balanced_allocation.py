@@ -6,6 +6,7 @@ d the standard deviation of the shares of its resources that are taken, the resu
 """
 
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ import numpy as np
 
 from tidelock.cluster.columns import Part, Rows
 from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework import scalars
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
     SKIP,
@@ -61,15 +63,15 @@ class NodeResourcesBalancedAllocation(PreScore, Score):
         if not self._requests(pod):
             return np.zeros(len(rows))
         few = len(rows) * 2 < len(snapshot)  # else it is cheaper to score all and pick
-        scores: Scores = self._gain(pod, snapshot, rows if few else slice(None))
-        return scores if few else scores[rows]
+        scores: Scores = self._gain(pod, snapshot, rows if few else slice(None), np)
+        return scores if few or len(rows) == len(snapshot) else scores[rows]
 
     def rate(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> float:
         """Score one node."""
-        return float(self._gain(pod, snapshot, row)) if self._requests(pod) else 0.0
+        return float(self._gain(pod, snapshot, row, scalars)) if self._requests(pod) else 0.0
 
-    def _gain(self, pod: Pod, snapshot: Snapshot, part: Part) -> Any:
-        """Score a part of the nodes, or one of them: its numbers go through the formulas of arrays."""
+    def _gain(self, pod: Pod, snapshot: Snapshot, part: Part, xp: ModuleType) -> Any:
+        """Score a part of the nodes with NumPy, or one of them with `scalars`."""
         before, after, rooms = [], [], []
         everywhere = True
         for resource in self._resources:
@@ -84,28 +86,28 @@ class NodeResourcesBalancedAllocation(PreScore, Score):
             rooms.append(snapshot.allocatable[part, column] * 1.0)
             everywhere = everywhere and snapshot.traits.least[column] > 0
         evenness = _of_pairs if everywhere and len(rooms) == _PAIR else _of_all
-        return np.floor((_HALF + evenness(after, rooms) - evenness(before, rooms)) / 2) + _HALF
+        return xp.floor((_HALF + evenness(after, rooms, xp) - evenness(before, rooms, xp)) / 2) + _HALF
 
     def _requests(self, pod: Pod) -> bool:
         return any(pod.requests.get(resource.name) for resource in self._resources)
 
 
-def _of_pairs(taken: Sequence[Any], rooms: Sequence[Any]) -> Any:
+def _of_pairs(taken: Sequence[Any], rooms: Sequence[Any], xp: ModuleType) -> Any:
     """Score evenness from 50 to 100 of nodes that all have both of two resources."""
-    first, second = (np.minimum(t / room, 1.0) for t, room in zip(taken, rooms, strict=True))
-    return np.floor((1 - abs(first - second) / 2) * MAX_NODE_SCORE)
+    first, second = xp.minimum(taken[0] / rooms[0], 1.0), xp.minimum(taken[1] / rooms[1], 1.0)
+    return xp.floor((1 - abs(first - second) / 2) * MAX_NODE_SCORE)
 
 
-def _of_all(taken: Sequence[Any], rooms: Sequence[Any]) -> Any:
+def _of_all(taken: Sequence[Any], rooms: Sequence[Any], xp: ModuleType) -> Any:
     """Score evenness from 50 to 100; a node with only one of the resources is even."""
-    return np.floor((1 - _deviation(np.array(taken), np.array(rooms))) * MAX_NODE_SCORE)
+    return xp.floor((1 - _deviation(np.array(taken), np.array(rooms))) * MAX_NODE_SCORE)
 
 
 def _deviation(taken: Scores, rooms: Scores) -> Scores:
     """Give the standard deviation of the shares of each node; both arrays are resources x nodes.
 
-    For one node they have no second axis. The order of operations is upstream's, so that no rounding differs; of two shares it is half of what they
-    differ by. A node's resources of which it has nothing do not count.
+    For one node they have no second axis. The order of operations is upstream's, so that no rounding differs;
+    of two shares it is half of what they differ by. A node's resources of which it has nothing do not count.
     """
     has = rooms > 0
     shares = np.where(has, np.minimum(taken / np.maximum(rooms, 1), 1.0), 0.0)

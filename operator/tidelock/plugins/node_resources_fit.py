@@ -7,6 +7,7 @@ Filter, the three scoring strategies and their whole-number arithmetic are those
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Literal
 
 import msgspec
@@ -14,6 +15,7 @@ import numpy as np
 
 from tidelock.cluster.columns import Part, Rows
 from tidelock.cluster.snapshot import Snapshot, Wanted
+from tidelock.framework import scalars
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
     SUCCESS,
@@ -144,31 +146,31 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Score the weighted mean over the resources that a node has, in whole points as upstream."""
         few = len(rows) * 2 < len(snapshot)  # else it is cheaper to score all and pick
-        scores = self._mean(pod, snapshot, rows if few else slice(None))
+        scores = self._mean(pod, snapshot, rows if few else slice(None), np)
         if np.isscalar(scores):  # no resource counts
             return np.zeros(len(rows))
-        picked: Scores = scores if few else scores[rows]
+        picked: Scores = scores if few or len(rows) == len(snapshot) else scores[rows]
         return picked
 
     def rate(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> float:
         """Score one node."""
-        return float(self._mean(pod, snapshot, row))
+        return float(self._mean(pod, snapshot, row, scalars))
 
-    def _mean(self, pod: Pod, snapshot: Snapshot, part: Part) -> Any:
-        """Score a part of the nodes, or one of them: its numbers go through the formulas of arrays."""
+    def _mean(self, pod: Pod, snapshot: Snapshot, part: Part, xp: ModuleType) -> Any:
+        """Score a part of the nodes with NumPy, or one of them with `scalars`."""
         total: Any = 0.0
         weights: Any = 0
         for resource in self._resources:
-            rated = self._rate(resource, pod, snapshot, part)
+            rated = self._rate(resource, pod, snapshot, part, xp)
             if rated is not None:
                 points, counted = rated
                 total = total + points * resource.counts
                 weights = weights + counted * resource.counts
-        mean = total / np.maximum(weights, 1)
-        return np.floor(mean + 0.5 if self._nothing_is_no_vote else mean)
+        mean = total / xp.maximum(weights, 1)
+        return xp.floor(mean + 0.5 if self._nothing_is_no_vote else mean)
 
     def _rate(
-        self, resource: ResourceWeight, pod: Pod, snapshot: Snapshot, part: Part
+        self, resource: ResourceWeight, pod: Pod, snapshot: Snapshot, part: Part, xp: ModuleType
     ) -> tuple[Any, Any] | None:
         """Rate one resource, and tell for which nodes it counts; None if for none."""
         column = self.handle.columns.column_of.get(resource.name)
@@ -182,8 +184,8 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
         room = snapshot.allocatable[part, column]
         has: Any = True
         if not snapshot.traits.least[column]:
-            has, room = room > 0, np.maximum(room, 1)
-        used = np.minimum(taken + snapshot.locked[part, column] + wanted, room)
+            has, room = room > 0, xp.maximum(room, 1)
+        used = xp.minimum(taken + snapshot.locked[part, column] + wanted, room)
         points = self._points(used, room)
         if self._nothing_is_no_vote:
             has = has & (points > 0)
@@ -207,7 +209,7 @@ def _points(strategy: _Strategy) -> Points:
             return _percent
     ratio = strategy.requested_to_capacity_ratio or _Ratio()
     table = np.array([_shaped(ratio.shape, percent) for percent in range(_FULL + 1)], np.float64)
-    return lambda used, room: table[_percent(used, room).astype(np.intp)]
+    return lambda used, room: table[np.asarray(_percent(used, room), np.intp)]
 
 
 def _percent(amount: Any, whole: Any) -> Any:
@@ -215,7 +217,7 @@ def _percent(amount: Any, whole: Any) -> Any:
     if isinstance(whole, np.ndarray) and whole.max(initial=0) < _EXACT_BELOW:
         # Then floats are exact, and many of them are divided five times as fast.
         return np.floor(amount.astype(np.float64) * MAX_NODE_SCORE / whole.astype(np.float64))
-    return (amount * MAX_NODE_SCORE // whole).astype(np.float64)
+    return amount * MAX_NODE_SCORE // whole
 
 
 def _shaped(shape: Sequence[_ShapePoint], utilization: int) -> int:

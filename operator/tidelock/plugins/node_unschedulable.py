@@ -20,7 +20,6 @@ class NodeUnschedulable(OneReason, EnqueueExtensions):
 
     name = "NodeUnschedulable"
     per_node = True
-    heeds_room = False
     reason = "node(s) were unschedulable"
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
@@ -28,6 +27,10 @@ class NodeUnschedulable(OneReason, EnqueueExtensions):
         if _tolerates(pod):
             return np.ones(len(snapshot), np.bool_)
         return ~snapshot.traits.cordoned
+
+    def fits(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Tell the same of one node."""
+        return not snapshot.nodes[row].unschedulable or _tolerates(pod)
 
     def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell that no eviction uncordons a node."""

@@ -32,13 +32,16 @@ class TaintToleration(OneReason, PreScore, Score, EnqueueExtensions):
 
     name = "TaintToleration"
     per_node = True
-    heeds_room = False
     reason = "node(s) had untolerated taint(s)"
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes all of whose hard taints are tolerated."""
         tolerations = pod.spec.tolerations
         return _over_taints(snapshot, lambda taints: untolerated(taints, tolerations, _HARD) is None) > 0
+
+    def fits(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Tell the same of one node."""
+        return untolerated(snapshot.nodes[row].taints, pod.spec.tolerations, _HARD) is None
 
     def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell that no eviction takes a taint away."""
@@ -56,12 +59,11 @@ class TaintToleration(OneReason, PreScore, Score, EnqueueExtensions):
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Count the untolerated PreferNoSchedule taints."""
-        soft = tuple(t for t in pod.spec.tolerations if t.effect in ("", PREFER_NO_SCHEDULE))
+        return _over_taints(snapshot, lambda taints: _disliked(pod, taints))[rows]
 
-        def disliked(taints: tuple[Taint, ...]) -> int:
-            return sum(untolerated((taint,), soft, (PREFER_NO_SCHEDULE,)) is not None for taint in taints)
-
-        return _over_taints(snapshot, disliked)[rows]
+    def rate(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> float:
+        """Count those of one node."""
+        return _disliked(pod, snapshot.nodes[row].taints)
 
     def normalize(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
         """Score 100 for no such taint, 0 for the most."""
@@ -75,6 +77,11 @@ class TaintToleration(OneReason, PreScore, Score, EnqueueExtensions):
             Registration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), _tolerated_now),
             Registration(ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_TOLERATION)),
         )
+
+
+def _disliked(pod: Pod, taints: tuple[Taint, ...]) -> int:
+    soft = tuple(t for t in pod.spec.tolerations if t.effect in ("", PREFER_NO_SCHEDULE))
+    return sum(untolerated((taint,), soft, (PREFER_NO_SCHEDULE,)) is not None for taint in taints)
 
 
 def _over_taints(snapshot: Snapshot, value: Callable[[tuple[Taint, ...]], int]) -> Scores:

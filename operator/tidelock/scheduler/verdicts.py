@@ -37,38 +37,47 @@ class Verdicts:
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
         self._kept: dict[object, tuple[Values, int]] = {}
-        self._part: tuple[tuple[int, int], Snapshot] | None = None
+        self._changes: tuple[tuple[int, int], Rows] | None = None
 
     def rejecters(
-        self, filters: Sequence[Filter], state: CycleState, pod: Pod, snapshot: Snapshot, *, heeds_room: bool
+        self, filters: Sequence[Filter], state: CycleState, pod: Pod, snapshot: Snapshot
     ) -> Indices:
         """Give for each node the index of the first of these filters that rules it out, or -1."""
-        return self._renew(
-            heeds_room,
-            snapshot,
-            lambda part: _first_rejecters(filters, state, pod, part),
-            lambda row: _first_rejecter(filters, state, pod, snapshot, row),
-            heeds_room=heeds_room,
-        )
+
+        def judge(part: Snapshot) -> Indices:
+            rejecters = np.full(len(part), _NOBODY, np.int8)
+            for index, plugin in enumerate(filters):
+                mask = plugin.filter(state, pod, part)
+                if not mask.all():
+                    rejecters[(rejecters == _NOBODY) & ~mask] = index
+            return rejecters
+
+        def judge_one(row: int) -> int:
+            for index, plugin in enumerate(filters):
+                if not plugin.fits(state, pod, snapshot, row):
+                    return index
+            return _NOBODY
+
+        return self._renew("rejecters", snapshot, judge, judge_one)
 
     def total(
         self, scorers: tuple[tuple[Score, int], ...], state: CycleState, pod: Pod, snapshot: Snapshot
     ) -> Scores:
         """Sum the weighted scores that plugins give to each node, not normalized; not to be written."""
 
-        def all_of(part: Snapshot) -> Scores:
-            rows, total = np.arange(len(part)), np.zeros(len(part))
+        def judge(part: Snapshot) -> Scores:
+            total = np.zeros(len(part))
             for plugin, weight in scorers:
-                total += weight * plugin.score(state, pod, part, rows)
+                total += weight * plugin.score(state, pod, part, part.indexes)
             return total
 
-        def one(row: int) -> float:
-            return sum(weight * plugin.rate(state, pod, snapshot, row) for plugin, weight in scorers)
+        def judge_one(row: int) -> float:
+            total = 0.0
+            for plugin, weight in scorers:
+                total += weight * plugin.rate(state, pod, snapshot, row)
+            return total
 
-        heeds_room = any(plugin.heeds_room for plugin, _ in scorers)
-        scores = self._renew(scorers, snapshot, all_of, one, heeds_room=heeds_room).view()
-        scores.flags.writeable = False
-        return scores
+        return self._renew(scorers, snapshot, judge, judge_one)
 
     def _renew(
         self,
@@ -76,40 +85,33 @@ class Verdicts:
         snapshot: Snapshot,
         judge: Callable[[Snapshot], Values],
         judge_one: Callable[[int], float],
-        *,
-        heeds_room: bool,
     ) -> Values:
         """Give what is kept under a name, after the nodes that changed since have been judged again."""
-        columns, count = self._columns, len(snapshot)
-        if heeds_room:
-            ticks, now = columns.changed_at, columns.clock
-        else:
-            ticks, now = columns.node_changed_at, columns.node_clock
+        now = self._columns.clock
         kept = self._kept.get(name)
-        if kept is not None and kept[1] == now:
-            return kept[0]
         if kept is None:
             values = judge(snapshot)
+        elif kept[1] == now:
+            return kept[0]
         else:
-            values, since = kept
-            if len(values) != count:
-                values = _fitted(values, count)
-            rows = (ticks[:count] > since).nonzero()[0]
-            if len(rows) >= _MANY * count:
+            values = _fitted(kept[0], len(snapshot))
+            rows = self._changed(kept[1], now, len(snapshot))
+            if len(rows) >= _MANY * len(snapshot):
                 values[:] = judge(snapshot)
             elif len(rows) > _FEW:
-                values[rows] = judge(self._take(snapshot, rows, (since, now)))
+                values[rows] = judge(snapshot.take(rows))
             else:
                 for row in rows.tolist():
                     values[row] = judge_one(row)
         self._kept[name] = (values, now)
         return values
 
-    def _take(self, snapshot: Snapshot, rows: Rows, span: tuple[int, int]) -> Snapshot:
-        """Take rows of the snapshot; plugins that were last asked at the same time share them."""
-        if self._part is None or self._part[0] != span:
-            self._part = (span, snapshot.take(rows))
-        return self._part[1]
+    def _changed(self, since: int, now: int, count: int) -> Rows:
+        """Rows that changed, which are mostly asked for twice: for the filters and for the scores."""
+        if self._changes is None or self._changes[0] != (since, now):
+            rows = (self._columns.changed_at[:count] > since).nonzero()[0]
+            self._changes = (since, now), rows
+        return self._changes[1]
 
 
 class SharedVerdicts:
@@ -132,26 +134,10 @@ class SharedVerdicts:
         return verdicts
 
 
-def _first_rejecters(filters: Sequence[Filter], state: CycleState, pod: Pod, snapshot: Snapshot) -> Indices:
-    rejecter = np.full(len(snapshot), _NOBODY, np.int8)
-    for index, plugin in enumerate(filters):
-        mask = plugin.filter(state, pod, snapshot)
-        if not mask.all():
-            rejecter[(rejecter == _NOBODY) & ~mask] = index
-    return rejecter
-
-
-def _first_rejecter(
-    filters: Sequence[Filter], state: CycleState, pod: Pod, snapshot: Snapshot, row: int
-) -> int:
-    for index, plugin in enumerate(filters):
-        if not plugin.fits(state, pod, snapshot, row):
-            return index
-    return _NOBODY
-
-
 def _fitted(values: Values, count: int) -> Values:
     """Give an array of this length with the values kept; new ones belong to rows that have changed."""
+    if len(values) == count:
+        return values
     fitted = np.zeros(count, values.dtype)
     fitted[: len(values)] = values[:count]
     return fitted
