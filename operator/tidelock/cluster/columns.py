@@ -101,15 +101,19 @@ class Columns:
     def __len__(self) -> int:
         return len(self.nodes)
 
+    def know(self, resources: Resources) -> None:
+        """Give each of these resources its column."""
+        for name in resources:
+            if name not in self.column_of:
+                self._add_column(name)
+
     def vector(self, resources: Resources) -> Amounts:
         """Lay out amounts as one row, which refuses to be written: equal pods share it."""
         key = tuple(resources.items())
         row = self._vectors.get(key)
         if row is not None:
             return row
-        for name in resources:
-            if name not in self.column_of:
-                self._add_column(name)
+        self.know(resources)
         row = np.zeros(len(self.resources), np.int64)
         for name, units in resources.items():
             row[self.column_of[name]] = min(units, CEILING)
@@ -161,10 +165,11 @@ class Columns:
 
     def request(self, node_name: str, resources: Resources, nonzero: tuple[int, int], sign: int) -> None:
         """Count what a pod takes of a node (sign 1), or give it back (-1); an unknown node is ignored."""
-        amounts = self.vector(resources)
+        self.know(resources)
         row = self.row_of.get(node_name)
         if row is not None:
-            self.requested[row] += sign * amounts
+            for name, units in resources.items():  # a few numbers: cheaper than one array
+                self.requested[row, self.column_of[name]] += sign * min(units, CEILING)
             self.nonzero[row, 0] += sign * nonzero[0]
             self.nonzero[row, 1] += sign * nonzero[1]
             self._tick(row)

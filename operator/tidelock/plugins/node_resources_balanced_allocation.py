@@ -56,19 +56,17 @@ class NodeResourcesBalancedAllocation(PreScore, Score):
 
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
         """Skip pods that request none of the resources, as they would all go to the same node."""
-        return SUCCESS if self._requests(pod) else SKIP
+        return SUCCESS if any(pod.requests.get(resource.name) for resource in self._resources) else SKIP
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Score 75 for no change, more where the pod evens the node out; 0 if it requests nothing."""
-        if not self._requests(pod):
-            return np.zeros(len(rows))
+        """Score 75 for no change, more where the pod evens the node out."""
         few = len(rows) * 2 < len(snapshot)  # else it is cheaper to score all and pick
         scores: Scores = self._gain(pod, snapshot, rows if few else slice(None), np)
         return scores if few or len(rows) == len(snapshot) else scores[rows]
 
     def rate(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> float:
         """Score one node."""
-        return float(self._gain(pod, snapshot, row, scalars)) if self._requests(pod) else 0.0
+        return float(self._gain(pod, snapshot, row, scalars))
 
     def _gain(self, pod: Pod, snapshot: Snapshot, part: Part, xp: ModuleType) -> Any:
         """Score a part of the nodes with NumPy, or one of them with `scalars`."""
@@ -87,9 +85,6 @@ class NodeResourcesBalancedAllocation(PreScore, Score):
             everywhere = everywhere and snapshot.traits.least[column] > 0
         evenness = _of_pairs if everywhere and len(rooms) == _PAIR else _of_all
         return xp.floor((_HALF + evenness(after, rooms, xp) - evenness(before, rooms, xp)) / 2) + _HALF
-
-    def _requests(self, pod: Pod) -> bool:
-        return any(pod.requests.get(resource.name) for resource in self._resources)
 
 
 def _of_pairs(taken: Sequence[Any], rooms: Sequence[Any], xp: ModuleType) -> Any:

@@ -164,8 +164,8 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
             rated = self._rate(resource, pod, snapshot, part, xp)
             if rated is not None:
                 points, counted = rated
-                total = total + points * resource.counts
-                weights = weights + counted * resource.counts
+                total += points * resource.counts
+                weights += counted * resource.counts
         mean = total / xp.maximum(weights, 1)
         return xp.floor(mean + 0.5 if self._nothing_is_no_vote else mean)
 
@@ -185,8 +185,9 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
         has: Any = True
         if not snapshot.traits.least[column]:
             has, room = room > 0, xp.maximum(room, 1)
-        used = xp.minimum(taken + snapshot.locked[part, column] + wanted, room)
-        points = self._points(used, room)
+        used = taken + snapshot.locked[part, column]
+        used += wanted
+        points = self._points(xp.minimum(used, room), room)
         if self._nothing_is_no_vote:
             has = has & (points > 0)
         return (points, has) if has is True else (points * has, has)

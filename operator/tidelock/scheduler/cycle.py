@@ -176,20 +176,20 @@ class Cycle:
         self, profile: Profile, pod: Pod, state: CycleState, *, sound_only: bool = False
     ) -> tuple[Snapshot, Verdicts, Verdict] | _Unfit:
         """Run PreFilter and Filter over a snapshot of now."""
-        self._cache.columns.vector(pod.requests)  # every resource has its column before the snapshot is taken
+        self._cache.columns.know(pod.requests)
         snapshot = self._cache.snapshot()
         skipped: set[str] = set()
         barred: list[tuple[Filter, Mask]] = []
         for plugin in profile.pre_filter:
             status = plugin.pre_filter(state, pod, snapshot)
-            if status.code is Code.ERROR:
+            if status.code is Code.SKIP:
+                skipped.add(plugin.name)
+            elif status.code is Code.ERROR:
                 raise PluginError(f'running PreFilter plugin "{plugin.name}": {", ".join(status.reasons)}')
-            if not status.ok:
+            elif not status.ok:
                 text = f"0/{len(snapshot)} nodes are available: {'; '.join(status.reasons)}."
                 nowhere = Verdict(np.zeros(len(snapshot), np.bool_), (), ())
                 return _Unfit(Refusal(text, frozenset({plugin.name})), snapshot, nowhere)
-            if status.code is Code.SKIP:
-                skipped.add(plugin.name)
             elif isinstance(plugin, Filter):
                 allowed = plugin.allowed(state, pod, snapshot)
                 if allowed is not None:
