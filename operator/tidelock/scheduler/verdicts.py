@@ -77,7 +77,9 @@ class Verdicts:
                 total += weight * plugin.rate(state, pod, snapshot, row)
             return total
 
-        return self._renew(scorers, snapshot, judge, judge_one)
+        scores = self._renew(scorers, snapshot, judge, judge_one).view()
+        scores.flags.writeable = False
+        return scores
 
     def _renew(
         self,
@@ -107,7 +109,7 @@ class Verdicts:
         return values
 
     def _changed(self, since: int, now: int, count: int) -> Rows:
-        """Rows that changed, which are mostly asked for twice: for the filters and for the scores."""
+        """Give the rows that changed; they are mostly asked for twice, for filters and for scores."""
         if self._changes is None or self._changes[0] != (since, now):
             rows = (self._columns.changed_at[:count] > since).nonzero()[0]
             self._changes = (since, now), rows
