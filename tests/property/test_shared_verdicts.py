@@ -96,7 +96,7 @@ STEPS: st.SearchStrategy[Callable[[Cluster], None]] = st.one_of(
 def test_a_decision_is_the_same_with_and_without_memory(
     few: int, nodes: list[object], steps: list[Callable[[Cluster], None]]
 ) -> None:
-    with patch.multiple(verdicts, _MOST_KINDS=3, _FEW=few):
+    with patch.multiple(verdicts, _MOST_KINDS=3, _FEW=few, _BLOCK=5):
         cluster = Cluster()
         for each in nodes:
             cluster.put_node(each)

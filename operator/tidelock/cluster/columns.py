@@ -59,7 +59,7 @@ class Traits:
             least=_frozen(allocatable.min(axis=0, initial=CEILING)),
         )
 
-    def take(self, rows: Rows) -> "Traits":
+    def take(self, rows: slice | Rows) -> "Traits":
         """Give the traits of some rows."""
         return Traits(
             version=self.version,

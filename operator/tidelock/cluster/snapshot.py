@@ -59,16 +59,20 @@ class Snapshot:
     def __len__(self) -> int:
         return len(self.nodes)
 
-    def take(self, rows: Rows) -> "Snapshot":
-        """Copy some rows of a whole snapshot; its `requested`, `locked` and `nonzero` may be written."""
+    def take(self, rows: slice | Rows) -> "Snapshot":
+        """Copy some rows of a whole snapshot; its `requested`, `locked` and `nonzero` may be written.
+
+        Of a slice, which begins and ends somewhere, no copy is made, and nothing may be written.
+        """
+        nodes = self.nodes[rows] if isinstance(rows, slice) else [self.nodes[row] for row in rows]
         return Snapshot(
-            nodes=[self.nodes[row] for row in rows],
+            nodes=nodes,
             allocatable=self.allocatable[rows],
             requested=self.requested[rows],
             locked=self.locked[rows],
             nonzero=self.nonzero[rows],
             traits=self.traits.take(rows),
-            indexes=np.arange(len(rows)),
+            indexes=np.arange(len(nodes)),
             rows=rows,
             _columns=self._columns,
         )
@@ -85,15 +89,15 @@ class Snapshot:
     def position(self, node_name: str) -> int | None:
         """Index of a node in this snapshot's arrays, or None if it is not among its nodes."""
         row = self.row(node_name)
-        if row is None or isinstance(self.rows, slice):
+        if row is None or self.rows is _ALL:
             return row
-        found = np.flatnonzero(self.rows == row)
+        found = np.flatnonzero(np.arange(len(self._columns))[self.rows] == row)
         return int(found[0]) if len(found) else None
 
     def labels(self, key: str) -> Label:
         """Give a label of the nodes by its key."""
         label = self._columns.labels.of(key)
-        return label if isinstance(self.rows, slice) else label.take(self.rows)
+        return label if self.rows is _ALL else label.take(self.rows)
 
     def called(self, names: Iterable[str]) -> npt.NDArray[np.bool_]:
         """Tell for each node whether it has one of these names."""

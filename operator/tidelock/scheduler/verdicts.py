@@ -28,6 +28,10 @@ _MANY = 0.25
 # Up to so many, judging one after the other is cheaper than calls with arrays.
 _FEW = 4
 
+# So many are judged at once: for larger arrays the C library takes memory from the kernel and gives it back
+# many times a decision.
+_BLOCK = 8192
+
 _NOBODY = -1
 
 
@@ -92,14 +96,14 @@ class Verdicts:
         now = self._columns.clock
         kept = self._kept.get(name)
         if kept is None:
-            values = judge(snapshot)
+            values = _in_blocks(judge, snapshot)
         elif kept[1] == now:
             return kept[0]
         else:
             values = _fitted(kept[0], len(snapshot))
             rows = self._changed(kept[1], now, len(snapshot))
             if len(rows) >= _MANY * len(snapshot):
-                values[:] = judge(snapshot)
+                values[:] = _in_blocks(judge, snapshot)
             elif len(rows) > _FEW:
                 values[rows] = judge(snapshot.take(rows))
             else:
@@ -134,6 +138,15 @@ class SharedVerdicts:
         else:
             self._kinds.move_to_end(key)
         return verdicts
+
+
+def _in_blocks(judge: Callable[[Snapshot], Values], snapshot: Snapshot) -> Values:
+    """Judge all nodes."""
+    count = len(snapshot)
+    if count <= _BLOCK:
+        return judge(snapshot)
+    starts = range(0, count, _BLOCK)
+    return np.concatenate([judge(snapshot.take(slice(start, start + _BLOCK))) for start in starts])
 
 
 def _fitted(values: Values, count: int) -> Values:
