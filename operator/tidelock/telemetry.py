@@ -9,9 +9,11 @@ from itertools import cycle
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from tidelock.framework.api import Code
+from tidelock.ledger import reasons
 from tidelock.ledger.book import Change
 from tidelock.ledger.transitions import Event
 
+_VIOLATIONS = {Event.VIOLATE: "Keep", Event.DISPLACE: "Move"}
 _RELEASES = frozenset({Event.CLAIM, Event.EXPIRE, Event.LOSE_NODE, Event.DISPLACE})
 
 
@@ -117,6 +119,12 @@ class Telemetry:
         self.releases = Counter(
             "tidelock_releases_total", "Locks released, by cause.", ("cause",), registry=self.registry
         )
+        self.violations = Counter(
+            "tidelock_reservation_violations_total",
+            "Times that a pod took locked room, by what the lock did: it kept the rest, or moved.",
+            ("policy",),
+            registry=self.registry,
+        )
         self.activation = Histogram(
             "tidelock_reservation_activation_seconds",
             "Seconds from first seeing a Reservation to its stored Active=True.",
@@ -164,5 +172,7 @@ class Telemetry:
             self.locks.inc()
         elif change.event in _RELEASES:
             self.releases.labels(change.event.value).inc()
+        if change.reason == reasons.VIOLATED and change.event in _VIOLATIONS:
+            self.violations.labels(_VIOLATIONS[change.event]).inc()
         if change.event is Event.EXPIRE:
             self.expiry_lag.observe(max(change.at - change.due, 0.0))
