@@ -19,6 +19,11 @@ class Settings:
         log_format: "text" or "json".
         log_level: least severe level that is logged, such as "info".
         move_after_seconds: how long a lock for any node stays on a node that is cordoned or not ready.
+        extender: whether to serve the extender API, by which other schedulers honour locks.
+        admission: whether to review the bindings of others.
+        tls_port: port on `listen` for both, over TLS.
+        tls_names: DNS names and addresses for which the certificate is made.
+        tls_secret: namespace/name of the Secret in which the certificate is kept.
         instance: name of this process in events.
 
     """
@@ -31,4 +36,9 @@ class Settings:
     log_format: str = "text"
     log_level: str = "info"
     move_after_seconds: float = 300.0
+    extender: bool = False
+    admission: bool = False
+    tls_port: int = 8443
+    tls_names: tuple[str, ...] = ("tidelock.tidelock-system.svc",)
+    tls_secret: str = "tidelock-system/tidelock-tls"  # noqa: S105 -- its name
     instance: str = socket.gethostname()

@@ -125,6 +125,25 @@ class Telemetry:
             ("policy",),
             registry=self.registry,
         )
+        self.reviews = Counter(
+            "tidelock_admission_reviews_total",
+            "Bindings of others that were reviewed, by verdict.",
+            ("verdict",),
+            registry=self.registry,
+        )
+        self.review_duration = Histogram(
+            "tidelock_admission_review_seconds",
+            "Seconds from a review's arrival to its verdict.",
+            buckets=_exponential(0.0001, 2, 14),
+            registry=self.registry,
+        )
+        self.extender_duration = Histogram(
+            "tidelock_extender_request_seconds",
+            "Seconds to answer a scheduler that asks Tidelock as its extender, by verb.",
+            ("verb",),
+            buckets=_exponential(0.0001, 2, 14),
+            registry=self.registry,
+        )
         self.activation = Histogram(
             "tidelock_reservation_activation_seconds",
             "Seconds from first seeing a Reservation to its stored Active=True.",

@@ -339,7 +339,7 @@ class Book:
             self._displace(entry, reasons.INSUFFICIENT_CAPACITY, text, now)
 
     def _displace_overcommitted(self, name: str, now: float, intruder: Pod | None) -> None:
-        """Take room away from locks until the node's pods and locks fit: lowest priority first, then newest."""
+        """Take room from locks until the node's pods and locks fit: lowest priority first, then newest."""
         while name in self._on_node and (shortfall := self._columns.shortfall(name)):
             losers = [
                 entry

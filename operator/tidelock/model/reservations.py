@@ -143,7 +143,7 @@ class ReservationSpec(Wire):
     preemption_policy: Literal["Never", "PreemptLowerPriority"] = "Never"
     """Never: wait for room. PreemptLowerPriority: evict pods and locks of lower priority to make it."""
     on_violation: Literal["Keep", "Move"] = "Keep"
-    """If a pod takes locked room all the same. Keep: hold what is left and wait there. Move: wait for room anew."""
+    """When a pod takes locked room all the same. Keep: hold the rest and wait there. Move: wait anew."""
     retention: Literal["Delete", "Retain"] = "Delete"
     """Delete: the object is removed at the lock's end. Retain: it stays as a tombstone that locks nothing."""
     ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=YEAR_SECONDS)] | None = None
