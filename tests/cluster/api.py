@@ -43,6 +43,10 @@ class Api:
         """Create an object in a collection; as with kubectl, a field that nobody knows is an error."""
         return self._request("POST", f"{path}?fieldValidation=Strict", manifest)
 
+    def post(self, path: str, body: Manifest) -> Manifest:
+        """Post to a path as it is, such as a subresource's."""
+        return self._request("POST", path, body)
+
     def merge(self, path: str, patch: Manifest) -> Manifest:
         """Merge a patch into an object; None removes a field."""
         return self._request("PATCH", path, patch, _MERGE_PATCH)

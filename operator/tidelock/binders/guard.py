@@ -1,7 +1,7 @@
 """What other binders may do, judged over the cache and the ledger that Tidelock itself decides over.
 
 Other schedulers ask beforehand (`filter`, `own_nodes`, `preempt`), and every binding is asked about once more
-at the last moment (`admit`). All are plain calls between two decisions, and so stand in one line with pods and
+at the last moment (`admit`). All are plain calls between two decisions, and so in one line with pods and
 locks. A binding that is admitted is assumed at once, as one of our own:
 
     unbound --admit--> assumed --seen--> bound

@@ -7,7 +7,7 @@ from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render
 from tidelock.ledger.transitions import Event
-from tidelock.model.quantities import CPU
+from tidelock.model.quantities import CPU, PODS
 from tidelock.model.reservations import Phase
 from unit.ledger.ledger import Ledger
 
@@ -59,7 +59,7 @@ def test_only_as_many_locks_as_needed_are_violated_the_least_important_first(led
 def test_a_lock_of_which_nothing_is_left_waits_for_room_anew(ledger: Ledger) -> None:
     ledger.put_node("node-a", cpu="4", pods="1")
     entry = ledger.active(resources={"cpu": "1"})
-    ledger.columns.request("node-a", INTRUDER.requests | {CPU: 4000}, (0, 0), 1)
+    ledger.columns.request("node-a", {CPU: 4000, PODS: 1}, (0, 0), 1)
     ledger.book.settle_node("node-a", NOW, INTRUDER)
     assert (entry.phase, entry.held, ledger.locked()) == (Phase.PENDING, {}, 0)
     assert entry.violation == "pod shop/intruder took cpu 1, pods 1 locked on node-a"
