@@ -9,6 +9,8 @@ from typing import Any
 import yaml
 
 from cluster.api import Api, Manifest, RefusedError
+from cluster.live import Pod
+from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import Component, LocalCluster, wait_for
 from devcluster.binaries import find_binaries
@@ -18,7 +20,8 @@ from tidelock.binders.keeper import CONFIGURATION, SECRETS, WEBHOOKS
 from tidelock.kube.client import PODS
 
 BINDERS = BASE.parent / "binders"
-STOCK = "default-scheduler"
+BY_STOCK: Manifest = {"schedulerName": "default-scheduler"}
+NAMES = f"--tls-names={HOST},tidelock.{SYSTEM_NAMESPACE}.svc"
 SECRET = SECRETS.item("tidelock-tls", SYSTEM_NAMESPACE)
 
 _IDENTITY = ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
@@ -38,6 +41,16 @@ def binders_kubeconfig(cluster: LocalCluster, directory: Path) -> Path:
 
 
 @contextmanager
+def operating(cluster: LocalCluster, folder: Path, option: str, *, port: int) -> Iterator[OperatorProcess]:
+    """Run the operator with its door open, to the end of which nothing must have gone wrong inside of it."""
+    kubeconfig = binders_kubeconfig(cluster, folder)
+    with OperatorProcess(kubeconfig, folder, option, f"--tls-port={port}", NAMES) as process:
+        yield process
+        assert process.stop() == 0
+    assert "Traceback" not in process.log
+
+
+@contextmanager
 def webhooks(cluster: LocalCluster, api: Api, port: int) -> Iterator[None]:
     """Have the API server ask at a port of this machine, as the manifests have it ask a Service."""
     (configuration,) = [each for each in manifests(cluster) if each["kind"] == WEBHOOKS.kind]
@@ -49,6 +62,11 @@ def webhooks(cluster: LocalCluster, api: Api, port: int) -> Iterator[None]:
         yield
     finally:
         api.delete(WEBHOOKS.item(CONFIGURATION))
+
+
+def bound_nodes(pods: list[Pod]) -> list[str]:
+    """Names of the nodes to which pods are bound."""
+    return [node for pod in pods if (node := (pod.read() or {})["spec"].get("nodeName"))]
 
 
 def until_reviewed(world: World) -> None:

@@ -61,15 +61,18 @@ class _PreemptionArgs(msgspec.Struct, frozen=True, rename="pascal"):
     node_name_to_meta_victims: dict[str, _MetaVictims] | None = None
 
 
-Verb = Callable[[Guard, bytes, float], bytes]
-"""Answers a request at an instant; raises BadRequestError."""
+Verb = Callable[[Guard, bytes, float, bool], bytes | None]
+"""Answers a request at an instant, or tells the patient by None to ask again; raises BadRequestError."""
 
 
-def filter_nodes(guard: Guard, body: bytes, now: float) -> bytes:
+def filter_nodes(guard: Guard, body: bytes, now: float, patient: bool) -> bytes | None:
     """Answer ExtenderArgs with an ExtenderFilterResult."""
     args = _decoded(body, _Args)
     whole = _whole_nodes(args)
-    left = guard.filter(_decoded_pod(args.pod), whole or args.node_names or (), now)
+    names = whole or args.node_names or ()
+    left = guard.filter(_decoded_pod(args.pod), names, now, patient=patient)
+    if left is None:
+        return None
     capable = args.node_names is not None
     return msgspec.json.encode(
         {
@@ -82,7 +85,7 @@ def filter_nodes(guard: Guard, body: bytes, now: float) -> bytes:
     )
 
 
-def prioritize_nodes(guard: Guard, body: bytes, _: float) -> bytes:
+def prioritize_nodes(guard: Guard, body: bytes, _now: float, _patient: bool) -> bytes:
     """Answer ExtenderArgs with a HostPriorityList: the most for nodes on which the pod has a lock."""
     args = _decoded(body, _Args)
     own = guard.own_nodes(_decoded_pod(args.pod))
@@ -92,7 +95,7 @@ def prioritize_nodes(guard: Guard, body: bytes, _: float) -> bytes:
     )
 
 
-def preempt_pods(guard: Guard, body: bytes, _: float) -> bytes:
+def preempt_pods(guard: Guard, body: bytes, _now: float, _patient: bool) -> bytes:
     """Answer ExtenderPreemptionArgs with an ExtenderPreemptionResult: those victims that suffice."""
     args = _decoded(body, _PreemptionArgs)
     victims = args.node_name_to_meta_victims

@@ -11,7 +11,7 @@ locks. A binding that is admitted is assumed at once, as one of our own:
 Pure: time comes in as a parameter.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -123,8 +123,12 @@ class Guard:
 
     # What other schedulers ask.
 
-    def filter(self, pod: Pod, names: Iterable[str], now: float) -> Filtered:
-        """Tell which of these nodes have room for a pod beside locks that are not its own."""
+    def filter(self, pod: Pod, names: Iterable[str], now: float, *, patient: bool = False) -> Filtered | None:
+        """Tell which of these nodes have room for a pod beside locks that are not its own.
+
+        Pods for which a scheduler has just chosen a node count beside locks wherever that may be. If no node
+        is left for that alone, the patient get None: they ask again when more is known.
+        """
         self._choosing.pop(pod.uid, None)
         names = tuple(names)
         admitted = self._admitted.get(pod.uid)
@@ -133,24 +137,13 @@ class Guard:
             others = {name: text for name in names if name != admitted.node_name}
             return Filtered(tuple(name for name in names if name not in others), {}, others)
         snapshot = self._snapshot(pod)
-        judged, index_of = _taken(snapshot, names)
-        failed = dict.fromkeys((name for name in names if name not in index_of), "node(s) not seen yet")
-        hopeless: dict[str, str] = {}
-        for name, amounts in self._chosen_elsewhere(now):
-            if name in index_of:
-                judged.requested[index_of[name]] += amounts
-        state, verdicts = self._judge(pod, judged)
-        left: Mask = np.ones(len(judged), np.bool_)
-        for plugin, mask in verdicts:
-            for index in np.flatnonzero(left & ~mask).tolist():
-                resolvable = plugin.resolvable(state, pod, judged, index)
-                reasons = ", ".join(plugin.reasons(state, pod, judged, index))
-                (failed if resolvable else hopeless)[judged.nodes[index].name] = reasons
-            left &= mask
-        fits = {judged.nodes[index].name for index in np.flatnonzero(left).tolist()}
-        if guarded := fits.intersection(self._book.nodes_with_locks()):
+        chosen = self._chosen_elsewhere(names, now)
+        found = self._filtered(pod, names, snapshot, chosen)
+        if chosen and patient and not found.names and self._filtered(pod, names, snapshot, {}).names:
+            return None
+        if guarded := set(self._book.nodes_with_locks()).intersection(found.names):
             self._choosing[pod.uid] = _Choosing(pod, frozenset(guarded), now + CHOOSING_SECONDS)
-        return Filtered(tuple(name for name in names if name in fits), failed, hopeless)
+        return found
 
     def own_nodes(self, pod: Pod) -> set[str]:
         """Names of the nodes on which a pod has a lock."""
@@ -191,15 +184,39 @@ class Guard:
                 return f"{node_name}: {reasons}" + (f" ({numbers})" if numbers else "")
         return ""
 
-    def _chosen_elsewhere(self, now: float) -> Iterator[tuple[str, Amounts]]:
-        """Give what pods may yet take of nodes with locks, for which a scheduler has just chosen a node.
+    def _filtered(
+        self, pod: Pod, names: tuple[str, ...], snapshot: Snapshot, chosen: Mapping[str, Amounts]
+    ) -> Filtered:
+        judged, index_of = _taken(snapshot, names)
+        for name in chosen.keys() & index_of.keys():
+            judged.locked[index_of[name]] += chosen[name]
+        failed = dict.fromkeys((name for name in names if name not in index_of), "node(s) not seen yet")
+        hopeless: dict[str, str] = {}
+        state, verdicts = self._judge(pod, judged)
+        left: Mask = np.ones(len(judged), np.bool_)
+        for plugin, mask in verdicts:
+            for index in np.flatnonzero(left & ~mask).tolist():
+                resolvable = plugin.resolvable(state, pod, judged, index)
+                reasons = ", ".join(plugin.reasons(state, pod, judged, index))
+                (failed if resolvable else hopeless)[judged.nodes[index].name] = reasons
+            left &= mask
+        return Filtered(
+            tuple(name for name in names if name in index_of and left[index_of[name]]), failed, hopeless
+        )
+
+    def _chosen_elsewhere(self, names: Iterable[str], now: float) -> dict[str, Amounts]:
+        """Sum what pods may yet take of nodes with locks, for which a scheduler has just chosen a node.
 
         It counts them itself by now, but not beside locks. On which node they will be, nobody here knows.
         """
+        asked = frozenset(names)
+        chosen: dict[str, Amounts] = {}
         for uid, each in self._choosing.items():
             if each.until > now and self._cache.get(uid) is None:
                 amounts = self._cache.columns.vector(each.pod.requests)
-                yield from ((name, amounts) for name in each.names)
+                for name in each.names & asked:
+                    chosen[name] = chosen[name] + amounts if name in chosen else amounts
+        return chosen
 
 
 def _taken(snapshot: Snapshot, names: Iterable[str]) -> tuple[Snapshot, dict[str, int]]:

@@ -36,6 +36,10 @@ _LARGEST_REQUEST = 512 * 1024 * 1024  # thousands of whole nodes
 _LOOK = 1.0
 _LOOK_AT_CERTIFICATE = 60.0
 _RETRY = 2.0
+# How long a scheduler waits for an answer that follows from bindings under way, rather than be told no; and
+# for how long each time.
+_PATIENCE = 1.0
+_MOMENT = 0.01
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 
@@ -155,7 +159,12 @@ class Door:
             body = await request.read()
             started = self._clock.monotonic()
             try:
-                found = verb(self._guard, body, self._clock.now())
+                found = None
+                while found is None:
+                    patient = self._clock.monotonic() < started + _PATIENCE
+                    found = verb(self._guard, body, self._clock.now(), patient)
+                    if found is None:
+                        await asyncio.sleep(_MOMENT)
             except BadRequestError as error:
                 return web.Response(status=400, text=str(error))
             self._telemetry.extender_duration.labels(name).observe(self._clock.monotonic() - started)

@@ -6,7 +6,7 @@ import pytest
 
 from builders import NOW, encode, node, pod, pod_json
 from tidelock.binders.arrivals import Arrivals
-from tidelock.binders.guard import CHOOSING_SECONDS, UNSEEN_SECONDS, Guard
+from tidelock.binders.guard import CHOOSING_SECONDS, UNSEEN_SECONDS, Filtered, Guard
 from tidelock.ledger.entry import Entry
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod, decode_pod
@@ -43,7 +43,12 @@ class Scene(Core):
         return self.guard.admit(each, on, self.clock.now(), **options)
 
     def filter(self, each: Pod, *names: str) -> tuple[str, ...]:
-        return self.guard.filter(each, names or tuple("ab"), self.clock.now()).names
+        return self.told(each, *(names or "ab")).names
+
+    def told(self, each: Pod, *names: str) -> Filtered:
+        found = self.guard.filter(each, names, self.clock.now())
+        assert found is not None
+        return found
 
 
 def bound(each: Pod, on: str = "a") -> Pod:
@@ -168,19 +173,19 @@ def test_a_pod_that_requires_its_reservation_is_bound_nowhere_else() -> None:
     wary = foreign("web-0", annotations={"tidelock.dev/require-reservation": "true"})
     assert scene.admit(wary, "b") == "b: node(s) without the reservation that the pod requires"
     assert scene.filter(wary) == (entry.node,)
-    assert scene.guard.filter(wary, "b", NOW).hopeless.keys() == {"b"}
+    assert scene.told(wary, "b").hopeless.keys() == {"b"}
 
 
 def test_a_filter_leaves_the_nodes_with_room_beside_locks_in_their_order() -> None:
     scene = Scene(a="2", b="4", c="4")
     scene.held(resources={"cpu": "2"}, owner="nobody", nodeName="a")
-    left = scene.guard.filter(foreign("x", "2"), ("c", "a", "b", "new"), NOW)
+    left = scene.told(foreign("x", "2"), "c", "a", "b", "new")
     assert left.names == ("c", "b")
     assert left.failed == {"a": "Insufficient cpu beside reservations", "new": "node(s) not seen yet"}
 
 
 def test_no_eviction_helps_on_a_node_that_is_too_small() -> None:
-    left = Scene(a="1").guard.filter(foreign("x", "2"), ("a",), NOW)
+    left = Scene(a="1").told(foreign("x", "2"), "a")
     assert (left.failed, left.hopeless) == ({}, {"a": "Insufficient cpu"})
 
 
@@ -205,6 +210,18 @@ def test_pods_that_were_let_pass_count_beside_locks_until_they_are_seen() -> Non
     assert scene.filter(second) == ("a", "b")
 
 
+def test_the_patient_are_not_refused_for_bindings_under_way() -> None:
+    """They would wait for an event that wakes them, when the last has come already."""
+    scene = Scene(a="3")
+    scene.held(resources={"cpu": "2"}, owner="nobody")
+    first, second = foreign("first"), foreign("second")
+    scene.filter(first, "a")
+    assert scene.guard.filter(second, "a", NOW, patient=True) is None
+    scene.arrive(bound(first))
+    refused = scene.guard.filter(second, "a", NOW, patient=True)
+    assert refused == Filtered((), {"a": "Insufficient cpu beside reservations"}, {})
+
+
 def test_a_pod_that_is_asked_about_again_does_not_count_against_itself() -> None:
     scene = Scene(a="3")
     scene.held(resources={"cpu": "2"}, owner="nobody")
@@ -227,7 +244,7 @@ def test_a_pod_that_is_being_bound_passes_on_that_node_alone() -> None:
     scene = Scene(a="1", b="1")
     one = foreign("x")
     scene.admit(one)
-    left = scene.guard.filter(one, ("a", "b"), NOW)
+    left = scene.told(one, "a", "b")
     assert (left.names, left.hopeless) == (("a",), {"b": "the pod is being bound to a"})
 
 

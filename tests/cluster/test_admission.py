@@ -1,86 +1,39 @@
-"""Whoever else binds pods: locked room is not theirs to give, and what they take all the same is told."""
+"""Every binding is reviewed: locked room is nobody else's, and what is taken all the same is told."""
 
-import base64
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
 import yaml
 
-from cluster.api import Manifest, RefusedError
-from cluster.door import (
-    SECRET,
-    STOCK,
-    binders_kubeconfig,
-    configuration,
-    stock_scheduler,
-    until_reviewed,
-    webhooks,
-)
+from cluster.api import Api, RefusedError
+from cluster.door import BY_STOCK, bound_nodes, operating, stock_scheduler, until_reviewed, webhooks
 from cluster.live import Node, Pod
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
-from devcluster.identity import SYSTEM_NAMESPACE
-from devcluster.loopback import HOST, free_ports
+from devcluster.loopback import free_ports
 
-NAMES = f"--tls-names={HOST},tidelock.{SYSTEM_NAMESPACE}.svc"
-BY_STOCK: Manifest = {"schedulerName": STOCK}
-
-
-@contextmanager
-def operating(cluster: LocalCluster, folder: Path, option: str, *, port: int) -> Iterator[OperatorProcess]:
-    """Run the operator with its door open."""
-    kubeconfig = binders_kubeconfig(cluster, folder)
-    with OperatorProcess(kubeconfig, folder, option, f"--tls-port={port}", NAMES) as process:
-        yield process
-        assert process.stop() == 0
-    assert "Traceback" not in process.log
+REFUSALS = 'tidelock_admission_reviews_total{verdict="refused"}'
+VIOLATIONS = 'tidelock_reservation_violations_total{policy="Keep"}'
 
 
-@pytest.fixture
-def port() -> int:
-    (free,) = free_ports(1)
-    return free
-
-
-@pytest.fixture
+@pytest.fixture(scope="module")
 def reviewing(
-    private_cluster: LocalCluster, private_world: World, port: int, tmp_path: Path
+    private_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
     """The operator, which is asked about every binding that is not its own."""
+    (port,) = free_ports(1)
+    api = Api(private_cluster.kubeconfig)
+    folder = tmp_path_factory.mktemp("reviewing")
     with (
-        operating(private_cluster, tmp_path, "--admission", port=port) as process,
-        webhooks(private_cluster, private_world.api, port),
+        operating(private_cluster, folder, "--admission", port=port) as process,
+        webhooks(private_cluster, api, port),
+        closing(World(api)) as trial,
     ):
-        until_reviewed(private_world)
-        yield process
-
-
-@pytest.fixture
-def authority(private_world: World, extending: OperatorProcess, tmp_path: Path) -> Path:
-    """The certificate that kube-scheduler is to trust, as an installation reads it out of the Secret."""
-    file = tmp_path / "ca.crt"
-    data = wait_for(lambda: _secret(private_world), what="the Secret with the certificate", timeout=30)
-    file.write_bytes(base64.b64decode(data["ca.crt"]))
-    return file
-
-
-def _secret(world: World) -> dict[str, str]:
-    try:
-        data: dict[str, str] = world.api.get(SECRET)["data"]
-    except RefusedError:
-        return {}
-    return data
-
-
-@pytest.fixture
-def extending(private_cluster: LocalCluster, port: int, tmp_path: Path) -> Iterator[OperatorProcess]:
-    """The operator, which other schedulers may ask."""
-    with operating(private_cluster, tmp_path, "--extender", port=port) as process:
+        until_reviewed(trial)
         yield process
 
 
@@ -94,11 +47,6 @@ def bind(pod: Pod, node: Node, *, uid: bool = True) -> str:
     except RefusedError as refusal:
         return str(refusal)
     return ""
-
-
-def on(pods: list[Pod]) -> list[str]:
-    """Names of the nodes to which pods are bound."""
-    return [node for pod in pods if (node := (pod.read() or {})["spec"].get("nodeName"))]
 
 
 @pytest.mark.parametrize("uid", [True, False])
@@ -115,7 +63,7 @@ def test_a_binding_into_locked_room_is_refused_with_the_numbers(
     assert f"cpu 2 needed, 1 free, 3 locked by {private_world.namespace}/web-0" in refusal
     assert bind(small, node, uid=uid) == ""
     assert small.until_bound() == node.name
-    assert on([stranger]) == []
+    assert bound_nodes([stranger]) == []
 
 
 def test_a_pod_that_names_its_node_is_refused_too(reviewing: OperatorProcess, private_world: World) -> None:
@@ -141,6 +89,7 @@ def test_an_owner_that_another_binds_consumes_its_lock(
 def test_bindings_and_locks_that_race_for_a_node_never_overcommit_it(
     reviewing: OperatorProcess, private_world: World
 ) -> None:
+    violations = reviewing.metrics().get(VIOLATIONS, 0)
     node = private_world.node(cpu="8")
     pods = [private_world.pod(f"pod-{i}", **BY_STOCK) for i in range(16)]
 
@@ -152,15 +101,14 @@ def test_bindings_and_locks_that_race_for_a_node_never_overcommit_it(
 
     with ThreadPoolExecutor(16) as clients:
         bound = sum(clients.map(take, range(32)))
-    assert bound == len(on(pods))
+    assert bound == len(bound_nodes(pods))
     wait_for(
         lambda: private_world.taken_cpu(node),
         until=lambda taken: taken == Decimal(8),
         what="all room to be given",
         timeout=30,
     )
-    assert "Violated" not in reviewing.log
-    assert 'tidelock_reservation_violations_total{policy="Keep"}' not in reviewing.metrics()
+    assert reviewing.metrics().get(VIOLATIONS, 0) == violations
 
 
 def test_kube_scheduler_alone_can_not_take_locked_room(
@@ -168,63 +116,25 @@ def test_kube_scheduler_alone_can_not_take_locked_room(
 ) -> None:
     node = private_world.node(cpu="4")
     private_world.active_lock(cpu="3", node=node)
+    before = reviewing.metrics().get(REFUSALS, 0)
     with stock_scheduler(private_cluster, {}):
         pods = [private_world.pod(f"stock-{i}", **BY_STOCK) for i in range(3)]
-        wait_for(lambda: on(pods), what="one to be bound", timeout=60)
-        refused = 'tidelock_admission_reviews_total{verdict="refused"}'
-        wait_for(lambda: reviewing.metrics().get(refused, 0) >= 3, what="others to be refused", timeout=60)
-        assert on(pods) == [node.name]
+        wait_for(lambda: bound_nodes(pods), what="one to be bound", timeout=60)
+        wait_for(
+            lambda: reviewing.metrics().get(REFUSALS, 0) >= before + 3,
+            what="others to be refused",
+            timeout=60,
+        )
+        assert bound_nodes(pods) == [node.name]
         owner = private_world.pod(cpu="3", **BY_STOCK)
         assert owner.until_bound(60) == node.name
     assert private_world.taken_cpu(node) == Decimal(4)
 
 
-@pytest.mark.parametrize("capable", [True, False])
-def test_kube_scheduler_with_the_extender_honours_locks(
-    extending: OperatorProcess,
-    private_cluster: LocalCluster,
-    private_world: World,
-    authority: Path,
-    port: int,
-    capable: bool,
-) -> None:
-    locked, other = private_world.node("a", cpu="4"), private_world.node("b", cpu="8")
-    lock = private_world.active_lock(cpu="3", node=locked)
-    settings = configuration(port, authority, nodeCacheCapable=capable, ignorable=False)
-    with stock_scheduler(private_cluster, settings):
-        pods = [private_world.pod(f"stock-{i}", **BY_STOCK) for i in range(12)]
-        bound = wait_for(
-            lambda: on(pods), until=lambda nodes: len(nodes) == 9, what="nine to be bound", timeout=90
-        )
-        assert (bound.count(locked.name), bound.count(other.name)) == (1, 8)
-        waiting = next(pod for pod in pods if not on([pod]))
-        waiting.until_refused("Insufficient cpu beside reservations")
-        assert lock.status()["phase"] == "Active"
-
-        owner = private_world.pod(cpu="3", **BY_STOCK)
-        assert owner.until_bound(60) == locked.name
-        lock.until_gone()
-    assert private_world.taken_cpu(locked) == Decimal(4)
-    assert private_world.taken_cpu(other) == Decimal(8)
-
-
-def test_kube_scheduler_sends_owners_to_their_locks(
-    extending: OperatorProcess,
-    private_cluster: LocalCluster,
-    private_world: World,
-    authority: Path,
-    port: int,
-) -> None:
-    small, *_ = (private_world.node(name, cpu=cpu) for name, cpu in (("a", "2"), ("b", "64"), ("c", "64")))
-    lock = private_world.active_lock(cpu="1", node=small)
-    with stock_scheduler(private_cluster, configuration(port, authority)):
-        assert private_world.pod(cpu="1", **BY_STOCK).until_bound(60) == small.name
-        lock.until_gone()
-
-
 def test_what_takes_locked_room_all_the_same_is_told_by_name(
     reviewing: OperatorProcess, private_cluster: LocalCluster, private_world: World
 ) -> None:
+    violations = reviewing.metrics().get(VIOLATIONS, 0)
     node = private_world.node(cpu="4")
     lock = private_world.active_lock(cpu="3", node=node)
     container = {"name": "main", "image": "example.org/none", "resources": {"requests": {"cpu": "2"}}}
@@ -242,7 +152,7 @@ def test_what_takes_locked_room_all_the_same_is_told_by_name(
     assert lock.until_condition("Active", "False", "Violated")["message"] == text
     assert lock.status()["resources"] == {"cpu": "2"}
     wait_for(lambda: "Violated" in private_world.event_reasons(lock), what="the event", timeout=30)
-    assert reviewing.metrics()['tidelock_reservation_violations_total{policy="Keep"}'] == 1
+    assert reviewing.metrics()[VIOLATIONS] == violations + 1
 
     private_world.api.delete(f"/api/v1/namespaces/{private_world.namespace}/pods/static")
     lock.until_condition("Active", "True", "Restored")
