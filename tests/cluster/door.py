@@ -14,36 +14,20 @@ from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import Component, LocalCluster, wait_for
 from devcluster.binaries import find_binaries
-from devcluster.identity import BASE, SERVICE_ACCOUNT, SYSTEM_NAMESPACE, token_kubeconfig
+from devcluster.identity import BINDERS, SYSTEM_NAMESPACE, operator_kubeconfig, rendered
 from devcluster.loopback import HOST, Health, free_ports
 from tidelock.binders.keeper import CONFIGURATION, SECRETS, WEBHOOKS
 from tidelock.kube.client import PODS
 
-BINDERS = BASE.parent / "binders"
 BY_STOCK: Manifest = {"schedulerName": "default-scheduler"}
 NAMES = f"--tls-names={HOST},tidelock.{SYSTEM_NAMESPACE}.svc"
 SECRET = SECRETS.item("tidelock-tls", SYSTEM_NAMESPACE)
-
-_IDENTITY = ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
-
-
-def manifests(cluster: LocalCluster) -> list[Manifest]:
-    """Return the objects of an installation that keeps other binders from locked room."""
-    return list(yaml.safe_load_all(cluster.kubectl("kustomize", str(BINDERS))))
-
-
-def binders_kubeconfig(cluster: LocalCluster, directory: Path) -> Path:
-    """Install the rights of that installation, and return a kubeconfig with nothing but their token."""
-    identity = [each for each in manifests(cluster) if each["kind"] in _IDENTITY]
-    flags = ("--server-side", "--force-conflicts")
-    cluster.kubectl("apply", *flags, "-f", "-", input=yaml.safe_dump_all(identity))
-    return token_kubeconfig(cluster, SERVICE_ACCOUNT, SYSTEM_NAMESPACE, directory / "binders.kubeconfig")
 
 
 @contextmanager
 def operating(cluster: LocalCluster, folder: Path, option: str, *, port: int) -> Iterator[OperatorProcess]:
     """Run the operator with its door open, to the end of which nothing must have gone wrong inside of it."""
-    kubeconfig = binders_kubeconfig(cluster, folder)
+    kubeconfig = operator_kubeconfig(cluster, folder, BINDERS)
     with OperatorProcess(kubeconfig, folder, option, f"--tls-port={port}", NAMES) as process:
         yield process
         assert process.stop() == 0
@@ -53,7 +37,7 @@ def operating(cluster: LocalCluster, folder: Path, option: str, *, port: int) ->
 @contextmanager
 def webhooks(cluster: LocalCluster, api: Api, port: int) -> Iterator[None]:
     """Have the API server ask at a port of this machine, as the manifests have it ask a Service."""
-    (configuration,) = [each for each in manifests(cluster) if each["kind"] == WEBHOOKS.kind]
+    (configuration,) = [each for each in rendered(cluster, BINDERS) if each["kind"] == WEBHOOKS.kind]
     for webhook in configuration["webhooks"]:
         path = webhook["clientConfig"].pop("service")["path"]
         webhook["clientConfig"]["url"] = f"https://{HOST}:{port}{path}"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidelock.cluster.columns import Amounts
+from tidelock.cluster.columns import Amounts, Rows
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Filter, Mask
 from tidelock.framework.cyclestate import CycleState
@@ -42,10 +42,15 @@ class _Admitted:
 
 @dataclass(frozen=True, slots=True)
 class _Choosing:
-    """A pod for which another scheduler now chooses among nodes; of these, those on which locks hold room."""
+    """A pod for which another scheduler now chooses among nodes; of these, those on which locks hold room.
+
+    `rows` are where they are in the columns, as long as these have that `version`.
+    """
 
     pod: Pod
-    names: frozenset[str]
+    names: tuple[str, ...]
+    rows: Rows
+    version: int
     until: float
 
 
@@ -137,12 +142,14 @@ class Guard:
             others = {name: text for name in names if name != admitted.node_name}
             return Filtered(tuple(name for name in names if name not in others), {}, others)
         snapshot = self._snapshot(pod)
-        chosen = self._chosen_elsewhere(names, now)
+        chosen = self._chosen_elsewhere(now)
         found = self._filtered(pod, names, snapshot, chosen)
-        if chosen and patient and not found.names and self._filtered(pod, names, snapshot, {}).names:
-            return None
-        if guarded := set(self._book.nodes_with_locks()).intersection(found.names):
-            self._choosing[pod.uid] = _Choosing(pod, frozenset(guarded), now + CHOOSING_SECONDS)
+        if chosen is not None and patient and not found.names:
+            if self._filtered(pod, names, snapshot, None).names:
+                return None
+        elif guarded := tuple(set(self._book.nodes_with_locks()).intersection(found.names)):
+            rows, version = _rows(snapshot, guarded), self._cache.columns.version
+            self._choosing[pod.uid] = _Choosing(pod, guarded, rows, version, now + CHOOSING_SECONDS)
         return found
 
     def own_nodes(self, pod: Pod) -> set[str]:
@@ -185,11 +192,11 @@ class Guard:
         return ""
 
     def _filtered(
-        self, pod: Pod, names: tuple[str, ...], snapshot: Snapshot, chosen: Mapping[str, Amounts]
+        self, pod: Pod, names: tuple[str, ...], snapshot: Snapshot, chosen: Amounts | None
     ) -> Filtered:
         judged, index_of = _taken(snapshot, names)
-        for name in chosen.keys() & index_of.keys():
-            judged.locked[index_of[name]] += chosen[name]
+        if chosen is not None:
+            judged.locked[:] += chosen[judged.rows]
         failed = dict.fromkeys((name for name in names if name not in index_of), "node(s) not seen yet")
         hopeless: dict[str, str] = {}
         state, verdicts = self._judge(pod, judged)
@@ -204,19 +211,28 @@ class Guard:
             tuple(name for name in names if name in index_of and left[index_of[name]]), failed, hopeless
         )
 
-    def _chosen_elsewhere(self, names: Iterable[str], now: float) -> dict[str, Amounts]:
-        """Sum what pods may yet take of nodes with locks, for which a scheduler has just chosen a node.
+    def _chosen_elsewhere(self, now: float) -> Amounts | None:
+        """Sum by the rows of the columns what pods may yet take for which a scheduler has just chosen a node.
 
         It counts them itself by now, but not beside locks. On which node they will be, nobody here knows.
         """
-        asked = frozenset(names)
-        chosen: dict[str, Amounts] = {}
-        for uid, each in self._choosing.items():
-            if each.until > now and self._cache.get(uid) is None:
-                amounts = self._cache.columns.vector(each.pod.requests)
-                for name in each.names & asked:
-                    chosen[name] = chosen[name] + amounts if name in chosen else amounts
-        return chosen
+        columns = self._cache.columns
+        pending = [
+            each for uid, each in self._choosing.items() if each.until > now and self._cache.get(uid) is None
+        ]
+        if not pending:
+            return None
+        total = np.zeros((len(columns), len(columns.resources)), np.int64)
+        for each in pending:
+            known = each.version == columns.version
+            rows = each.rows if known else _rows(Snapshot.of(columns), each.names)
+            total[rows] += columns.vector(each.pod.requests)
+        return total
+
+
+def _rows(snapshot: Snapshot, names: Iterable[str]) -> Rows:
+    """Find the nodes that are known by these names."""
+    return np.array([row for name in names if (row := snapshot.row(name)) is not None], np.intp)
 
 
 def _taken(snapshot: Snapshot, names: Iterable[str]) -> tuple[Snapshot, dict[str, int]]:

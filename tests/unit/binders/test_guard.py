@@ -210,6 +210,14 @@ def test_pods_that_were_let_pass_count_beside_locks_until_they_are_seen() -> Non
     assert scene.filter(second) == ("a", "b")
 
 
+def test_they_count_on_their_nodes_when_nodes_come_and_go() -> None:
+    scene = Scene(a="9", b="3", c="3")
+    scene.held(resources={"cpu": "2"}, owner="nobody", nodeName="c")
+    scene.filter(foreign("first"), "c")
+    scene.feed.nodes.remove(node("a"))
+    assert scene.filter(foreign("second"), "b", "c") == ("b",)
+
+
 def test_the_patient_are_not_refused_for_bindings_under_way() -> None:
     """They would wait for an event that wakes them, when the last has come already."""
     scene = Scene(a="3")
