@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import gc
+import ipaddress
 import logging
 import signal
 import sys
@@ -12,11 +13,13 @@ from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, NoReturn
+from uuid import uuid4
 
 import kopf
 
 from tidelock import __version__
 from tidelock.binders.arrivals import Arrivals
+from tidelock.binders.endpoint import SERVICE, Endpoint
 from tidelock.binders.guard import Guard
 from tidelock.binders.keeper import Keeper
 from tidelock.binders.server import Door
@@ -27,7 +30,9 @@ from tidelock.framework.installed import load_plugins
 from tidelock.handlers import lifecycle, reservations, waterlevels
 from tidelock.kube.client import KubeClient
 from tidelock.kube.config import ConfigError, Connection, load_connection
+from tidelock.kube.errors import ApiError
 from tidelock.kube.events import EventRecorder
+from tidelock.kube.lease import Alone, Leadership, Lease, LeaseLostError, LeaseTimes
 from tidelock.kube.skew import watch_skew
 from tidelock.logs import configure_logs
 from tidelock.model.meta import Key
@@ -51,6 +56,8 @@ logger = logging.getLogger(__name__)
 # Seconds that writes under way get at shutdown, and that a turn of the loop may take.
 _DRAIN = 5.0
 _STUCK = 30.0
+# Connections for the Lease alone: one to watch it, one to write it.
+_LEASE_CONNECTIONS = 2
 # When to look for cyclic garbage. What is decoded lives long and has no cycles: at Python's pace the search
 # would take a third of a start beside 10,000 locks.
 _GARBAGE = (50_000, 20, 100)
@@ -62,12 +69,21 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
     Raises:
         ConfigurationError: the configuration file is wrong.
         ConfigError: there is no way to reach a cluster.
+        LeaseLostError: another process leads now, or might.
 
     """
     configuration = _configuration(settings)
     connection = load_connection(settings.kubeconfig or None)
     clock, rng, telemetry = SystemClock(), Random(), Telemetry()  # noqa: S311 -- for jitter
-    client = KubeClient(connection, user_agent=f"tidelock/{__version__}")
+    user_agent = f"tidelock/{__version__}"
+    own = KubeClient(connection, user_agent=user_agent, connections=_LEASE_CONNECTIONS)
+    leadership = _leadership(settings, connection, own, rng)
+    client = KubeClient(
+        connection,
+        user_agent=user_agent,
+        may_write=leadership.check,
+        manager=lambda: leadership.manager,
+    )
     extenders = Extenders(configuration.extenders)
     tasks = Tasks(rng)
     decider = Decider(
@@ -77,6 +93,7 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
         api=TurnTaking(client, tasks),
     )
     async with (
+        own,
         client,
         extenders,
         EventRecorder(
@@ -92,28 +109,16 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
         feed = Feed(
             decider.cache, decider.book, decider.queue, decider.waiting_pods, clock, loop.wake, others
         )
-        door = _door(settings, client, decider, feed, loop, clock, telemetry)
+        door = _door(settings, client, decider, feed, loop, leadership, clock, telemetry)
         pods = door.arrivals if door is not None else feed.pods
         telemetry.ready.set_function(lambda: float(feed.ready))
-        async with (
-            serve(
-                settings.listen,
-                settings.port,
-                telemetry.registry,
-                alive=lambda: clock.monotonic() - loop.last_turn < _STUCK,
-                ready=lambda: feed.ready,
-            ) as port,
-            _background(
-                *(
-                    reflector.run()
-                    for reflector in reflectors(client, feed, pods, rng, whole=bool(configuration.extenders))
-                ),
-                loop.run(feed),
-                watch_skew(client, clock.now, telemetry.clock_skew.set),
-                tasks.crash(),
-                *([door.run()] if door is not None else []),
-            ) as crashed,
-        ):
+        async with serve(
+            settings.listen,
+            settings.port,
+            telemetry.registry,
+            alive=lambda: leadership.waiting or clock.monotonic() - loop.last_turn < _STUCK,
+            ready=lambda: leadership.waiting or feed.ready,
+        ) as port:
             logger.info(
                 "started",
                 extra={
@@ -123,15 +128,57 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
                     "schedulers": ", ".join(decider.profiles),
                 },
             )
-            registry = _handlers(connection, client, publisher, clock, stop)
-            operator = asyncio.create_task(_run_kopf(registry, loop.started, stop))
-            await asyncio.wait((operator, crashed), return_when=asyncio.FIRST_COMPLETED)
-            stop.set()
-            await operator
-            if crashed.done():
-                crashed.result()
-            logger.info("stopping")
+            if not await _until(stop, leadership.acquire()):
+                return
+            decider.book.lead(leadership.epoch)
+            async with _background(
+                leadership.keep(),
+                *(
+                    reflector.run()
+                    for reflector in reflectors(client, feed, pods, rng, whole=bool(configuration.extenders))
+                ),
+                loop.run(feed),
+                watch_skew(client, clock.now, telemetry.clock_skew.set),
+                tasks.crash(),
+                *([door.run()] if door is not None else []),
+            ) as crashed:
+                registry = _handlers(connection, client, publisher, clock, stop)
+                operator = asyncio.create_task(_run_kopf(registry, loop.started, stop))
+                await asyncio.wait((operator, crashed), return_when=asyncio.FIRST_COMPLETED)
+                stop.set()
+                await operator
+                if crashed.done():
+                    crashed.result()
+                logger.info("stopping")
         await tasks.drain(_DRAIN)
+        await leadership.release()
+
+
+def _leadership(settings: Settings, connection: Connection, client: KubeClient, rng: Random) -> Leadership:
+    if not settings.leader_elect:
+        return Alone()
+    duration = float(settings.lease_duration_seconds)
+    return Lease(
+        client,
+        name=settings.lease_name,
+        namespace=settings.lease_namespace or connection.namespace,
+        identity=f"{settings.instance}_{uuid4()}",
+        rng=rng,
+        times=LeaseTimes(duration=duration, renew_deadline=duration * 2 / 3, retry_period=duration * 2 / 15),
+    )
+
+
+async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+    """Do the work unless `stop` is set first; whether it was done."""
+    task, stopped = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if not task.done():
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return False
+    task.result()
+    return True
 
 
 def _configuration(settings: Settings) -> Configuration:
@@ -159,6 +206,7 @@ def _door(
     decider: Decider,
     feed: Feed,
     loop: Loop,
+    leadership: Leadership,
     clock: SystemClock,
     telemetry: Telemetry,
 ) -> Door | None:
@@ -167,16 +215,25 @@ def _door(
         return None
     guard = Guard(decider)
     namespace, _, name = settings.tls_secret.partition("/")
+
+    def ready() -> bool:
+        try:
+            leadership.check()
+        except ApiError:
+            return False  # another may have admitted what this process does not know of
+        return feed.ready
+
     return Door(
         guard,
         Arrivals(feed.pods, guard, clock),
         Keeper(client, Key(namespace, name), settings.tls_names, clock),
+        Endpoint(client, Key(namespace, SERVICE), settings.tls_address, settings.tls_port),
         client,
         clock,
         telemetry,
         address=settings.listen,
         port=settings.tls_port,
-        ready=lambda: feed.ready,
+        ready=ready,
         wake=loop.wake,
         extender=settings.extender,
         admission=settings.admission,
@@ -259,6 +316,24 @@ def _parser() -> argparse.ArgumentParser:
         default=defaults.move_after_seconds,
         help="how long a lock for any node stays on a node that is cordoned or not ready",
     )
+    run.add_argument(
+        "--leader-elect",
+        action=argparse.BooleanOptionalAction,
+        default=defaults.leader_elect,
+        help="decide only while holding the Lease, so that others can stand by",
+    )
+    run.add_argument("--lease-name", default=defaults.lease_name, help="name of the Lease")
+    run.add_argument(
+        "--lease-namespace",
+        default=defaults.lease_namespace,
+        help="namespace of the Lease; default: the pod's own, or that of the kubeconfig's context",
+    )
+    run.add_argument(
+        "--lease-duration-seconds",
+        type=_lease_seconds,
+        default=defaults.lease_duration_seconds,
+        help="how long others wait for a leader that is silent",
+    )
     _add_binders(run, defaults)
     return parser
 
@@ -272,6 +347,12 @@ def _add_binders(run: argparse.ArgumentParser, defaults: Settings) -> None:
     )
     run.add_argument("--admission", action="store_true", help="review the bindings of others")
     run.add_argument("--tls-port", type=int, default=defaults.tls_port, help="port for these, over TLS")
+    run.add_argument(
+        "--tls-address",
+        type=_address,
+        default=defaults.tls_address,
+        help="address of this process, to be the endpoint of their Service while it leads",
+    )
     run.add_argument(
         "--tls-names",
         type=lambda text: tuple(text.split(",")),
@@ -288,12 +369,27 @@ def _add_binders(run: argparse.ArgumentParser, defaults: Settings) -> None:
     )
 
 
+def _address(text: str) -> str:
+    """Check an IP address; an empty text is none."""
+    try:
+        return str(ipaddress.ip_address(text)) if text else ""
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: should be an IP address") from None
+
+
 def _namespaced(text: str) -> str:
     """Check what names a namespaced object."""
     namespace, slash, name = text.partition("/")
     if not (namespace and slash and name) or "/" in name:
         raise argparse.ArgumentTypeError(f"{text!r}: should be NAMESPACE/NAME")
     return text
+
+
+def _lease_seconds(text: str) -> int:
+    shortest, longest = 2, 3600
+    if not text.isdecimal() or not shortest <= int(text) <= longest:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {shortest} to {longest}")
+    return int(text)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -308,7 +404,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigurationError as error:
         sys.stderr.write(f"tidelock: configuration {settings.config}: {error}\n")
         return 1
-    except (ConfigError, ListenError) as error:
+    except (ConfigError, ListenError, LeaseLostError) as error:
         sys.stderr.write(f"tidelock: {error}\n")
         return 1
     return 0

@@ -22,8 +22,15 @@ class Settings:
         extender: whether to serve the extender API, by which other schedulers honour locks.
         admission: whether to review the bindings of others.
         tls_port: port on `listen` for both, over TLS.
+        tls_address: address of this process, made the endpoint of the Service `tidelock-binders` while it leads,
+            in the Secret's namespace; empty: whoever asks knows the address.
         tls_names: DNS names and addresses for which the certificate is made.
         tls_secret: namespace/name of the Secret in which the certificate is kept.
+        leader_elect: whether to decide only while holding the Lease, so that others can stand by.
+        lease_name: name of the Lease.
+        lease_namespace: its namespace; empty: the pod's own, or that of the kubeconfig's context.
+        lease_duration_seconds: how long others wait for a leader that is silent; it writes nothing after two
+            thirds of that.
         instance: name of this process in events.
 
     """
@@ -39,6 +46,11 @@ class Settings:
     extender: bool = False
     admission: bool = False
     tls_port: int = 8443
-    tls_names: tuple[str, ...] = ("tidelock.tidelock-system.svc",)
+    tls_address: str = ""
+    tls_names: tuple[str, ...] = ("tidelock-binders.tidelock-system.svc",)
     tls_secret: str = "tidelock-system/tidelock-tls"  # noqa: S105 -- its name
+    leader_elect: bool = True
+    lease_name: str = "tidelock"
+    lease_namespace: str = ""
+    lease_duration_seconds: int = 15
     instance: str = socket.gethostname()

@@ -18,6 +18,7 @@ from devcluster import Cluster, DevClusterError, wait_for
 from devcluster.identity import BINDERS, SYSTEM_NAMESPACE, rendered
 from devcluster.loopback import Health
 from tidelock import __version__
+from tidelock.binders.endpoint import SERVICE
 from tidelock.binders.keeper import CONFIGURATION, WEBHOOK_NAMES
 from tidelock.kube.client import PODS
 from tidelock.settings import Settings
@@ -32,8 +33,12 @@ KINDS = [
     "Deployment",
     "FlowSchema",
     "Namespace",
+    "Role",
+    "RoleBinding",
     "Service",
     "ServiceAccount",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
 ]
 RESERVATIONS = [
     path
@@ -100,23 +105,21 @@ def test_so_is_what_keeps_other_binders_out(installed: Cluster) -> None:
     flags = ("--server-side", "--force-conflicts", "--dry-run=server", "--warnings-as-errors")
     applied = installed.kubectl("apply", *flags, "-f", "-", input=yaml.safe_dump_all(everything))
     assert applied.count("serverside-applied (server dry run)") == len(everything)
-    more = {"Role", "RoleBinding", "ValidatingWebhookConfiguration"}
-    assert {manifest["kind"] for manifest in everything} == {*KINDS, *more}
+    assert {manifest["kind"] for manifest in everything} == {*KINDS, "ValidatingWebhookConfiguration"}
 
 
 def test_the_webhooks_reach_the_operator_and_leave_out_what_it_needs_to_start(controlplane: Cluster) -> None:
     objects = rendered(controlplane, BINDERS)
     (configuration,) = (each for each in objects if each["kind"] == "ValidatingWebhookConfiguration")
-    (service,) = (each for each in objects if each["kind"] == "Service")
-    (deployment,) = (each for each in objects if each["kind"] == "Deployment")
-    ports = {port["port"]: port["targetPort"] for port in service["spec"]["ports"]}
-    names = {port["name"]: port["containerPort"] for port in container(deployment)["ports"]}
+    (service,) = (each for each in objects if each["metadata"]["name"] == SERVICE)
+    assert "selector" not in service["spec"]
+    (port,) = service["spec"]["ports"]
     assert configuration["metadata"]["name"] == CONFIGURATION
     assert [each["name"] for each in configuration["webhooks"]] == list(WEBHOOK_NAMES)
     for webhook in configuration["webhooks"]:
         target = webhook["clientConfig"]["service"]
         assert f"{target['name']}.{target['namespace']}.svc" in Settings().tls_names
-        assert names[ports[target["port"]]] == Settings().tls_port
+        assert (target["name"], target["port"]) == (SERVICE, port["port"])
         (left_out,) = webhook["namespaceSelector"]["matchExpressions"]
         assert (left_out["operator"], set(left_out["values"])) == ("NotIn", {"kube-system", SYSTEM_NAMESPACE})
 
@@ -140,9 +143,16 @@ def test_the_root_file_system_is_read_only(controlplane: Cluster) -> None:
     assert container(of_kind(controlplane, "Deployment"))["securityContext"]["readOnlyRootFilesystem"] is True
 
 
-def test_one_operator_ends_before_the_next_begins(controlplane: Cluster) -> None:
-    spec = of_kind(controlplane, "Deployment")["spec"]
-    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+def test_one_operator_leads_and_one_stands_by(controlplane: Cluster) -> None:
+    """The Lease, the right to it and the fence are of one name, that of the process' default."""
+    name, account = Settings().lease_name, f"system:serviceaccount:{SYSTEM_NAMESPACE}:tidelock"
+    assert of_kind(controlplane, "Deployment")["spec"]["replicas"] == 2
+    assert "--no-leader-elect" not in container(of_kind(controlplane, "Deployment"))["args"]
+    assert of_kind(controlplane, "Role")["rules"][0]["resourceNames"] == [name]
+    binding = of_kind(controlplane, "ValidatingAdmissionPolicyBinding")["spec"]
+    assert binding["paramRef"].items() >= {"name": name, "namespace": SYSTEM_NAMESPACE}.items()
+    (condition,) = of_kind(controlplane, "ValidatingAdmissionPolicy")["spec"]["matchConditions"]
+    assert condition["expression"] == f"request.userInfo.username == '{account}'"
 
 
 def test_the_image_is_this_version(controlplane: Cluster) -> None:

@@ -13,6 +13,7 @@ from typing import NoReturn
 from aiohttp import web
 
 from tidelock.binders.arrivals import Arrivals
+from tidelock.binders.endpoint import Endpoint
 from tidelock.binders.extending import VERBS, BadRequestError, Verb
 from tidelock.binders.guard import Guard
 from tidelock.binders.keeper import Keeper
@@ -51,12 +52,13 @@ class Door:
         guard: judges what is asked.
         arrivals: where pods are found that a binding names; to be put before the feed.
         keeper: the certificate, and who is told of it.
+        endpoint: by which others find the way here.
         client: for pods that the watch has not told of yet.
         clock: the process' clock.
         telemetry: counts and measures the answers.
         address: where to listen, for TLS alone.
         port: the port there.
-        ready: whether all is known that answers follow from.
+        ready: whether this process leads, and knows all that answers follow from.
         wake: has the decision loop look again, as room was taken or came free.
         extender: whether to serve the extender API.
         admission: whether to serve the admission webhook, and make it known.
@@ -68,6 +70,7 @@ class Door:
         guard: Guard,
         arrivals: Arrivals,
         keeper: Keeper,
+        endpoint: Endpoint,
         client: KubeClient,
         clock: Clock,
         telemetry: Telemetry,
@@ -82,6 +85,7 @@ class Door:
         self._guard = guard
         self.arrivals = arrivals
         self._keeper = keeper
+        self._endpoint = endpoint
         self._client = client
         self._clock = clock
         self._telemetry = telemetry
@@ -128,9 +132,11 @@ class Door:
                 self._wake()
 
     async def _keep(self) -> NoReturn:
-        """Renew the certificate in time, and make it known also to webhooks that were put back since."""
+        """Renew the certificate in time, and make it and the way here known, again if they are put back."""
         while True:
-            done = not self._admission or await self._attempt(self._keeper.introduce)
+            done = await self._attempt(self._endpoint.announce)
+            if self._admission:
+                done = await self._attempt(self._keeper.introduce) and done
             await asyncio.sleep(_LOOK_AT_CERTIFICATE if done else _RETRY)
             await self._attempt(self._keeper.renew)
 
@@ -139,8 +145,8 @@ class Door:
         try:
             await work()
         except ApiError as error:
-            self._telemetry.api_errors.labels("certificate", type(error).__name__).inc()
-            logger.warning("the certificate is not in place", extra={"error": str(error)})
+            self._telemetry.api_errors.labels("door", type(error).__name__).inc()
+            logger.warning("others can't ask yet", extra={"error": str(error)})
             return False
         return True
 
@@ -149,7 +155,7 @@ class Door:
     def _when_ready(self, handler: Handler) -> Handler:
         async def handle(request: web.Request) -> web.Response:
             if not self._ready():
-                return web.Response(status=503, text="not ready: the cluster has not been read yet")
+                return web.Response(status=503, text="not ready: not leading, or the cluster is not read yet")
             return await handler(request)
 
         return handle

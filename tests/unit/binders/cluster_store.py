@@ -13,6 +13,7 @@ class ClusterStore(KubeClient):
     """Objects by their paths; `errors` are answers to the next requests."""
 
     def __init__(self) -> None:
+        self._manager = None
         self.objects: dict[str, Json] = {}
         self.patches: list[tuple[str, Json]] = []
         self.errors: list[ApiError] = []

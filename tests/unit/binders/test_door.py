@@ -14,6 +14,7 @@ import pytest
 
 from builders import Json, node, pod, pod_json
 from tidelock.binders.arrivals import Arrivals
+from tidelock.binders.endpoint import SERVICE, Endpoint
 from tidelock.binders.guard import UNSEEN_SECONDS, Guard
 from tidelock.binders.keeper import Keeper
 from tidelock.binders.server import Door
@@ -44,6 +45,7 @@ class Scene:
             self.guard,
             self.arrivals,
             Keeper(self.api, Key("system", "tls"), (HOST,), SystemClock()),
+            Endpoint(self.api, Key("system", SERVICE), "10.0.0.7", self.port),
             self.api,
             self.core.clock,
             self.telemetry,
@@ -61,7 +63,7 @@ class Scene:
         task = asyncio.create_task(self.door.run())
         try:
             async with asyncio.timeout(30):
-                while not self.api.patches:
+                while not any("caBundle" in str(patch) for _, patch in self.api.patches):
                     assert not task.done(), task.result()
                     await asyncio.sleep(0.01)
             yield
@@ -204,7 +206,7 @@ async def test_a_certificate_that_can_not_be_had_now_is_tried_for_again() -> Non
     made.api.errors = [ServerError("out of order", status=500)]
     async with made.open():
         assert (await made.post("/extender/filter", {}))[0] == 400
-    metric, labels = "tidelock_api_write_errors_total", {"write": "certificate", "reason": "ServerError"}
+    metric, labels = "tidelock_api_write_errors_total", {"write": "door", "reason": "ServerError"}
     assert made.telemetry.registry.get_sample_value(metric, labels) == 1
 
 
@@ -215,3 +217,10 @@ async def test_a_port_in_use_is_named() -> None:
         pytest.raises(ListenError, match=f"{HOST}:{made.port}: Address"),
     ):
         await made.door.run()
+
+
+async def test_the_leader_is_the_endpoint_of_its_service(scene: Scene) -> None:
+    slices = [made for path, made in scene.api.objects.items() if path.endswith("/tidelock-binders")]
+    slices += [patch for path, patch in scene.api.patches if path.endswith("/tidelock-binders")]
+    assert {each["endpoints"][0]["addresses"][0] for each in slices} == {"10.0.0.7"}
+    assert {each["ports"][0]["port"] for each in slices} == {scene.port}
