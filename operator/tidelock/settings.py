@@ -22,7 +22,7 @@ class Settings:
         extender: whether to serve the extender API, by which other schedulers honour locks.
         admission: whether to review the bindings of others.
         tls_port: port on `listen` for both, over TLS.
-        tls_address: address of this process, made the endpoint of the Service `tidelock-binders` while it leads,
+        tls_address: address of this process, as the endpoint of the Service tidelock-binders while it leads,
             in the Secret's namespace; empty: whoever asks knows the address.
         tls_names: DNS names and addresses for which the certificate is made.
         tls_secret: namespace/name of the Secret in which the certificate is kept.
