@@ -16,11 +16,14 @@ from devcluster import Component, LocalCluster, wait_for
 from devcluster.binaries import find_binaries
 from devcluster.identity import BINDERS, SYSTEM_NAMESPACE, operator_kubeconfig, rendered
 from devcluster.loopback import HOST, Health, free_ports
+from tidelock.binders.endpoint import SERVICE
 from tidelock.binders.keeper import CONFIGURATION, SECRETS, WEBHOOKS
 from tidelock.kube.client import PODS
 
 BY_STOCK: Manifest = {"schedulerName": "default-scheduler"}
-NAMES = f"--tls-names={HOST},tidelock.{SYSTEM_NAMESPACE}.svc"
+ADDRESS = "10.11.12.13"
+"""Where the operator says that it is reached; nobody tries."""
+NAMES = f"--tls-names={HOST},{SERVICE}.{SYSTEM_NAMESPACE}.svc"
 SECRET = SECRETS.item("tidelock-tls", SYSTEM_NAMESPACE)
 
 
@@ -28,7 +31,8 @@ SECRET = SECRETS.item("tidelock-tls", SYSTEM_NAMESPACE)
 def operating(cluster: LocalCluster, folder: Path, option: str, *, port: int) -> Iterator[OperatorProcess]:
     """Run the operator with its door open, to the end of which nothing must have gone wrong inside of it."""
     kubeconfig = operator_kubeconfig(cluster, folder, BINDERS)
-    with OperatorProcess(kubeconfig, folder, option, f"--tls-port={port}", NAMES) as process:
+    address = f"--tls-address={ADDRESS}"
+    with OperatorProcess(kubeconfig, folder, option, f"--tls-port={port}", address, NAMES) as process:
         yield process
         assert process.stop() == 0
     assert "Traceback" not in process.log

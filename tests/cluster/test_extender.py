@@ -8,11 +8,13 @@ from typing import NamedTuple
 
 import pytest
 
-from cluster.api import Api, RefusedError
-from cluster.door import BY_STOCK, SECRET, bound_nodes, configuration, operating, stock_scheduler
+from cluster.api import Api, Manifest, RefusedError
+from cluster.door import ADDRESS, BY_STOCK, SECRET, bound_nodes, configuration, operating, stock_scheduler
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
+from devcluster.identity import SYSTEM_NAMESPACE
 from devcluster.loopback import free_ports
+from tidelock.binders.endpoint import SERVICE, SLICES
 
 
 class Extender(NamedTuple):
@@ -29,18 +31,29 @@ def extender(private_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp("extending")
     api = Api(private_cluster.kubeconfig)
     with operating(private_cluster, folder, "--extender", port=port):
-        data = wait_for(lambda: _secret(api), what="the Secret with the certificate", timeout=60)
+        data = wait_for(lambda: _found(api, SECRET), what="the Secret with the certificate", timeout=60)[
+            "data"
+        ]
         authority = folder / "ca.crt"  # as an installation reads it out of the Secret
         authority.write_bytes(base64.b64decode(data["ca.crt"]))
         yield Extender(port, authority)
 
 
-def _secret(api: Api) -> dict[str, str]:
+def test_the_leader_is_the_endpoint_of_the_service(extender: Extender, private_cluster: LocalCluster) -> None:
+    api = Api(private_cluster.kubeconfig)
+    path = SLICES.item(SERVICE, SYSTEM_NAMESPACE)
+    slice_ = wait_for(lambda: _found(api, path), what="the EndpointSlice", timeout=60)
+    assert slice_["metadata"]["labels"]["kubernetes.io/service-name"] == SERVICE
+    assert [each["addresses"] for each in slice_["endpoints"]] == [[ADDRESS]]
+    assert [port["port"] for port in slice_["ports"]] == [extender.port]
+
+
+def _found(api: Api, path: str) -> Manifest:
+    """Read an object; empty before it is there."""
     try:
-        data: dict[str, str] = api.get(SECRET)["data"]
+        return api.get(path)
     except RefusedError:
         return {}
-    return data
 
 
 @pytest.mark.parametrize("capable", [True, False])
@@ -53,7 +66,7 @@ def test_kube_scheduler_with_the_extender_honours_locks(
     with stock_scheduler(private_cluster, settings):
         pods = [private_world.pod(f"stock-{i}", **BY_STOCK) for i in range(12)]
         bound = wait_for(
-            lambda: bound_nodes(pods), until=lambda nodes: len(nodes) == 9, what="nine to run", timeout=90
+            lambda: bound_nodes(pods), until=lambda nodes: len(nodes) == 9, what="nine to run", timeout=60
         )
         assert (bound.count(locked.name), bound.count(other.name)) == (1, 8)
         waiting = next(pod for pod in pods if not bound_nodes([pod]))

@@ -111,7 +111,9 @@ def test_so_is_what_keeps_other_binders_out(installed: Cluster) -> None:
 def test_the_webhooks_reach_the_operator_and_leave_out_what_it_needs_to_start(controlplane: Cluster) -> None:
     objects = rendered(controlplane, BINDERS)
     (configuration,) = (each for each in objects if each["kind"] == "ValidatingWebhookConfiguration")
-    (service,) = (each for each in objects if each["metadata"]["name"] == SERVICE)
+    (service,) = (
+        each for each in objects if (each["kind"], each["metadata"]["name"]) == ("Service", SERVICE)
+    )
     assert "selector" not in service["spec"]
     (port,) = service["spec"]["ports"]
     assert configuration["metadata"]["name"] == CONFIGURATION

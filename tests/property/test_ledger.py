@@ -46,6 +46,7 @@ PLANS = st.fixed_dictionaries(
         "priority": st.integers(0, 2),
         "pendingDeadlineSeconds": st.sampled_from([600, 5, 0]),
         "retention": st.sampled_from(["Delete", "Retain"]),
+        "onViolation": st.sampled_from(["Keep", "Move"]),
     }
 )
 EDITS = st.one_of(
