@@ -180,6 +180,8 @@ class Guard:
 
     def _refusal(self, pod: Pod, node_name: str) -> str:
         """Say in numbers why a node has no room for a pod; what is not known holds no lock."""
+        if not pod.requires_reservation and self._cache.columns.fits(node_name, pod.requests):
+            return ""  # the common case, without a snapshot: it fits beside all locks, its own included
         judged, index_of = _taken(self._snapshot(pod), (node_name,))
         if not index_of:
             return ""

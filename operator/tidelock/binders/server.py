@@ -194,7 +194,8 @@ class Door:
         if pod is not None:
             now = self._clock.now()
             refusal = self._guard.admit(pod, question.node_name, now, dry_run=question.dry_run)
-            self._wake()
+            if not refusal:
+                self._wake()
         self._telemetry.reviews.labels("refused" if refusal else "admitted").inc()
         self._telemetry.review_duration.observe(self._clock.monotonic() - started)
         if refusal:
