@@ -127,7 +127,7 @@ def test_kube_scheduler_alone_can_not_take_locked_room(
         )
         assert bound_nodes(pods) == [node.name]
         owner = private_world.pod(cpu="3", **BY_STOCK)
-        assert owner.until_bound(60) == node.name
+        assert owner.until_bound() == node.name
     assert private_world.taken_cpu(node) == Decimal(4)
 
 

@@ -74,7 +74,7 @@ def test_kube_scheduler_with_the_extender_honours_locks(
         assert lock.status()["phase"] == "Active"
 
         owner = private_world.pod(cpu="3", **BY_STOCK)
-        assert owner.until_bound(60) == locked.name
+        assert owner.until_bound() == locked.name
         lock.until_gone()
     assert private_world.taken_cpu(locked) == Decimal(4)
     assert private_world.taken_cpu(other) == Decimal(8)
@@ -86,5 +86,5 @@ def test_kube_scheduler_sends_owners_to_their_locks(
     small, *_ = (private_world.node(name, cpu=cpu) for name, cpu in (("a", "2"), ("b", "64"), ("c", "64")))
     lock = private_world.active_lock(cpu="1", node=small)
     with stock_scheduler(private_cluster, configuration(*extender)):
-        assert private_world.pod(cpu="1", **BY_STOCK).until_bound(60) == small.name
+        assert private_world.pod(cpu="1", **BY_STOCK).until_bound() == small.name
         lock.until_gone()

@@ -24,7 +24,7 @@ class Arrivals:
         """Take over a pod's newest version."""
         self._feed.upsert(old, new)
         if new.node_name:
-            self._guard.seen(new.uid)
+            self._guard.seen(new, self._clock.now())
             self._forget(new)
         else:
             self._unbound[new.key] = new

@@ -101,10 +101,11 @@ class Guard:
         self._admitted[pod.uid] = _Admitted(pod, node_name, now + UNSEEN_SECONDS)
         return ""
 
-    def seen(self, uid: str) -> None:
-        """Learn that a pod has been seen bound."""
-        self._admitted.pop(uid, None)
-        self._choosing.pop(uid, None)
+    def seen(self, pod: Pod, now: float) -> None:
+        """Learn that a pod has been seen bound; the locks that it has claimed end."""
+        self._choosing.pop(pod.uid, None)
+        if self._admitted.pop(pod.uid, None) is not None:
+            self._book.owner_bound(pod, pod.node_name, now)
 
     def gone(self, uid: str, now: float) -> None:
         """Learn that a pod is gone; what it claimed goes back."""
