@@ -7,6 +7,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from random import Random
 from typing import Any
 
 import aiohttp
@@ -34,7 +35,8 @@ class Scene:
 
     def __init__(self) -> None:
         self.core = Core(node("a", cpu="2"))
-        self.api, self.telemetry = ClusterStore(), Telemetry()
+        self.api = ClusterStore()
+        self.telemetry = Telemetry(self.core.clock.monotonic, Random(1))  # noqa: S311 -- no secret
         self.guard = Guard(self.core.decider)
         self.arrivals = Arrivals(self.core.feed.pods, self.guard, self.core.clock)
         self.ready = True
