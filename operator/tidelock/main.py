@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import gc
+import ipaddress
 import logging
 import signal
 import sys
@@ -17,6 +18,11 @@ from uuid import uuid4
 import kopf
 
 from tidelock import __version__
+from tidelock.binders.arrivals import Arrivals
+from tidelock.binders.endpoint import SERVICE, Endpoint
+from tidelock.binders.guard import Guard
+from tidelock.binders.keeper import Keeper
+from tidelock.binders.server import Door
 from tidelock.clock import SystemClock
 from tidelock.framework.config import Configuration, default_configuration, read_configuration
 from tidelock.framework.configfile import ConfigurationError
@@ -24,10 +30,12 @@ from tidelock.framework.installed import load_plugins
 from tidelock.handlers import lifecycle, reservations, waterlevels
 from tidelock.kube.client import KubeClient
 from tidelock.kube.config import ConfigError, Connection, load_connection
+from tidelock.kube.errors import ApiError
 from tidelock.kube.events import EventRecorder
 from tidelock.kube.lease import Alone, Leadership, Lease, LeaseLostError, LeaseTimes
 from tidelock.kube.skew import watch_skew
 from tidelock.logs import configure_logs
+from tidelock.model.meta import Key
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.binding import Binder
 from tidelock.scheduler.decider import Decider
@@ -105,6 +113,8 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
         feed = Feed(
             decider.cache, decider.book, decider.queue, decider.waiting_pods, clock, loop.wake, others
         )
+        door = _door(settings, client, decider, feed, loop, leadership, clock, telemetry)
+        pods = door.arrivals if door is not None else feed.pods
         telemetry.ready.set_function(lambda: float(feed.ready))
         async with serve(
             settings.listen,
@@ -129,11 +139,12 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
                 leadership.keep(),
                 *(
                     reflector.run()
-                    for reflector in reflectors(client, feed, rng, whole=bool(configuration.extenders))
+                    for reflector in reflectors(client, feed, pods, rng, whole=bool(configuration.extenders))
                 ),
                 loop.run(feed),
                 watch_skew(client, clock.now, telemetry.clock_skew.set),
                 tasks.crash(),
+                *([door.run()] if door is not None else []),
             ) as crashed:
                 registry = _handlers(connection, client, publisher, clock, stop)
                 operator = asyncio.create_task(_run_kopf(registry, loop.started, stop))
@@ -191,6 +202,46 @@ def _configuration(settings: Settings) -> Configuration:
             extra={"file": settings.config, "fields": ", ".join(configuration.ignored)},
         )
     return configuration
+
+
+def _door(
+    settings: Settings,
+    client: KubeClient,
+    decider: Decider,
+    feed: Feed,
+    loop: Loop,
+    leadership: Leadership,
+    clock: SystemClock,
+    telemetry: Telemetry,
+) -> Door | None:
+    """Make what other binders are answered by, if that is asked for; it sees pods before the feed."""
+    if not (settings.extender or settings.admission):
+        return None
+    guard = Guard(decider)
+    namespace, _, name = settings.tls_secret.partition("/")
+
+    def ready() -> bool:
+        try:
+            leadership.check()
+        except ApiError:
+            return False  # another may have admitted what this process does not know of
+        return feed.ready
+
+    return Door(
+        guard,
+        Arrivals(feed.pods, guard, clock),
+        Keeper(client, Key(namespace, name), settings.tls_names, clock),
+        Endpoint(client, Key(namespace, SERVICE), settings.tls_address, settings.tls_port),
+        client,
+        clock,
+        telemetry,
+        address=settings.listen,
+        port=settings.tls_port,
+        ready=ready,
+        wake=loop.wake,
+        extender=settings.extender,
+        admission=settings.admission,
+    )
 
 
 @asynccontextmanager
@@ -287,7 +338,55 @@ def _parser() -> argparse.ArgumentParser:
         default=defaults.lease_duration_seconds,
         help="how long others wait for a leader that is silent",
     )
+    _add_binders(run, defaults)
     return parser
+
+
+def _add_binders(run: argparse.ArgumentParser, defaults: Settings) -> None:
+    """Add what keeps other binders from locked room, see docs/other-binders.md."""
+    run.add_argument(
+        "--extender",
+        action="store_true",
+        help="serve the extender API, for schedulers that shall honour locks",
+    )
+    run.add_argument("--admission", action="store_true", help="review the bindings of others")
+    run.add_argument("--tls-port", type=int, default=defaults.tls_port, help="port for these, over TLS")
+    run.add_argument(
+        "--tls-address",
+        type=_address,
+        default=defaults.tls_address,
+        help="address of this process, to be the endpoint of their Service while it leads",
+    )
+    run.add_argument(
+        "--tls-names",
+        type=lambda text: tuple(text.split(",")),
+        default=defaults.tls_names,
+        metavar="NAME,...",
+        help="DNS names and addresses that their certificate is made for",
+    )
+    run.add_argument(
+        "--tls-secret",
+        type=_namespaced,
+        default=defaults.tls_secret,
+        metavar="NAMESPACE/NAME",
+        help="Secret that their certificate is kept in",
+    )
+
+
+def _address(text: str) -> str:
+    """Check an IP address; an empty text is none."""
+    try:
+        return str(ipaddress.ip_address(text)) if text else ""
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: should be an IP address") from None
+
+
+def _namespaced(text: str) -> str:
+    """Check what names a namespaced object."""
+    namespace, slash, name = text.partition("/")
+    if not (namespace and slash and name) or "/" in name:
+        raise argparse.ArgumentTypeError(f"{text!r}: should be NAMESPACE/NAME")
+    return text
 
 
 def _lease_seconds(text: str) -> int:
