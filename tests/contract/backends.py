@@ -33,7 +33,6 @@ NOW = 1_800_000_000.0
 CORES, MEMORY = 10, 2**34
 CAPACITY = {"cpu": CORES * 1000, "memory": MEMORY}
 NODES = ("node-a", "node-b")
-TIMEOUT = 1.0
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class Backend(Protocol):
     def routes(self, scene: Scene) -> list[web.RouteDef]:
         """Give what the server answers."""
 
-    def source(self, url: str, folder: Path) -> Any:
+    def source(self, url: str, folder: Path, patience: float) -> Any:
         """Open a source of that server, as an asynchronous context."""
 
     def failure(self) -> web.Response:
@@ -96,9 +95,14 @@ class PrometheusBackend:
         return [web.post("/api/v1/query", query)]
 
     @asynccontextmanager
-    async def source(self, url: str, folder: Path) -> AsyncIterator[Source]:  # noqa: ARG002 -- of the protocol
+    async def source(
+        self,
+        url: str,
+        folder: Path,  # noqa: ARG002 -- of the protocol
+        patience: float,
+    ) -> AsyncIterator[Source]:
         async with aiohttp.ClientSession() as session:
-            yield PrometheusSource(session, url, anonymous_access, lambda: NODES, timeout_seconds=TIMEOUT)
+            yield PrometheusSource(session, url, anonymous_access, lambda: NODES, timeout_seconds=patience)
 
     def failure(self) -> web.Response:
         answer = {"status": "error", "errorType": "internal", "error": "out of order"}
@@ -182,9 +186,9 @@ class MetricsServerBackend:
         return [web.get(f"{root}/nodes", nodes), web.get(f"{root}/pods", pods)]
 
     @asynccontextmanager
-    async def source(self, url: str, folder: Path) -> AsyncIterator[Source]:
+    async def source(self, url: str, folder: Path, patience: float) -> AsyncIterator[Source]:
         connection = load_connection(write_kubeconfig(folder / "kubeconfig", url, {}))
-        async with KubeClient(connection, user_agent="tidelock-test", timeout_seconds=TIMEOUT) as client:
+        async with KubeClient(connection, user_agent="tidelock-test", timeout_seconds=patience) as client:
             yield MetricsServerSource(client, dict.fromkeys(NODES, CAPACITY).get)
 
     def failure(self) -> web.Response:

@@ -20,6 +20,7 @@ from tidelock.model.levels import Quality
 from tidelock.model.meta import Key
 
 STALENESS = 180.0
+PATIENCE = 30.0
 GOOD = NodeSample("node-b", 30.0, 40.0)
 WEB = Key("shop", "web-0")
 
@@ -36,7 +37,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 async def read(backend: Backend, folder: Path, scene: Scene) -> Reading:
-    async with serving(backend, scene) as url, backend.source(url, folder) as source:
+    timeout = 0.5 if scene.fault == "silent" else PATIENCE
+    async with serving(backend, scene) as url, backend.source(url, folder, timeout) as source:
         reading: Reading = await source.read(NOW)
     for use in (*reading.nodes.values(), *reading.pods.values()):
         assert use.cpu != 0
@@ -186,7 +188,7 @@ async def test_an_answer_that_is_cut_off_is_no_answer(backend: Backend, folder: 
 async def test_a_server_that_is_not_there_is_unreachable(backend: Backend, folder: Path) -> None:
     async with serving(backend, Scene()) as url:
         pass
-    async with backend.source(url, folder) as source:
+    async with backend.source(url, folder, PATIENCE) as source:
         with pytest.raises(SourceError) as caught:
             await source.read(NOW)
 

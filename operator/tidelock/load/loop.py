@@ -166,7 +166,7 @@ class LoadLoop:
         """Read once, and tell all who want to know."""
         first = group.reading is None
         nodes = members(group, self._groups.values(), self._cache.columns.nodes)
-        identify = self._identify(nodes)
+        identify = self._identify(nodes, source.settling)
         now = self._clock.now()
         try:
             reading = await source.read(now)
@@ -208,7 +208,7 @@ class LoadLoop:
             logger.warning("a source was not read", extra=fields)
         group.failure = error
 
-    def _identify(self, nodes: Mapping[str, Node]) -> Identify:
+    def _identify(self, nodes: Mapping[str, Node], settling: float) -> Identify:
         """Make what finds the pods on some nodes, and notes who owns them."""
 
         def identify(key: Key) -> Subject | None:
@@ -216,12 +216,13 @@ class LoadLoop:
             if placed is None or placed.node_name not in nodes:
                 return None
             pod = placed.pod
+            since = pod.meta.created + settling
             owner = workload_reference(pod, self._replica_sets)
             if owner is None:
-                return Subject(pod.uid, pod.meta.created, None)
+                return Subject(pod.uid, since, None)
             workload = WorkloadKey(owner.kind, key.namespace, owner.name)
             self._owners[workload] = owner
-            return Subject(pod.uid, pod.meta.created, workload)
+            return Subject(pod.uid, since, workload)
 
         return identify
 

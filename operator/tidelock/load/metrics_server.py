@@ -1,5 +1,6 @@
 """The resource metrics API, metrics.k8s.io: the last moment of every node and pod, in two requests."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Protocol
 
@@ -55,17 +56,23 @@ class MetricsServerSource:
 
     def __init__(self, api: Api, capacity: Capacities) -> None:
         """Prepare to ask; `capacity` gives what is 100 percent of a node."""
+        self.settling = 0.0
         self._api = api
         self._capacity = capacity
 
     async def read(self, now: float) -> Reading:  # noqa: ARG002 -- it knows no other time
         """Measure everything as it is now."""
         reading = Reading()
-        await in_slices(self._read_nodes(await self._list(NODE_METRICS), reading))
-        try:
-            pods = await self._list(POD_METRICS)
-        except SourceError as error:
-            reading.problems.append(f"pods: {error}")
+        nodes, pods = await asyncio.gather(
+            self._list(NODE_METRICS), self._list(POD_METRICS), return_exceptions=True
+        )
+        if isinstance(nodes, BaseException):
+            raise nodes
+        await in_slices(self._read_nodes(nodes, reading))
+        if isinstance(pods, SourceError):
+            reading.problems.append(f"pods: {pods}")
+        elif isinstance(pods, BaseException):
+            raise pods
         else:
             await in_slices(_read_pods(pods, reading))
         return reading

@@ -28,7 +28,11 @@ from tidelock.load.slices import in_slices, paced
 from tidelock.load.source import Reading, SourceError, Trouble, Use, cores, percent, size
 from tidelock.model.meta import Key
 
-NODE_CPU = '1 - avg without (cpu, mode) (rate(node_cpu_seconds_total{mode="idle"}[5m]))'
+# Idle time as a part of all time: of series that are younger than its range, a rate alone tells too little.
+NODE_CPU = (
+    '1 - sum without (cpu, mode) (rate(node_cpu_seconds_total{mode=~"idle|iowait"}[5m]))'
+    " / sum without (cpu, mode) (rate(node_cpu_seconds_total[5m]))"
+)
 NODE_MEMORY = "1 - node_memory_MemAvailable_bytes / node_memory_MemTotal_bytes"
 NODE_TIME = "timestamp(node_memory_MemAvailable_bytes)"
 NODE_NAMES = "node_uname_info or kube_node_info"
@@ -37,6 +41,9 @@ POD_CPU = f"sum by (namespace, pod) (rate(container_cpu_usage_seconds_total{{{_C
 POD_MEMORY = f"sum by (namespace, pod) (container_memory_working_set_bytes{{{_CONTAINERS}}})"
 
 K = TypeVar("K", bound=Hashable)
+
+# Seconds until the default query tells the truth of a new pod.
+_SETTLING = 300.0
 
 # Where a series says which node it is of, the surest first.
 _NODE_LABELS = ("node", "nodename", "kubernetes_node", "instance", "host")
@@ -140,6 +147,7 @@ class PrometheusSource:
         self._queries = queries
         self._timeout = timeout_seconds
         self._labels = (node_label,) if node_label else _NODE_LABELS
+        self.settling = _SETTLING if queries.pod_cpu == POD_CPU else 0.0
 
     async def read(self, now: float) -> Reading:
         """Measure everything as it is now."""

@@ -91,7 +91,14 @@ class Reading:
 
 
 class Source(Protocol):
-    """Where measurements come from."""
+    """Where measurements come from.
+
+    Attributes:
+        settling: age in seconds from which on what is read of a pod is true.
+
+    """
+
+    settling: float
 
     async def read(self, now: float) -> Reading:
         """Measure everything as it is now.
