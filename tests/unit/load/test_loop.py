@@ -248,12 +248,17 @@ async def test_an_edit_keeps_what_is_known_unless_the_source_is_another(bench: B
 
 async def test_a_status_that_was_refused_is_written_at_the_next_refresh(bench: Bench) -> None:
     bench.see()
-    bench.api.faults.extend([ServerError("etcd is down", status=500)] * 2)
     await bench.refresh()
-    told = len(bench.statuses())
+    bench.source.nodes |= {"node-a": (90.0, 50.0)}
+    bench.api.faults.append(ServerError("etcd is down", status=500))
+    bench.clock.advance(60)
+    await bench.refresh()
     await bench.refresh()
 
-    assert bench.statuses()[told:]
+    refused, written = bench.statuses()[-2:]
+    assert refused["cpu"]["max"] > 20
+    assert refused == written | {"sampledAt": refused["sampledAt"]}
+    assert bench.api.statuses[WATERLEVELS.item("pool")]["status"]["cpu"] == written["cpu"]
 
 
 async def test_a_waterlevel_is_read_in_the_background_until_it_is_forgotten(bench: Bench) -> None:
