@@ -90,6 +90,10 @@ class Book:
         self._claims: dict[str, tuple[tuple[Entry, Resources], ...]] = {}
         self._timers: Timers[Key] = Timers()
 
+    def lead(self, epoch: int) -> None:
+        """Begin a leadership: its number goes with every lock that is given from now on."""
+        self._epoch = epoch
+
     # What the API server says of the objects.
 
     def upsert(self, reservation: Reservation, now: float) -> None:
