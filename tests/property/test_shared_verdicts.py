@@ -75,6 +75,7 @@ class Cluster:
         if isinstance(expected, Refusal):
             assert found == expected
         else:
+            assert isinstance(expected, Assumed)
             assert isinstance(found, Assumed)
             assert found.node_name == expected.node_name
             self.pods.append(new)
@@ -89,7 +90,7 @@ STEPS: st.SearchStrategy[Callable[[Cluster], None]] = st.one_of(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(NODES, max_size=8), st.lists(STEPS, max_size=40))
 def test_a_decision_is_the_same_with_and_without_memory(
     nodes: list[object], steps: list[Callable[[Cluster], None]]

@@ -11,7 +11,7 @@ Every call states what is true now and is safe to repeat: events may come twice,
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from tidelock.cluster.carriers import Carriers
@@ -140,9 +140,13 @@ class Cache:
         """All pods that are placed on a node."""
         return self._on_node[node_name].values() if node_name in self._on_node else ()
 
-    def generation(self, node_name: str) -> int:
-        """Give a number that is another one whenever the pods on a node have changed."""
-        return self._changed_at.get(node_name, 0)
+    def generations(self, node_names: Iterable[str]) -> list[int]:
+        """Give for each node a number that is another one whenever the pods there have changed.
+
+        No two nodes share one, but for 0: no pod was ever there.
+        """
+        changed_at = self._changed_at
+        return [changed_at.get(name, 0) for name in node_names]
 
     def pods_in(self, namespace: str) -> Collection[Placed]:
         """All placed pods of a namespace."""

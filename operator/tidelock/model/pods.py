@@ -24,6 +24,8 @@ FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 PREEMPTED = ("DisruptionTarget", "True", "PreemptionByScheduler")
 """Type, status and reason of the condition that a scheduler's victims get."""
 _INFEASIBLE_RESIZE = ("PodResizePending", "Infeasible")
+_RESTARTS_ALL = "RestartAllContainersOnContainerExits"
+_OWN_USERS_IN_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
 REQUIRE_RESERVATION = "tidelock.dev/require-reservation"
 
 
@@ -215,6 +217,7 @@ class PodSpec(WorkloadResources, frozen=True, rename="camel"):
     priority: int = 0
     preemption_policy: str = "PreemptLowerPriority"
     host_network: bool = False
+    host_users: bool | None = None
     node_selector: dict[str, str] = msgspec.field(default_factory=dict)
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
@@ -327,6 +330,19 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
         return tuple(dict.fromkeys(disk for volume in self.spec.volumes for disk in _disks(volume)))
 
     @cached_property
+    def needed_features(self) -> tuple[str, ...]:
+        """The features that its node must declare, of those that Kubernetes 1.36 knows (KEP-5328)."""
+        spec = self.spec
+        rules = (
+            rule for each in (*spec.containers, *spec.init_containers) for rule in each.restart_policy_rules
+        )
+        needed = {
+            _RESTARTS_ALL: any(rule.action == "RestartAllContainers" for rule in rules),
+            _OWN_USERS_IN_HOST_NETWORK: spec.host_network and spec.host_users is False,
+        }
+        return tuple(name for name, applies in needed.items() if applies)
+
+    @cached_property
     def placement_key(self) -> tuple[object, ...]:
         """Equal for pods that differ in nothing that a node is chosen by, other than by its neighbours.
 
@@ -345,6 +361,7 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
             (self.meta.namespace, self.claims) if self.claims else (),
             tuple(container.image for container in containers),
             self.host_ports,
+            self.needed_features,
         )
 
 

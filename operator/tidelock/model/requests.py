@@ -60,6 +60,12 @@ class ContainerPort(msgspec.Struct, frozen=True, rename="camel"):
     protocol: str = "TCP"
 
 
+class RestartRule(msgspec.Struct, frozen=True):
+    """What is done when a container ends in some way; the way is not read."""
+
+    action: str = ""
+
+
 class Container(msgspec.Struct, frozen=True, rename="camel"):
     """A container or init container; the restart policy Always makes the latter a sidecar."""
 
@@ -68,6 +74,7 @@ class Container(msgspec.Struct, frozen=True, rename="camel"):
     ports: tuple[ContainerPort, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str | None = None
+    restart_policy_rules: tuple[RestartRule, ...] = ()
 
 
 class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):

@@ -9,6 +9,7 @@ from tidelock.plugins.dynamic_resources import DynamicResources
 from tidelock.plugins.image_locality import ImageLocality
 from tidelock.plugins.inter_pod_affinity import InterPodAffinity
 from tidelock.plugins.node_affinity import NodeAffinity
+from tidelock.plugins.node_declared_features import NodeDeclaredFeatures
 from tidelock.plugins.node_name import NodeName
 from tidelock.plugins.node_ports import NodePorts
 from tidelock.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
@@ -43,6 +44,7 @@ _PLUGINS: tuple[type[Plugin], ...] = (
     NodeResourcesBalancedAllocation,
     ImageLocality,
     DefaultBinder,
+    NodeDeclaredFeatures,
     Reservation,
     DefaultPreemption,
 )
@@ -70,6 +72,7 @@ DEFAULT_PLUGINS: tuple[Enabled, ...] = (
     Enabled(NodeResourcesBalancedAllocation.name),
     Enabled(ImageLocality.name),
     Enabled(DefaultBinder.name),
+    Enabled(NodeDeclaredFeatures.name),
     Enabled(Reservation.name, 5000),
     Enabled(DefaultPreemption.name),
 )

@@ -12,13 +12,14 @@ from itertools import count
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.objects import Objects
-from tidelock.framework.api import Api, Handle
+from tidelock.framework.api import Api, Handle, Victims
 from tidelock.framework.config import Configuration
+from tidelock.framework.course import PluginError, Recorder
 from tidelock.framework.events import ASSIGNED_POD_DELETE, RESERVATION_ACTIVE, RESERVATION_FREED
-from tidelock.framework.extender import Advice, has_advice
+from tidelock.framework.extender import Advice, has_advice, has_say_in_preemption
 from tidelock.framework.profile import Profile, build_profiles
 from tidelock.framework.waiting import WaitingPods
-from tidelock.ledger.book import Book
+from tidelock.ledger.book import Book, Claim
 from tidelock.ledger.entry import Entry, Order
 from tidelock.ledger.matching import owner_names
 from tidelock.model.nodes import Node
@@ -27,7 +28,7 @@ from tidelock.model.quantities import covers
 from tidelock.model.reservations import Phase
 from tidelock.plugins.default_preemption import NEVER, DefaultPreemption
 from tidelock.plugins.extender import ExtenderAdvice
-from tidelock.scheduler.cycle import Assumed, Cycle, PluginError, Refusal
+from tidelock.scheduler.cycle import Assumed, Candidates, Cycle, Refusal
 from tidelock.scheduler.preempting import Preemption
 from tidelock.scheduler.queue import EnqueueHook, SchedulingQueue, Waiting
 
@@ -55,6 +56,10 @@ class Consultation:
 
     waiting: Waiting
     nodes: tuple[Node, ...]
+    victims: Mapping[str, Victims] | None = None
+    """If it is the victims that they are to be asked about: who would have to go from which node."""
+    advice: Advice | None = None
+    """What they have said of the pod before that."""
 
 
 Outcome = Assumed | Unschedulable | Consultation
@@ -72,6 +77,7 @@ class Decider:
         move_after: float = 300.0,
         on_enqueue: EnqueueHook | None = None,
         api: Api | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         """Make everything; raises ConfigurationError if a profile can't be made as it is configured."""
         self.columns = Columns()
@@ -87,8 +93,9 @@ class Decider:
             on_enqueue,
             initial_backoff=configuration.initial_backoff,
             max_backoff=configuration.max_backoff,
+            recorder=recorder,
         )
-        self._cycle = Cycle(self.cache, self.book, self.waiting_pods)
+        self._cycle = Cycle(self.cache, self.book, self.waiting_pods, recorder)
         self._extenders = configuration.extenders
         self._advised_profiles = _with_advice(self.profiles, handle) if self._extenders else {}
         self._consultation: Consultation | None = None
@@ -134,13 +141,13 @@ class Decider:
 
     def binding_failed(self, assumed: Assumed, now: float) -> None:
         """Learn that a pod could not be bound: its room is free, its locks are back, it tries again later."""
-        self._cycle.undo(assumed, now)
+        self._undo(assumed, now)
         self.queue.back_off(assumed.pod.uid, now)
         self._tell_of_undoing(assumed, now)
 
     def rejected(self, assumed: Assumed, refusal: Refusal, now: float) -> None:
         """Learn that a pod was refused while it waited for a permit: events that may help will wake it."""
-        self._cycle.undo(assumed, now)
+        self._undo(assumed, now)
         self.queue.park(assumed.pod.uid, now, refusal.plugins, refusal.pending)
         self._tell_of_undoing(assumed, now)
 
@@ -148,6 +155,11 @@ class Decider:
         """Give the attempts to make room since the last call, for somebody else to carry out."""
         attempts, self._cycle.preempting.attempts = self._cycle.preempting.attempts, []
         return attempts
+
+    def take_hearsay(self) -> list[Claim]:
+        """Give the claims since the last call of pods that a watch says are bound, for somebody to ask."""
+        claims, self.book.hearsay = self.book.hearsay, []
+        return claims
 
     def reject_waiting(self, uid: str) -> bool:
         """Refuse a victim that is reserved and waits for its permit; whether it did, so that it may live."""
@@ -194,20 +206,24 @@ class Decider:
             self._cycle.refuse_lock(entry, refusal, now)
             return refusal
 
-    def _schedule(self, waiting: Waiting, now: float) -> Outcome:
+    def _schedule(self, waiting: Waiting, now: float, advice: Advice | None = None) -> Outcome:
+        """Decide a pod, or have extenders be asked about it; the advice is about its victims alone."""
         if self._extenders and any(has_advice(extender, waiting.pod) for extender in self._extenders):
             nodes = self._cycle.feasible(waiting.profile, waiting.pod)
             if nodes:
                 self._consultation = Consultation(waiting, nodes)
                 return self._consultation
-        return self._decide(waiting, waiting.profile, now)
+        return self._decide(waiting, waiting.profile, now, advice)
 
     def _decide(
         self, waiting: Waiting, profile: Profile, now: float, advice: Advice | None = None
-    ) -> Assumed | Unschedulable:
+    ) -> Outcome:
         uid = waiting.pod.uid
+        ask = (advice is None or advice.victims is None) and any(
+            has_say_in_preemption(extender, waiting.pod) for extender in self._extenders
+        )
         try:
-            outcome = self._cycle.schedule(profile, waiting.pod, now, advice)
+            outcome = self._cycle.schedule(profile, waiting.pod, now, advice, ask_about_victims=ask)
         except Exception as error:
             logger.exception("a plugin failed", extra={"pod": str(waiting.pod.key)})
             self.queue.back_off(uid, now)
@@ -217,6 +233,9 @@ class Decider:
                 self.queue.done(uid)  # what may still go wrong is no refusal
             self._tell_of_room(now, outcome)
             return outcome
+        if isinstance(outcome, Candidates):
+            self._consultation = Consultation(waiting, (), outcome.victims, advice)
+            return self._consultation
         # Without nodes nobody ruled one out: each filter then hopes for its own events.
         plugins = outcome.plugins | outcome.pending or {plugin.name for plugin in waiting.profile.filter}
         self.queue.park(uid, now, plugins - outcome.pending, outcome.pending)
@@ -231,7 +250,12 @@ class Decider:
         self._consultation = self._advice = None
         if advice is None or gone:
             return None
-        if advice.error:
+        if consultation.victims is not None:
+            if consultation.advice is None:
+                return self._schedule(waiting, now, advice)
+            before = consultation.advice
+            advice = replace(before, victims=advice.victims, error=advice.error)
+        elif advice.error:
             self.queue.back_off(waiting.pod.uid, now)
             return Unschedulable(waiting, Refusal(advice.error, frozenset({ExtenderAdvice.name}), error=True))
         return self._decide(waiting, self._advised_profiles[waiting.profile.scheduler_name], now, advice)
@@ -254,6 +278,13 @@ class Decider:
         ended, self.cache.nominator.ended = self.cache.nominator.ended, []
         for pod in ended:
             self.queue.notify(ASSIGNED_POD_DELETE, pod, None, now)
+
+    def _undo(self, assumed: Assumed, now: float) -> None:
+        """Take a reservation of room back; the pod owns its locks yet if somebody else has bound it."""
+        self._cycle.undo(assumed, now)
+        placed = self.cache.get(assumed.pod.uid)
+        if placed is not None and not placed.pod.leaving:
+            self.book.hear_bound(placed.pod, placed.node_name, now)
 
     def _tell_of_undoing(self, assumed: Assumed, now: float) -> None:
         pod = assigned_to(assumed.pod, assumed.node_name)

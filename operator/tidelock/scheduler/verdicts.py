@@ -14,6 +14,7 @@ import numpy.typing as npt
 from tidelock.cluster.columns import Columns, Rows
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Filter, Score, Scores
+from tidelock.framework.course import Course
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.profile import Profile
 from tidelock.model.pods import Pod
@@ -56,7 +57,9 @@ class Verdicts:
 
         def judge(part: Snapshot) -> Scores:
             rows, total = np.arange(len(part)), np.zeros(len(part))
+            course = state.expect(Course)
             for plugin, weight in scorers:
+                course.ask(plugin)
                 total += weight * plugin.score(state, pod, part, rows)
             return total
 
@@ -123,7 +126,9 @@ class SharedVerdicts:
 
 def _first_rejecter(filters: Sequence[Filter], state: CycleState, pod: Pod, snapshot: Snapshot) -> Indices:
     rejecter = np.full(len(snapshot), _NOBODY, np.int8)
+    course = state.expect(Course)
     for index, plugin in enumerate(filters):
+        course.ask(plugin)
         mask = plugin.filter(state, pod, snapshot)
         if not mask.all():
             rejecter[(rejecter == _NOBODY) & ~mask] = index

@@ -24,11 +24,13 @@ class FakeApi(KubeClient):
     """Objects by their paths, with versions and preconditions; failures come as they are ordered."""
 
     def __init__(self) -> None:
+        self._manager = None  # a client that leads nothing names no manager
         self.objects: dict[str, Json] = {}
         self.asked: list[Asked] = []
         self.gate = asyncio.Event()
         self.gate.set()
         self._faults: deque[tuple[ApiError, bool]] = deque()
+        self._manager = None
 
     def fails(self, *errors: ApiError) -> None:
         """Refuse the next requests."""
