@@ -203,7 +203,7 @@ def measure(world: World, exporter: Exporter, prometheus: PrometheusServer) -> N
         exporter.pods[world.namespace, live.name] = (0.5, 2.0**20)
     water_level(world, prometheus.url)
     for live, annotation in ((node, NODE_LEVEL), *((each, POD_USAGE) for each in workloads.values())):
-        live.until(partial(_annotated, annotation), "be annotated", timeout=60.0)
+        live.until(partial(_annotated, annotation), "be annotated")
 
 
 def _annotated(annotation: str, found: Manifest) -> bool:
