@@ -19,6 +19,7 @@ from tidelock.cluster.columns import Columns
 from tidelock.cluster.images import Images
 from tidelock.cluster.nominator import Nominator
 from tidelock.cluster.ports import Ports
+from tidelock.cluster.snapshot import Snapshot
 from tidelock.cluster.tallies import Tallies
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
@@ -53,6 +54,7 @@ class Cache:
         self.ports = Ports()
         self.nominator = Nominator(columns)
         self.evicting: set[str] = set()
+        self._snapshot: tuple[tuple[int, int], Snapshot] | None = None
         self._changes = 0
         self._changed_at: dict[str, int] = {}
         self._placed: dict[str, Placed] = {}
@@ -62,6 +64,13 @@ class Cache:
         self.tallies = Tallies(columns, self._in_namespace)
         self.carriers = Carriers(columns)
         self._listeners: list[Move] = []
+
+    def snapshot(self) -> Snapshot:
+        """View the columns as they are now; one snapshot serves as long as only what is taken changes."""
+        shape = self.columns.version, len(self.columns.resources)
+        if self._snapshot is None or self._snapshot[0] != shape:
+            self._snapshot = shape, Snapshot.of(self.columns)
+        return self._snapshot[1]
 
     def on_move(self, listener: Move) -> None:
         """Have a function called with each pod that is placed already, and then with each that moves."""

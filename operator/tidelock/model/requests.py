@@ -176,10 +176,12 @@ def _sum(spec: WorkloadResources, requests_of: Callable[[Container], Resources])
             peak = at_least(peak, sidecars)
         else:
             peak = at_least(peak, plus(sidecars, requests))
-    total = at_least(total, peak)
+    if peak:
+        total = at_least(total, peak)
     if spec.resources is not None:
         total |= parse_resources(spec.resources.requests)
-    total = plus(total, parse_resources(spec.overhead))
+    if spec.overhead:
+        total = plus(total, parse_resources(spec.overhead))
     return {resource: min(units, CEILING) for resource, units in total.items()}
 
 
