@@ -34,6 +34,8 @@ from tidelock.kube.errors import ApiError
 from tidelock.kube.events import EventRecorder
 from tidelock.kube.lease import Alone, Leadership, Lease, LeaseLostError, LeaseTimes
 from tidelock.kube.skew import watch_skew
+from tidelock.load.loop import LoadLoop
+from tidelock.load.metrics import LoadMetrics
 from tidelock.logs import configure_logs
 from tidelock.model.meta import Key
 from tidelock.plugins.registry import BUILTINS
@@ -116,6 +118,15 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
         door = _door(settings, client, decider, feed, loop, leadership, clock, telemetry)
         pods = door.arrivals if door is not None else feed.pods
         telemetry.ready.set_function(lambda: float(feed.ready))
+        load = LoadLoop(
+            client,
+            decider.cache,
+            decider.objects.replica_sets,
+            recorder,
+            LoadMetrics(telemetry.registry, clock.now),
+            clock,
+            busy=lambda: tasks.busy,
+        )
         async with serve(
             settings.listen,
             settings.port,
@@ -142,11 +153,12 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
                     for reflector in reflectors(client, feed, pods, rng, whole=bool(configuration.extenders))
                 ),
                 loop.run(feed),
+                load.run(),
                 watch_skew(client, clock.now, telemetry.clock_skew.set),
                 tasks.crash(),
                 *([door.run()] if door is not None else []),
             ) as crashed:
-                registry = _handlers(connection, client, publisher, clock, stop)
+                registry = _handlers(connection, client, publisher, load, clock, stop)
                 operator = asyncio.create_task(_run_kopf(registry, loop.started, stop))
                 await asyncio.wait((operator, crashed), return_when=asyncio.FIRST_COMPLETED)
                 stop.set()
@@ -269,13 +281,14 @@ def _handlers(
     connection: Connection,
     client: KubeClient,
     publisher: Publisher,
+    load: LoadLoop,
     clock: SystemClock,
     stop: asyncio.Event,
 ) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
     lifecycle.register(registry, connection, stop)
     reservations.register(registry, publisher)
-    waterlevels.register(registry, client, clock)
+    waterlevels.register(registry, client, load, clock)
     return registry
 
 
