@@ -7,6 +7,7 @@ import pytest
 
 from builders import NOW, level, node, pod
 from tidelock.framework.api import Code, PreScore
+from tidelock.framework.events import Action, ClusterEvent, Resource
 from tidelock.framework.moment import Moment
 from tidelock.model.levels import (
     CRANE_METRICS,
@@ -146,3 +147,9 @@ def test_args_that_cannot_be_meant_are_refused(args: dict[str, Any], problem: st
 def test_a_level_without_a_window_leaves_that_metric_out() -> None:
     text = level(windows={"15m": (50, 50)})
     assert score(Scene(node(annotations={NODE_LEVEL: text}))) == 10
+
+
+def test_hopes_for_measurements() -> None:
+    measured_anew = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_ANNOTATION)
+    registrations = DynamicLoad(Scene().handle, {}).events_to_register()
+    assert any(each.event.covers(measured_anew) for each in registrations)

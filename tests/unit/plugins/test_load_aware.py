@@ -8,6 +8,7 @@ import pytest
 from builders import NOW, level, node, pod, usage
 from tidelock.cluster.measured import at_once
 from tidelock.framework.api import Code, PreScore
+from tidelock.framework.events import ASSIGNED_POD_DELETE, Action, ClusterEvent, Resource
 from tidelock.framework.moment import Moment
 from tidelock.model.levels import NODE_LEVEL, NodeLevel, Stat, Uses, encode_node_level
 from tidelock.model.nodes import Node
@@ -175,3 +176,10 @@ def test_args_that_cannot_be_meant_are_refused(args: dict[str, Any], problem: st
     with pytest.raises(ValueError, match=r"^pluginConfig of LoadAware: ") as caught:
         LoadAware(Scene().handle, args)
     assert problem in str(caught.value)
+
+
+def test_hopes_for_measurements_and_pods_that_go() -> None:
+    registrations = LoadAware(Scene().handle, {}).events_to_register()
+    measured_anew = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_ANNOTATION)
+    for event in (measured_anew, ASSIGNED_POD_DELETE):
+        assert any(each.event.covers(event) for each in registrations)
