@@ -29,6 +29,7 @@ from tidelock.kube.lease import Alone, Leadership, Lease, LeaseLostError, LeaseT
 from tidelock.kube.skew import watch_skew
 from tidelock.load.loop import LoadLoop
 from tidelock.load.metrics import LoadMetrics
+from tidelock.load.slices import AT_LEISURE, in_slices
 from tidelock.logs import configure_logs
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.binding import Binder
@@ -113,6 +114,7 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
             clock,
             busy=lambda: tasks.busy,
         )
+        load.on_uses(lambda uses: tasks.spawn(in_slices(decider.measurements.take(uses), AT_LEISURE)))
         async with serve(
             settings.listen,
             settings.port,
