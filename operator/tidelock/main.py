@@ -327,9 +327,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 async def _serve(settings: Settings) -> None:
-    stop = asyncio.Event()
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    loop.set_exception_handler(lifecycle.close_quietly)
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)  # Kopf puts its own in their place
+        loop.add_signal_handler(number, stop.set)  # Kopf puts its own in their place
     await operate(settings, stop)
 
 
