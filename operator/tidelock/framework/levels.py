@@ -27,13 +27,18 @@ def packing_score(use: Figures, target: Figures | float) -> Figures:
     start = np.where(empty, MAX_NODE_SCORE, target)
     descent = target / np.where(full, 1.0, MAX_NODE_SCORE - target)
     # The branches cost a few passes over all nodes; what is made of the target alone is small.
-    points = MAX_NODE_SCORE - use
-    points *= descent
-    np.maximum(points, 0.0, out=points)
+    falling = MAX_NODE_SCORE - use
+    falling *= descent
+    np.maximum(falling, 0.0, out=falling)
     rising = use * slope
     rising += start
-    np.copyto(points, rising, where=np.less_equal(use, target))
-    return points
+    # One factor is 1 and the other 0, which is several times as fast as to choose between the two.
+    within = np.less_equal(use, target).astype(np.float64)
+    rising *= within
+    np.subtract(1.0, within, out=within)
+    falling *= within
+    rising += falling
+    return rising
 
 
 def follow_residents(
