@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from tidelock.cluster.expected_use import Estimate, ExpectedUse, Rule
 from tidelock.cluster.levels import Figures, NodeLevels
-from tidelock.cluster.residents import Estimate, Residents, Rule
 from tidelock.framework.api import MAX_NODE_SCORE, Handle
 from tidelock.ledger.entry import Entry
 from tidelock.model.levels import WORKLOAD_KINDS, WorkloadKey
@@ -41,11 +41,11 @@ def packing_score(use: Figures, target: Figures | float) -> Figures:
     return rising
 
 
-def follow_residents(
+def follow_expected_use(
     handle: Handle, *, estimate: Estimate, rule: Rule, history: bool = True, measured: bool = False
-) -> Residents:
+) -> ExpectedUse:
     """Keep what the pods of each node are expected to use, and the owners that locks stand for."""
-    residents = Residents(
+    residents = ExpectedUse(
         handle.columns,
         handle.objects.replica_sets,
         handle.measurements,

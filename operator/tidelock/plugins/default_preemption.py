@@ -72,7 +72,7 @@ class _Resident:
 
 
 _Tenants = tuple[list[_Resident], Amounts]
-"""Residents, and what each of them takes as a row for `WhatIf.shift`."""
+"""ExpectedUse, and what each of them takes as a row for `WhatIf.shift`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 
 from tidelock.cluster.columns import Rows
+from tidelock.cluster.expected_use import Slots
 from tidelock.cluster.levels import Figures, Mask, NodeColumns
-from tidelock.cluster.residents import Slots
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
@@ -32,7 +32,7 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
-from tidelock.framework.levels import follow_residents
+from tidelock.framework.levels import follow_expected_use
 from tidelock.framework.moment import Moment
 from tidelock.framework.pluginargs import read_args
 from tidelock.model.levels import (
@@ -136,7 +136,7 @@ class DynamicLoad(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         self._hot_values = read.hot_value
         self._columns = CraneColumns()
         handle.cache.follow(self._columns)
-        self._bindings = follow_residents(handle, estimate=_nothing, rule=_none, history=False)
+        self._bindings = follow_expected_use(handle, estimate=_nothing, rule=_none, history=False)
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Find the nodes above a limit; skip if there are none, and pods of DaemonSets."""

@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 
 from tidelock.cluster.columns import Rows
+from tidelock.cluster.expected_use import Slots
 from tidelock.cluster.levels import NEVER, RESOURCES, WINDOWS, Figures, Mask, NodeLevels
-from tidelock.cluster.residents import Slots
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
@@ -31,7 +31,7 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
-from tidelock.framework.levels import follow_residents
+from tidelock.framework.levels import follow_expected_use
 from tidelock.framework.moment import Moment
 from tidelock.framework.pluginargs import read_args
 from tidelock.model.levels import WindowName
@@ -97,7 +97,7 @@ class LoadAware(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         self._thresholds = np.array([[thresholds.get(name, 0) or np.inf] for name in RESOURCES])
         self._levels = NodeLevels()
         handle.cache.follow(self._levels)
-        self._arrivals = follow_residents(
+        self._arrivals = follow_expected_use(
             handle, estimate=self._estimated, rule=self._unreported, history=False, measured=True
         )
 

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelock.cluster.columns import Rows
+from tidelock.cluster.expected_use import Slots
 from tidelock.cluster.levels import RESOURCES, Figures, NodeLevels
-from tidelock.cluster.residents import Slots
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
@@ -30,7 +30,7 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.beta import probability_below
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.levels import deviation, follow_residents
+from tidelock.framework.levels import deviation, follow_expected_use
 from tidelock.framework.moment import Moment
 from tidelock.framework.pluginargs import read_args
 from tidelock.model.pods import Pod
@@ -105,7 +105,7 @@ class LowRiskOverCommitment(PreScore, Score):
         self._weights = np.array([[weights.get(name, _DEFAULT_WEIGHT)] for name in RESOURCES])
         self._levels = NodeLevels()
         handle.cache.follow(self._levels)
-        self._limits = follow_residents(handle, estimate=_limits, rule=_all, history=False)
+        self._limits = follow_expected_use(handle, estimate=_limits, rule=_all, history=False)
         # The load risk does not depend on the pod: only nodes that have changed are looked at again.
         self._seen: npt.NDArray[np.float64] = np.zeros((4, len(RESOURCES), 0))
         self._risk: Figures = np.zeros((len(RESOURCES), 0))

@@ -11,12 +11,12 @@ import msgspec
 import numpy as np
 
 from tidelock.cluster.columns import Rows
+from tidelock.cluster.expected_use import since_sample
 from tidelock.cluster.levels import NEVER, RESOURCES, NodeLevels
-from tidelock.cluster.residents import since_sample
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import SKIP, SUCCESS, Handle, PreScore, Score, Scores, Status
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.levels import follow_residents, packing_score
+from tidelock.framework.levels import follow_expected_use, packing_score
 from tidelock.framework.moment import Moment
 from tidelock.framework.pluginargs import quantity_of, read_args
 from tidelock.model.pods import Pod
@@ -50,7 +50,7 @@ class TargetLoadPacking(PreScore, Score):
         self._default = quantity_of(self.name, field, CPU, self._args.default_requests.get(CPU, "1"))
         self._levels = NodeLevels()
         handle.cache.follow(self._levels)
-        self._arrivals = follow_residents(
+        self._arrivals = follow_expected_use(
             handle, estimate=self._predicted, rule=since_sample(_REPORTED_WITHIN), history=False
         )
 

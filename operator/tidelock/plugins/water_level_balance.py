@@ -18,8 +18,8 @@ import msgspec
 import numpy as np
 
 from tidelock.cluster.columns import Rows
+from tidelock.cluster.expected_use import ExpectedUse, own_use, uncovered
 from tidelock.cluster.levels import NEVER, RESOURCES, WINDOWS, Figures, Mask, NodeLevels
-from tidelock.cluster.residents import Residents, own_use, uncovered
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
@@ -36,7 +36,7 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
-from tidelock.framework.levels import follow_residents, packing_score
+from tidelock.framework.levels import follow_expected_use, packing_score
 from tidelock.framework.moment import Moment
 from tidelock.framework.ownlocks import OwnLocks
 from tidelock.framework.pluginargs import quantity_of, read_args
@@ -238,15 +238,17 @@ class WaterLevelBalance(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         return self._groups.any or bool(fresh.any())
 
     @cached_property
-    def _arrivals(self) -> Residents:
+    def _arrivals(self) -> ExpectedUse:
         """What the nodes' samples do not cover; kept from the first time on that anybody asks."""
-        return follow_residents(self.handle, estimate=_likely_use, rule=uncovered, history=self._read.history)
+        return follow_expected_use(
+            self.handle, estimate=_likely_use, rule=uncovered, history=self._read.history
+        )
 
     @cached_property
-    def _own(self) -> Residents:
+    def _own(self) -> ExpectedUse:
         """The sums of what was measured of the pods themselves."""
         rule = own_use(self._read.mature_seconds)
-        return follow_residents(
+        return follow_expected_use(
             self.handle, estimate=_likely_use, rule=rule, history=self._read.history, measured=True
         )
 

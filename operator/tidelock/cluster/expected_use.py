@@ -95,7 +95,7 @@ def own_use(mature: float) -> Rule:
     return rule
 
 
-class Residents(Follower):
+class ExpectedUse(Follower):
     """The slots, and sums of what counts of them by node."""
 
     def __init__(

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import NOW, level, node, pod, usage
-from tidelock.cluster import residents
+from tidelock.cluster import expected_use
+from tidelock.cluster.expected_use import ExpectedUse, Rule, own_use, since_sample, uncovered
 from tidelock.cluster.levels import NEVER, NodeLevels
 from tidelock.cluster.measured import at_once
-from tidelock.cluster.residents import Residents, Rule, own_use, since_sample, uncovered
-from tidelock.framework.levels import follow_residents
+from tidelock.framework.levels import follow_expected_use
 from tidelock.model.levels import NODE_LEVEL, PodUsage, Uses, WorkloadKey
 from tidelock.model.pods import Pod
 from unit.plugins.scene import Scene
@@ -42,8 +42,8 @@ class World:
         self.scene.cache.follow(levels)
         return levels
 
-    def follower(self) -> Residents:
-        return follow_residents(self.scene.handle, estimate=use_of, rule=self.rule, measured=True)
+    def follower(self) -> ExpectedUse:
+        return follow_expected_use(self.scene.handle, estimate=use_of, rule=self.rule, measured=True)
 
     def put_node(self, number: int, age: float) -> None:
         annotations = {NODE_LEVEL: level(10, 10, at=NOW - age)} if age else {}
@@ -85,7 +85,7 @@ class World:
     def ask(self) -> None:
         self.sums(self.levels, self.residents)
 
-    def sums(self, levels: NodeLevels, residents: Residents) -> dict[str, list[Any]]:
+    def sums(self, levels: NodeLevels, residents: ExpectedUse) -> dict[str, list[Any]]:
         at = np.where(np.isfinite(levels.at), levels.at, NEVER)
         defaults = np.full((2, len(at)), 7.0)
         found = residents.sums(at, defaults)
@@ -122,9 +122,9 @@ STEPS: st.SearchStrategy[Callable[[World], None]] = st.one_of(
 @settings(deadline=None)
 def test_a_new_process_finds_the_same(few: int, rule: str, steps: list[Callable[[World], None]]) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(residents, "_FEW", few)  # both ways of summing
-        patched.setattr(residents, "_SLICE", 2)
-        patched.setattr(residents, "_NODES_A_SLICE", 2)
+        patched.setattr(expected_use, "_FEW", few)  # both ways of summing
+        patched.setattr(expected_use, "_SLICE", 2)
+        patched.setattr(expected_use, "_NODES_A_SLICE", 2)
         world = World(RULES[rule])
         for step in steps:
             step(world)
