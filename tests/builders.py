@@ -46,6 +46,7 @@ def node_json(
     cordoned: bool = False,
     ready: bool | None = None,
     images: Mapping[str, int] | None = None,
+    features: Iterable[str] = (),
     version: int = 1,
     annotations: Mapping[str, str] | None = None,
     **extended: str,
@@ -63,6 +64,7 @@ def node_json(
             "allocatable": {"cpu": cpu, "memory": memory, "pods": pods, **extended},
             "conditions": conditions,
             "images": [{"names": [name], "sizeBytes": size} for name, size in (images or {}).items()],
+            "declaredFeatures": list(features),
         },
     }
 

@@ -41,6 +41,7 @@ from tidelock.scheduler.gauges import Gauges
 from tidelock.scheduler.loop import Loop
 from tidelock.scheduler.publisher import Publisher
 from tidelock.scheduler.tasks import Tasks, TurnTaking
+from tidelock.scheduler.tools import Tools
 from tidelock.scheduler.watches import OTHERS, OWN, reflectors
 from tidelock.serving import ListenError, serve
 from tidelock.settings import Settings
@@ -69,7 +70,8 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
     """
     configuration = _configuration(settings)
     connection = load_connection(settings.kubeconfig or None)
-    clock, rng, telemetry = SystemClock(), Random(), Telemetry()  # noqa: S311 -- for jitter
+    clock, rng = SystemClock(), Random()  # noqa: S311 -- for jitter
+    telemetry = Telemetry(clock.monotonic, rng)
     user_agent = f"tidelock/{__version__}"
     own = KubeClient(connection, user_agent=user_agent, connections=_LEASE_CONNECTIONS)
     leadership = _leadership(settings, connection, own, rng)
@@ -86,6 +88,7 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
         move_after=settings.move_after_seconds,
         on_enqueue=telemetry.queued,
         api=TurnTaking(client, tasks),
+        recorder=telemetry,
     )
     async with (
         own,
@@ -96,9 +99,10 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
         ) as recorder,
     ):
         telemetry.registry.register(Gauges(decider.book, decider.columns, decider.queue))
-        binder = Binder(client, decider, recorder, telemetry, clock, tasks, extenders)
-        evictor = Evictor(client, decider, recorder, telemetry, clock, tasks)
-        publisher = Publisher(client, decider.book, recorder, telemetry, clock, tasks)
+        tools = Tools(client, recorder, telemetry, clock, tasks)
+        binder = Binder(tools, decider, extenders)
+        evictor = Evictor(tools, decider)
+        publisher = Publisher(tools, decider.book)
         loop = Loop(decider, binder, evictor, publisher, telemetry, clock)
         others = {name: getattr(decider.objects, name) for name in (*OTHERS, *OWN)}
         feed = Feed(

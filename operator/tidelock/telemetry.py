@@ -4,14 +4,22 @@ Counters and histograms are written where things happen; what can be read off th
 the scrape, by `tidelock.scheduler.gauges`.
 """
 
-from itertools import cycle
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+from random import Random
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from tidelock.framework.api import Code
+from tidelock.framework.course import Recorder
 from tidelock.ledger.book import Change
 from tidelock.ledger.transitions import Event
 
+_SAMPLE = 0.1
 _RELEASES = frozenset({Event.CLAIM, Event.EXPIRE, Event.LOSE_NODE, Event.DISPLACE})
 
 
@@ -24,14 +32,46 @@ def code_label(code: Code) -> str:
     return code.name.title().replace("_", "")
 
 
-class Telemetry:
+_CODES = {code: code_label(code) for code in Code}
+
+
+class Durations(Collector):
+    """A histogram that is written several times in every decision, and so at a tenth of the usual cost."""
+
+    def __init__(self, name: str, text: str, labels: tuple[str, ...], buckets: tuple[float, ...]) -> None:
+        self._name, self._text, self._labels, self._buckets = name, text, labels, buckets
+        self._counts: dict[tuple[str, ...], list[int]] = {}
+        self._sums: dict[tuple[str, ...], float] = {}
+
+    def observe(self, labels: tuple[str, ...], seconds: float) -> None:
+        """Count a duration."""
+        counts = self._counts.get(labels)
+        if counts is None:
+            counts = self._counts[labels] = [0] * (len(self._buckets) + 1)
+            self._sums[labels] = 0.0
+        counts[bisect_left(self._buckets, seconds)] += 1
+        self._sums[labels] += seconds
+
+    def collect(self) -> Iterator[Metric]:
+        """Sum the counts up."""
+        family = HistogramMetricFamily(self._name, self._text, labels=self._labels)
+        bounds = [*map(floatToGoString, self._buckets), "+Inf"]
+        for labels, counts in self._counts.items():
+            buckets = list(zip(bounds, accumulate(map(float, counts)), strict=True))
+            family.add_metric(labels, buckets, self._sums[labels])
+        yield family
+
+
+class Telemetry(Recorder):
     """All metrics of a process, in a registry of their own."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float], rng: Random) -> None:
+        """Take what gives monotonic seconds, and chance to sample by."""
+        self.clock = clock
+        self._rng = rng
         self.registry = CollectorRegistry()
         self._scheduler_metrics()
         self._tidelock_metrics()
-        self._sampled = cycle([True] + [False] * 9)
 
     def _scheduler_metrics(self) -> None:
         self.schedule_attempts = Counter(
@@ -73,20 +113,20 @@ class Telemetry:
             buckets=_exponential(0.001, 2, 15),
             registry=self.registry,
         )
-        self.extension_point_duration = Histogram(
+        self._extension_points = Durations(
             "scheduler_framework_extension_point_duration_seconds",
             "Seconds of an extension point.",
             ("extension_point", "status", "profile"),
-            buckets=_exponential(0.0001, 2, 12),
-            registry=self.registry,
+            _exponential(0.0001, 2, 12),
         )
-        self.plugin_execution_duration = Histogram(
+        self._plugins = Durations(
             "scheduler_plugin_execution_duration_seconds",
-            "Seconds of a plugin at an extension point; a tenth of them is measured.",
+            "Seconds of a plugin at an extension point, in a tenth of the decisions.",
             ("plugin", "extension_point", "status"),
-            buckets=_exponential(0.00001, 1.5, 20),
-            registry=self.registry,
+            _exponential(0.00001, 1.5, 20),
         )
+        self.registry.register(self._extension_points)
+        self.registry.register(self._plugins)
         self.queue_incoming_pods = Counter(
             "scheduler_queue_incoming_pods_total",
             "Pods that entered a queue, by queue and event.",
@@ -144,14 +184,17 @@ class Telemetry:
             "tidelock_ready", "1 when all watched resources have been listed.", registry=self.registry
         )
 
+    def sample(self) -> bool:
+        """Tell whether the plugins of a decision are to be measured: in a tenth of them, by chance."""
+        return self._rng.random() < _SAMPLE
+
     def passed(self, point: str, code: Code, profile: str, seconds: float) -> None:
         """Measure an extension point."""
-        self.extension_point_duration.labels(point, code_label(code), profile).observe(seconds)
+        self._extension_points.observe((point, _CODES[code], profile), seconds)
 
     def ran(self, plugin: str, point: str, code: Code, seconds: float) -> None:
-        """Measure a plugin, one call in ten."""
-        if next(self._sampled):
-            self.plugin_execution_duration.labels(plugin, point, code_label(code)).observe(seconds)
+        """Measure a plugin of a decision that is sampled."""
+        self._plugins.observe((plugin, point, _CODES[code]), seconds)
 
     def queued(self, place: str, event: str) -> None:
         """Count a pod that enters a queue."""

@@ -170,6 +170,26 @@ def test_what_evictions_may_help_is_the_same_of_one_node_and_of_many(
 
 
 @every_plugin
+@everywhere
+@for_every_pod
+def test_a_plugin_says_the_same_of_one_node_and_of_many(
+    factory: PluginFactory, world: Callable[[], Scene], wanting: Pod
+) -> None:
+    scene = world()
+    plugin, state = factory(scene.handle, {}), state_of_now()
+    scene.columns.vector(wanting.requests)
+    snapshot = Snapshot.of(scene.columns)
+    rows = range(len(snapshot))
+    skipped = isinstance(plugin, PreFilter) and plugin.pre_filter(state, wanting, snapshot).code is Code.SKIP
+    if isinstance(plugin, Filter) and not skipped:
+        mask = plugin.filter(state, wanting, snapshot)
+        assert [plugin.fits(state, wanting, snapshot, row) for row in rows] == mask.tolist()
+    if isinstance(plugin, Score):
+        scores = plugin.score(state, wanting, snapshot, np.arange(len(snapshot)))
+        assert [plugin.rate(state, wanting, snapshot, row) for row in rows] == scores.tolist()
+
+
+@every_plugin
 @for_every_pod
 def test_a_plugin_answers_alike_when_asked_again(factory: PluginFactory, wanting: Pod) -> None:
     scene = busy()

@@ -40,7 +40,8 @@ def nodes(draw: st.DrawFn) -> list[Node]:
 
 PLACES = st.sampled_from(["node-a", "node-b"])
 LOCKS = st.lists(st.tuples(PLACES, AMOUNTS, PRIORITIES, OWNERS), max_size=4)
-RESIDENTS = st.lists(st.tuples(PLACES, AMOUNTS, PRIORITIES, STATUSES, LABELS), min_size=6, max_size=10)
+RESIDENT = st.tuples(PLACES, AMOUNTS, PRIORITIES, STATUSES, LABELS)
+RESIDENTS = st.lists(RESIDENT, min_size=6, max_size=10) | st.lists(RESIDENT, max_size=2)
 NOMINATED = st.lists(st.tuples(PLACES, AMOUNTS, PRIORITIES), max_size=1)
 
 

@@ -17,6 +17,7 @@ from tidelock.model.nodes import Node
 from tidelock.model.pods import REQUIRE_RESERVATION, Pod
 from tidelock.model.quantities import Resources, parse_resources, plus
 from tidelock.model.selectors import Taint
+from tidelock.plugins.node_declared_features import NodeDeclaredFeatures
 from tidelock.plugins.node_name import NodeName
 from tidelock.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
@@ -105,6 +106,11 @@ def may_run(world: World, wanting: Pod, on: Node) -> bool:
 
 FILTERS: dict[type[Plugin], Callable[[World, Pod, Node], bool]] = {
     NodeName: lambda _, wanting, on: wanting.node_name in ("", on.name),
+    NodeDeclaredFeatures: lambda _, wanting, on: (
+        "UserNamespacesHostNetworkSupport" in on.declared_features
+        or not wanting.spec.host_network
+        or wanting.spec.host_users in (None, True)
+    ),
     NodeUnschedulable: lambda _, wanting, on: (
         not on.unschedulable or tolerated(wanting, Taint("node.kubernetes.io/unschedulable", "NoSchedule"))
     ),
@@ -185,6 +191,7 @@ def nodes(draw: st.DrawFn) -> list[Node]:
             "labels": ZONES,
             "taints": st.lists(st.sampled_from(TAINTS), unique=True),
             "cordoned": st.booleans(),
+            "features": st.sampled_from([[], ["Other"], ["Other", "UserNamespacesHostNetworkSupport"]]),
         },
         optional={GPU: st.sampled_from(["1", "4"])},
     )
@@ -228,6 +235,8 @@ def wanting_pods(draw: st.DrawFn) -> Pod:
         tolerations=[{"key": key, "operator": "Exists", "effect": effect} for key, effect in tolerations],
         affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}},
         annotations=draw(st.sampled_from([{}, {}, {REQUIRE_RESERVATION: "true"}])),
+        hostNetwork=draw(st.booleans()),
+        hostUsers=draw(st.sampled_from([None, True, False])),
     )
 
 
@@ -300,8 +309,11 @@ def outcome(world: World, wanting: Pod) -> str:
     """Tell where a pod is placed, or why it is not."""
     scene = world.scene()
     profile = build_profile(ProfileSettings(NAMESPACE, DEFAULT_PLUGINS), REGISTRY, scene.handle)
-    found: Assumed | Refusal = Cycle(scene.cache, scene.book, WaitingPods()).schedule(profile, wanting, NOW)
-    return found.node_name if isinstance(found, Assumed) else found.message
+    found = Cycle(scene.cache, scene.book, WaitingPods()).schedule(profile, wanting, NOW)
+    if isinstance(found, Assumed):
+        return found.node_name
+    assert isinstance(found, Refusal)
+    return found.message
 
 
 def verdict(scene: Scene, wanting: Pod, there: Sequence[Node], *written: object) -> object:

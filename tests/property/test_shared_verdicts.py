@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -82,6 +83,7 @@ class Cluster:
         if isinstance(expected, Refusal):
             assert found == expected
         else:
+            assert isinstance(expected, Assumed)
             assert isinstance(found, Assumed)
             assert found.node_name == expected.node_name
             self.pods.append(new)
@@ -97,12 +99,13 @@ STEPS: st.SearchStrategy[Callable[[Cluster], None]] = st.one_of(
 )
 
 
-@settings(max_examples=150)
-@given(st.lists(NODES, max_size=8), st.lists(STEPS, max_size=40))
+@pytest.mark.parametrize("few", [0, 4], ids=["many at once", "few one by one"])
+@settings(max_examples=100, deadline=None)
+@given(nodes=st.lists(NODES, max_size=8), steps=st.lists(STEPS, max_size=40))
 def test_a_decision_is_the_same_with_and_without_memory(
-    nodes: list[object], steps: list[Callable[[Cluster], None]]
+    few: int, nodes: list[object], steps: list[Callable[[Cluster], None]]
 ) -> None:
-    with patch.object(verdicts, "_MOST_KINDS", 3):
+    with patch.multiple(verdicts, _MOST_KINDS=3, _FEW=few, _BLOCK=5):
         cluster = Cluster()
         for each in nodes:
             cluster.put_node(each)

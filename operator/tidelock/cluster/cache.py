@@ -11,7 +11,7 @@ Every call states what is true now and is safe to repeat: events may come twice,
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from tidelock.cluster.carriers import Carriers
@@ -19,6 +19,7 @@ from tidelock.cluster.columns import Columns
 from tidelock.cluster.images import Images
 from tidelock.cluster.nominator import Nominator
 from tidelock.cluster.ports import Ports
+from tidelock.cluster.snapshot import Snapshot
 from tidelock.cluster.tallies import Tallies
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
@@ -69,6 +70,7 @@ class Cache:
         self.ports = Ports()
         self.nominator = Nominator(columns)
         self.evicting: set[str] = set()
+        self._snapshot: tuple[tuple[int, int], Snapshot] | None = None
         self._changes = 0
         self._changed_at: dict[str, int] = {}
         self._placed: dict[str, Placed] = {}
@@ -79,6 +81,13 @@ class Cache:
         self.carriers = Carriers(columns)
         self._listeners: list[Move] = []
         self._followers: list[Follower] = []
+
+    def snapshot(self) -> Snapshot:
+        """View the columns as they are now; one snapshot serves as long as only what is taken changes."""
+        shape = self.columns.version, len(self.columns.resources)
+        if self._snapshot is None or self._snapshot[0] != shape:
+            self._snapshot = shape, Snapshot.of(self.columns)
+        return self._snapshot[1]
 
     def on_move(self, listener: Move) -> None:
         """Have a function called with each pod that is placed already, and then with each that moves."""
@@ -169,9 +178,13 @@ class Cache:
         """All pods that are placed on a node."""
         return self._on_node[node_name].values() if node_name in self._on_node else ()
 
-    def generation(self, node_name: str) -> int:
-        """Give a number that is another one whenever the pods on a node have changed."""
-        return self._changed_at.get(node_name, 0)
+    def generations(self, node_names: Iterable[str]) -> list[int]:
+        """Give for each node a number that is another one whenever the pods there have changed.
+
+        No two nodes share one, but for 0: no pod was ever there.
+        """
+        changed_at = self._changed_at
+        return [changed_at.get(name, 0) for name in node_names]
 
     def pods_in(self, namespace: str) -> Collection[Placed]:
         """All placed pods of a namespace."""

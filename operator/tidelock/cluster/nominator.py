@@ -40,11 +40,15 @@ class Nominator:
         """Give the node for which a pod is nominated; empty if for none."""
         return self._node_of.get(uid, "")
 
-    def rivals(self, pod: Pod, node_name: str) -> Iterator[Pod]:
-        """Give the pods nominated for a node that another must leave their room: those not below it."""
-        for other in self.on(node_name):
-            if other.spec.priority >= pod.spec.priority and other.uid != pod.uid:
-                yield other
+    def rivals(self, pod: Pod) -> Iterator[tuple[str, list[Pod]]]:
+        """Give the pods that another must leave their room, those not below it, by node."""
+        priority, uid = pod.spec.priority, pod.uid
+        for node_name, nominated in self._on_node.items():
+            others = [other for other in nominated.values() if other.spec.priority >= priority]
+            if uid in nominated:
+                others = [other for other in others if other.uid != uid]
+            if others:
+                yield node_name, others
 
     def nominate(self, pod: Pod, node_name: str) -> None:
         """Nominate a pod for a node, or for none, whatever the API server still says."""

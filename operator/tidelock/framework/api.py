@@ -7,7 +7,7 @@ Arrays over nodes have one element a row of the snapshot.
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, ClassVar, Literal, Protocol
@@ -114,7 +114,9 @@ class Plugin(ABC):
     """
 
     heeds_room: ClassVar[bool] = True
-    """Whether a per-node verdict depends on what is placed on the node, and not on the Node object alone."""
+    """Whether a verdict depends on what is placed on nodes: a Filter that heeds that not is not asked again
+    when only pods come and go.
+    """
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
         """Take the handle and the profile's args; raises ValueError for args that the plugin has not."""
@@ -182,6 +184,10 @@ class Filter(Plugin):
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Tell for each node whether the pod may run there."""
 
+    def fits(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Tell the same of one node; per-node plugins, asked after every change, tell it faster than this."""
+        return bool(self.filter(state, pod, snapshot.take(np.array([row])))[0])
+
     @abstractmethod
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Say why the node was ruled out, in words that are the same for every such node."""
@@ -206,11 +212,15 @@ class Filter(Plugin):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A node as filters have judged it: a row of a snapshot, with the state that goes with it."""
+    """Nodes as filters have judged them: some rows of a snapshot, with the state that goes with it.
+
+    `at` are the same nodes as rows of the whole snapshot.
+    """
 
     state: CycleState
     snapshot: Snapshot
-    row: int
+    rows: Rows
+    at: Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,12 +231,29 @@ class Verdict:
     ruled_out: tuple[tuple[Filter, Mask], ...]
     filters: tuple[Filter, ...]
     """The filters that did not skip the pod, to run again on what would be."""
-    views: Mapping[int, View] = field(default_factory=dict)
-    """The rows that were judged as they would be with the pods that are nominated there."""
+    crowded: tuple[View, ...] = ()
+    """The nodes that were ruled out as they would be with the pods that are nominated there."""
+    rivals: Mapping[int, Sequence[Pod]] = field(default_factory=dict)
+    """The pods that are nominated for nodes and that the pod has to yield to, by row."""
+
+    def views(self, mask: Mask, state: CycleState, snapshot: Snapshot) -> Iterator[View]:
+        """Give some of the nodes as they were judged, to ask a filter about them."""
+        if self.crowded:
+            mask = mask.copy()
+            for view in self.crowded:
+                places = mask[view.at].nonzero()[0]
+                if len(places):
+                    yield View(view.state, view.snapshot, view.rows[places], view.at[places])
+                    mask[view.at] = False
+        rows = mask.nonzero()[0]
+        if len(rows):
+            yield View(state, snapshot, rows, rows)
 
     def view(self, state: CycleState, snapshot: Snapshot, row: int) -> View:
-        """Give a node as it was judged, to ask a filter about it."""
-        return self.views.get(row) or View(state, snapshot, row)
+        """Give one node so."""
+        only = np.zeros(len(self.fits), np.bool_)
+        only[row] = True
+        return next(self.views(only, state, snapshot))
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,12 +270,14 @@ class Victims:
 class PostFilterResult:
     """Whether room can be made, on which node the pod is to wait for it, and who has to go from there.
 
-    A name of None leaves the pod's nomination as it is; an empty one takes it away.
+    A name of None leaves the pod's nomination as it is; an empty one takes it away. `candidates` gives all
+    nodes that would do, for extenders to be asked about; without it none are.
     """
 
     status: Status
     nominated_node_name: str | None = None
     victims: Victims | None = None
+    candidates: Callable[[], dict[str, Victims]] | None = None
 
 
 class OneReason(Filter):
@@ -291,7 +320,11 @@ class Score(Plugin):
 
     @abstractmethod
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Score each of these rows, from 0 to MAX_NODE_SCORE after `normalize`."""
+        """Score each of these rows, which ascend, from 0 to MAX_NODE_SCORE after `normalize`."""
+
+    def rate(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> float:
+        """Score one row alike; per-node plugins, asked after every change, do it faster than this."""
+        return float(self.score(state, pod, snapshot.take(np.array([row])), np.array([0]))[0])
 
     @property
     def relative(self) -> bool:

@@ -47,6 +47,7 @@ class Action(IntFlag):
     """The taints changed, or the node was uncordoned."""
     UPDATE_NODE_CONDITION = auto()
     UPDATE_NODE_ANNOTATION = auto()
+    UPDATE_NODE_DECLARED_FEATURE = auto()
     UPDATE_POD_LABEL = auto()
     UPDATE_POD_SCALE_DOWN = auto()
     UPDATE_POD_TOLERATION = auto()
@@ -57,6 +58,7 @@ class Action(IntFlag):
         | UPDATE_NODE_TAINT
         | UPDATE_NODE_CONDITION
         | UPDATE_NODE_ANNOTATION
+        | UPDATE_NODE_DECLARED_FEATURE
         | UPDATE_POD_LABEL
         | UPDATE_POD_SCALE_DOWN
         | UPDATE_POD_TOLERATION
@@ -174,3 +176,5 @@ def _node_actions(old: Node, new: Node) -> Iterator[Action]:
         yield Action.UPDATE_NODE_CONDITION
     if old.meta.annotations != new.meta.annotations:
         yield Action.UPDATE_NODE_ANNOTATION
+    if old.declared_features != new.declared_features:
+        yield Action.UPDATE_NODE_DECLARED_FEATURE

@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tidelock.framework.api import MAX_NODE_SCORE
+from tidelock.framework import api
 from tidelock.framework.configfile import Extender
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.raw import raw_of
 
 _MAX_PRIORITY = 10
-_POINTS = MAX_NODE_SCORE // _MAX_PRIORITY
+_POINTS = api.MAX_NODE_SCORE // _MAX_PRIORITY
 
 T = TypeVar("T")
 
@@ -89,6 +89,7 @@ class Advice:
         names: the nodes that they let pass.
         failed: why others did not, as far as they said.
         scores: what they add to the weighted scores of the plugins.
+        victims: which nodes they leave to preemption, with who has to go; None if they were not asked.
         error: why there is no advice at all; empty if there is.
 
     """
@@ -96,6 +97,7 @@ class Advice:
     names: frozenset[str] = frozenset()
     failed: Mapping[str, Failed] = field(default_factory=dict)
     scores: Mapping[str, int] = field(default_factory=dict)
+    victims: Mapping[str, api.Victims] | None = None
     error: str = ""
 
 
@@ -122,6 +124,11 @@ def is_interested(extender: Extender, pod: Pod) -> bool:
 def has_advice(extender: Extender, pod: Pod) -> bool:
     """Tell whether an extender is to be asked about nodes for the pod."""
     return bool(extender.filter_verb or extender.prioritize_verb) and is_interested(extender, pod)
+
+
+def has_say_in_preemption(extender: Extender, pod: Pod) -> bool:
+    """Tell whether an extender is to be asked about victims for the pod."""
+    return bool(extender.preempt_verb) and is_interested(extender, pod)
 
 
 def nodes_request(extender: Extender, pod: Pod, nodes: Iterable[Node]) -> bytes:

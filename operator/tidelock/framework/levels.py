@@ -4,8 +4,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from tidelock.cluster.columns import Rows
 from tidelock.cluster.expected_use import Estimate, ExpectedUse, Rule
 from tidelock.cluster.levels import Figures, NodeLevels
+from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import MAX_NODE_SCORE, Handle
 from tidelock.ledger.entry import Entry
 from tidelock.model.levels import WORKLOAD_KINDS, WorkloadKey
@@ -39,6 +41,13 @@ def packing_score(use: Figures, target: Figures | float) -> Figures:
     falling *= within
     rising += falling
     return rising
+
+
+def in_whole(handle: Handle, snapshot: Snapshot, rows: Rows) -> tuple[Rows, Snapshot]:
+    """Give rows of a snapshot of a few nodes as those of a whole one, for what is kept of all nodes."""
+    if isinstance(snapshot.rows, slice):
+        return rows, snapshot
+    return snapshot.rows[rows], Snapshot.of(handle.columns)
 
 
 def follow_expected_use(

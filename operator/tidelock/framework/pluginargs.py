@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tidelock.model.quantities import CPU, EPHEMERAL_STORAGE, MEMORY, QuantityError, parse_quantity
+from tidelock.model.quantities import CPU, EPHEMERAL_STORAGE, MEMORY, QuantityError, Resources, parse_quantity
 
 T = TypeVar("T")
 
@@ -42,6 +42,12 @@ class IgnoredResources(msgspec.Struct, frozen=True, rename="camel", kw_only=True
         group = resource.partition("/")[0]
         named = resource in self.ignored_resources or group in self.ignored_resource_groups
         return named and _extended(resource)
+
+    def counted(self, resources: Resources) -> Resources:
+        """Leave out what is left to others."""
+        if not self.ignored_resources and not self.ignored_resource_groups:
+            return resources
+        return {name: units for name, units in resources.items() if not self.ignores(name)}
 
 
 def _extended(resource: str) -> bool:

@@ -5,7 +5,9 @@ since a pod may not take the room that is being made for one that is not below i
 1.36, framework/runtime, RunFilterPluginsWithNominatedPods.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,6 +24,9 @@ from tidelock.model.pods import Pod
 class WhatIf:
     """Some rows of a snapshot, to be changed at will; what the cluster is stays as it is.
 
+    What would be on one of the nodes changes nothing for the others. So if a filter follows pods beyond their
+    own nodes, as spreading does, every node has a state of its own, and that filter is asked node by node.
+
     Attributes:
         snapshot: the copy of the rows.
         follows: whether any filter wants to know of pods that are added and removed.
@@ -34,72 +39,102 @@ class WhatIf:
         self.snapshot = snapshot.take(rows)
         self._filters = filters
         self._followers = [each for each in filters if isinstance(each, PreFilter) and _follows(each)]
+        self._far = {each for each in self._followers if not each.per_node}
         self.follows = bool(self._followers)
         self._state = state.clone()
+        self._alone: list[tuple[CycleState, Snapshot]] = []
+        if self._far:
+            self._alone = [(state.clone(), _only(self.snapshot, index)) for index in range(len(rows))]
         self._pod = pod
         self._whole = snapshot
 
-    def add(self, others: Sequence[Placed]) -> None:
-        """Have the filters' state count pods as well; amounts are `shift`ed on their own."""
-        for plugin in self._followers:
-            for other in others:
-                plugin.add_pod(self._state, self._pod, other, self._whole)
+    def add(self, index: int, others: Iterable[Placed]) -> None:
+        """Have the filters' state count pods on a node as well; amounts are `shift`ed on their own."""
+        for other in others:
+            for plugin in self._followers:
+                for state in self._states(plugin, index):
+                    plugin.add_pod(state, self._pod, other, self._whole)
 
-    def remove(self, others: Sequence[Placed]) -> None:
-        """Have the filters' state count pods no longer; amounts are `shift`ed on their own."""
-        for plugin in self._followers:
-            for other in others:
-                plugin.remove_pod(self._state, self._pod, other, self._whole)
+    def remove(self, index: int, others: Iterable[Placed]) -> None:
+        """Have the filters' state count pods on a node no longer; amounts are `shift`ed on their own."""
+        for other in others:
+            for plugin in self._followers:
+                for state in self._states(plugin, index):
+                    plugin.remove_pod(state, self._pod, other, self._whole)
 
-    def shift(self, indexes: Rows, amounts: Amounts, sign: int) -> None:
-        """Add amounts to nodes, or take them off.
+    def shift(self, amounts: Amounts, sign: int) -> None:
+        """Add amounts to the T nodes, or take them off.
 
         Args:
-            indexes: the nodes, each at most once, as K indexes of the snapshot.
-            amounts: K x 2R+2: requested and locked of each resource, then nonzero cpu and memory.
+            amounts: T x 2R+2: requested and locked of each resource, then nonzero cpu and memory.
             sign: 1 or -1.
 
         """
         width = self.snapshot.requested.shape[1]
-        self.snapshot.requested[indexes] += sign * amounts[:, :width]
-        self.snapshot.locked[indexes] += sign * amounts[:, width : 2 * width]
-        self.snapshot.nonzero[indexes] += sign * amounts[:, 2 * width :]
+        change = np.add if sign > 0 else np.subtract
+        for column, shifted in (
+            (self.snapshot.requested, amounts[:, :width]),
+            (self.snapshot.locked, amounts[:, width : 2 * width]),
+            (self.snapshot.nonzero, amounts[:, 2 * width :]),
+        ):
+            change(column, shifted, out=column)
 
     def judge(self) -> Verdict:
         """Run the filters."""
         fits: Mask = np.ones(len(self.snapshot), np.bool_)
         ruled_out = []
         for plugin in self._filters:
-            mask = plugin.filter(self._state, self._pod, self.snapshot)
+            mask = self._ask(plugin, fits)
             ruled_out.append((plugin, fits & ~mask))
             fits &= mask
             if not fits.any():
                 break
         return Verdict(fits, tuple(ruled_out), tuple(self._filters))
 
-    def view(self, index: int) -> View:
-        """Give one of the nodes as it would be."""
-        return View(self._state, self.snapshot, index)
+    def still_fit(self, among: Mask) -> Mask:
+        """Tell which of these nodes, where the pod has fitted, it fits after more changes."""
+        fits = among.copy()
+        for plugin in self._filters:
+            if plugin.heeds_room:
+                fits &= self._ask(plugin, fits)
+        return fits
+
+    def views(self, mask: Mask) -> Iterator[View]:
+        """Give some of the nodes as they would be."""
+        indexes, rows = mask.nonzero()[0], self.snapshot.rows
+        if not len(indexes) or isinstance(rows, slice):
+            return
+        if not self._alone:
+            yield View(self._state, self.snapshot, indexes, rows[indexes])
+            return
+        for index in indexes.tolist():
+            state, snapshot = self._alone[index]
+            yield View(state, snapshot, _FIRST, rows[index : index + 1])
+
+    def _ask(self, plugin: Filter, fits: Mask) -> Mask:
+        """Ask a filter about the nodes; about those that fit, if they are asked about one by one."""
+        if plugin not in self._far:
+            return plugin.filter(self._state, self._pod, self.snapshot)
+        mask = np.zeros(len(fits), np.bool_)
+        for index in fits.nonzero()[0].tolist():
+            state, snapshot = self._alone[index]
+            mask[index] = plugin.filter(state, self._pod, snapshot)[0]
+        return mask
+
+    def _states(self, plugin: Filter, index: int) -> Iterator[CycleState]:
+        """Give the states in which a plugin counts what is on a node."""
+        if plugin not in self._far:
+            yield self._state
+        if self._alone:
+            yield self._alone[index][0]
 
 
-def room_of(snapshot: Snapshot, pods: Sequence[Pod]) -> Amounts:
-    """Sum what pods take, as one row for `WhatIf.shift`."""
-    width = snapshot.requested.shape[1]
-    row = np.zeros(2 * width + 2, np.int64)
-    for pod in pods:
-        row[:width] += snapshot.vector(pod.requests)
-        row[-2:] += pod.nonzero
-    return row
-
-
-def apart(filters: Sequence[Filter], rows: Rows) -> list[Rows]:
-    """Group rows so that what would be on one of a group changes nothing for the others.
-
-    All may be tried out at once, unless a filter follows pods beyond their own nodes, as spreading does.
-    """
-    if all(plugin.per_node or not _follows(plugin) for plugin in filters):
-        return [rows] if len(rows) else []
-    return [rows[place : place + 1] for place in range(len(rows))]
+def tallied(plugin: Filter, pod: Pod, views: Iterable[View]) -> Counter[str]:
+    """Count a filter's reasons on nodes as they would be."""
+    counts: Counter[str] = Counter()
+    for view in views:
+        counts += plugin.tally(view.state, pod, view.snapshot, view.rows)
+    return counts
 
 
 def crowded(
@@ -108,25 +143,25 @@ def crowded(
     pod: Pod,
     snapshot: Snapshot,
     rows: Rows,
-    nominator: Nominator,
+    rivals: Mapping[int, Sequence[Pod]],
 ) -> tuple[WhatIf, Rows] | None:
-    """Give those of the rows for which pods are nominated that the pod must yield to, as if these were there.
+    """Give those of the rows where a pod has rivals, as if these were there; None if there are none.
 
-    With them come their indexes among the rows; None if there are none.
+    With them come their indexes among the rows, in ascending order.
     """
-    if not nominator.nodes:
-        return None
-    rivals: dict[int, list[Pod]] = {}
-    for index in np.flatnonzero(np.isin(rows, _rows_of(nominator, snapshot))).tolist():
-        if others := list(_rivals(nominator, state, pod, snapshot.nodes[rows[index]].name)):
-            rivals[index] = others
     if not rivals:
         return None
-    indexes = np.array(list(rivals), np.intp)
+    found = [(index, row) for index, row in enumerate(rows.tolist()) if row in rivals]
+    if not found:
+        return None
+    indexes = np.array([index for index, _ in found], np.intp)
+    there = [rivals[row] for _, row in found]
     whatif = WhatIf(filters, state, pod, snapshot, rows[indexes])
-    for place, (index, others) in enumerate(rivals.items()):
-        whatif.shift(np.array([place]), room_of(snapshot, others)[np.newaxis], 1)
-        whatif.add([Placed(other, snapshot.nodes[rows[index]].name, assumed=True) for other in others])
+    whatif.shift(_room_of(snapshot, there), 1)
+    if whatif.follows:
+        for place, others in enumerate(there):
+            name = whatif.snapshot.nodes[place].name
+            whatif.add(place, [Placed(other, name, assumed=True) for other in others])
     return whatif, indexes
 
 
@@ -137,45 +172,62 @@ def yielding(
 
     Nodes without nominations stay as they were judged. Reasons are those that hold with the nominated pods.
     """
-    if not nominator.nodes:
+    rivals = _rivals(nominator, state, pod, snapshot)
+    if not rivals:
         return verdict
     judged = verdict.fits.copy()
     for _, mask in verdict.ruled_out:
         judged |= mask
-    rows = _rows_of(nominator, snapshot)
-    rows = rows[judged[rows]]
-    if not len(rows):
+    rows = np.array(sorted(rivals), np.intp)
+    crowd = crowded(verdict.filters, state, pod, snapshot, rows[judged[rows]], rivals)
+    if crowd is None:
         return verdict
-    fits, views = verdict.fits.copy(), dict(verdict.views)
-    masks = {plugin: mask.copy() for plugin, mask in verdict.ruled_out}
-    for group in apart(verdict.filters, rows):
-        crowd = crowded(verdict.filters, state, pod, snapshot, group, nominator)
-        if crowd is None:
-            continue
-        whatif, indexes = crowd
-        for plugin, mask in whatif.judge().ruled_out:
-            for place in np.flatnonzero(mask):
-                row = int(group[indexes[place]])
-                for earlier in masks.values():
-                    earlier[row] = False
-                masks.setdefault(plugin, np.zeros(len(snapshot), np.bool_))[row] = True
-                fits[row] = False
-                views[row] = whatif.view(int(place))
-    ordered = tuple((plugin, masks[plugin]) for plugin in verdict.filters if plugin in masks)
-    return Verdict(fits, ordered, verdict.filters, views)
+    whatif, indexes = crowd
+    rows, among = rows[judged[rows]][indexes], whatif.judge()
+    out = rows[~among.fits]
+    fits = verdict.fits.copy()
+    fits[out] = False
+    masks: dict[Filter, Mask] = {}
+    for plugin, mask in verdict.ruled_out:  # which may name a plugin twice, as PreFilter and as Filter
+        masks[plugin] = mask | masks[plugin] if plugin in masks else mask.copy()
+        masks[plugin][out] = False
+    for plugin, mask in among.ruled_out:
+        if mask.any():
+            masks.setdefault(plugin, np.zeros(len(snapshot), np.bool_))[rows[mask]] = True
+    everybody = dict.fromkeys((*verdict.filters, *masks))
+    ordered = tuple((plugin, masks[plugin]) for plugin in everybody if plugin in masks)
+    return Verdict(fits, ordered, verdict.filters, tuple(whatif.views(~among.fits)), rivals)
 
 
-def _rows_of(nominator: Nominator, snapshot: Snapshot) -> Rows:
-    """Rows of the nodes for which pods are nominated."""
-    rows = (snapshot.row(name) for name in nominator.nodes)
-    return np.array(sorted(row for row in rows if row is not None), np.intp)
-
-
-def _rivals(nominator: Nominator, state: CycleState, pod: Pod, node_name: str) -> Iterator[Pod]:
-    """Give the pods nominated for a node that another must yield to; its own locks are none of them."""
+def _rivals(
+    nominator: Nominator, state: CycleState, pod: Pod, snapshot: Snapshot
+) -> dict[int, Sequence[Pod]]:
+    """Give the pods that another must yield to by the row of their node; its own locks are none of them."""
     own = state.read(OwnLocks)
     mine = {entry.uid for entry in own.entries} if own else ()
-    return (other for other in nominator.rivals(pod, node_name) if other.uid not in mine)
+    rivals: dict[int, Sequence[Pod]] = {}
+    for name, others in nominator.rivals(pod):
+        if mine:
+            others = [other for other in others if other.uid not in mine]  # noqa: PLW2901
+        if others and (row := snapshot.row(name)) is not None:
+            rivals[row] = others
+    return rivals
+
+
+def _room_of(snapshot: Snapshot, pods: Sequence[Sequence[Pod]]) -> Amounts:
+    """Sum what pods take of each of K nodes, as K rows for `WhatIf.shift`."""
+    width = len(snapshot.resources)
+    amounts = np.zeros((len(pods), 2 * width + 2), np.int64)
+    places = [place for place, here in enumerate(pods) for _ in here]
+    everybody = [pod for here in pods for pod in here]
+    add = np.add.at if len(everybody) > len(pods) else _put  # mostly there is one of each
+    add(amounts[:, :width], places, np.array([snapshot.vector(pod.requests) for pod in everybody]))
+    add(amounts[:, 2 * width :], places, np.array([pod.nonzero for pod in everybody]))
+    return amounts
+
+
+def _put(amounts: Amounts, places: Sequence[int], added: Amounts) -> None:
+    amounts[places] = added
 
 
 def _follows(plugin: Filter) -> bool:
@@ -183,3 +235,21 @@ def _follows(plugin: Filter) -> bool:
     return isinstance(plugin, PreFilter) and (
         type(plugin).add_pod is not PreFilter.add_pod or type(plugin).remove_pod is not PreFilter.remove_pod
     )
+
+
+def _only(snapshot: Snapshot, index: int) -> Snapshot:
+    """View one node of a snapshot of a few: what is written to that is seen here."""
+    here = slice(index, index + 1)
+    return replace(
+        snapshot,
+        nodes=[snapshot.nodes[index]],
+        allocatable=snapshot.allocatable[here],
+        requested=snapshot.requested[here],
+        locked=snapshot.locked[here],
+        nonzero=snapshot.nonzero[here],
+        traits=snapshot.traits.take(np.array([index])),
+        rows=np.array([index]) if isinstance(snapshot.rows, slice) else snapshot.rows[here],
+    )
+
+
+_FIRST: Rows = np.zeros(1, np.intp)

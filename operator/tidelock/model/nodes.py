@@ -28,11 +28,12 @@ class Image(msgspec.Struct, frozen=True, rename="camel"):
     size_bytes: int = 0
 
 
-class _Status(msgspec.Struct, frozen=True):
+class _Status(msgspec.Struct, frozen=True, rename="camel"):
     capacity: dict[str, str | int] = {}
     allocatable: dict[str, str | int] = {}
     conditions: tuple[_Condition, ...] = ()
     images: tuple[Image, ...] = ()
+    declared_features: tuple[str, ...] = ()
 
 
 class Node(msgspec.Struct, frozen=True, rename="camel", dict=True):
@@ -77,6 +78,11 @@ class Node(msgspec.Struct, frozen=True, rename="camel", dict=True):
         """Container images that are there already."""
         return self.status.images
 
+    @property
+    def declared_features(self) -> tuple[str, ...]:
+        """The features that the kubelet declares, sorted."""
+        return self.status.declared_features
+
     @cached_property
     def ready(self) -> bool:
         """Whether the kubelet reports ready; a node that reports nothing counts as ready unless tainted."""
@@ -97,6 +103,7 @@ class Node(msgspec.Struct, frozen=True, rename="camel", dict=True):
             and self.spec == other.spec
             and self.ready == other.ready
             and self.meta.uid == other.meta.uid
+            and self.declared_features == other.declared_features
         )
 
 

@@ -60,6 +60,12 @@ class ContainerPort(msgspec.Struct, frozen=True, rename="camel"):
     protocol: str = "TCP"
 
 
+class RestartRule(msgspec.Struct, frozen=True):
+    """What is done when a container ends in some way; the way is not read."""
+
+    action: str = ""
+
+
 class Container(msgspec.Struct, frozen=True, rename="camel"):
     """A container or init container; the restart policy Always makes the latter a sidecar."""
 
@@ -68,6 +74,7 @@ class Container(msgspec.Struct, frozen=True, rename="camel"):
     ports: tuple[ContainerPort, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str | None = None
+    restart_policy_rules: tuple[RestartRule, ...] = ()
 
 
 class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -183,10 +190,12 @@ def _sum(spec: WorkloadResources, requests_of: Callable[[Container], Resources])
             peak = at_least(peak, sidecars)
         else:
             peak = at_least(peak, plus(sidecars, requests))
-    total = at_least(total, peak)
+    if peak:
+        total = at_least(total, peak)
     if spec.resources is not None:
         total |= parse_resources(spec.resources.requests)
-    total = plus(total, parse_resources(spec.overhead))
+    if spec.overhead:
+        total = plus(total, parse_resources(spec.overhead))
     return {resource: min(units, CEILING) for resource, units in total.items()}
 
 

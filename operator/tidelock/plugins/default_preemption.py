@@ -9,9 +9,8 @@ Nodes are tried side by side: all lose their possible victims at once, then each
 then its second, and so on, and every time the filters judge all of these nodes together.
 """
 
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
@@ -19,14 +18,15 @@ from zlib import crc32
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Amounts, Rows
+from tidelock.cluster.residents import Crew, Residents, rank, started
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     SUCCESS,
     Code,
-    Filter,
     Handle,
     Mask,
     PostFilter,
@@ -36,13 +36,13 @@ from tidelock.framework.api import (
     Victims,
 )
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.extender import Advice
 from tidelock.framework.ownlocks import OwnLocks
 from tidelock.framework.pluginargs import read_args
-from tidelock.framework.whatif import WhatIf, apart, crowded
+from tidelock.framework.whatif import WhatIf, crowded, tallied
 from tidelock.ledger.entry import Entry
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
-from tidelock.model.quantities import CEILING
 
 NEVER = "Never"
 
@@ -53,45 +53,75 @@ _BY_POLICY = "not eligible due to preemptionPolicy=Never."
 _BY_TERMINATING = "not eligible due to a terminating pod on the nominated node."
 # Added to each priority, so that many victims of negative priority weigh more than few.
 _LIFT = 2**31
+# In which order tenants are spared.
+_GUARDED, _POD, _LOCK, _NOBODY = range(4)
+# Nodes that are tried at once, on top of as many as candidates are missing and an eighth of that.
+_FEW, _SPARE = 16, 8
+_NONE: npt.NDArray[np.float64] = np.zeros((0, 5))
+
+_Matrix = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class _Resident:
-    """A pod or a lock on a node, below the pod in priority; `started` in seconds since the epoch."""
+class _Tenants:
+    """Who might have to go from T nodes, in the order in which they are spared: T x M arrays.
 
-    tenant: Placed | Entry
-    priority: int
-    started: float
-    key: Key
-    guarded: bool = False
+    First come pods that a budget protects, then other pods, then locks, each kind by importance.
 
-    @property
-    def rank(self) -> tuple[object, ...]:
-        """Sorts pods before locks, and the more important first: by priority, then by age."""
-        return isinstance(self.tenant, Entry), -self.priority, self.started, self.key
+    Attributes:
+        who: the pods of each node, then its locks.
+        place: which of them it is.
+        there: whether there is anybody.
+        priority: their priorities.
+        started: seconds since the epoch; infinite for what has not started.
+        guarded: whether an eviction violates a budget.
+        amounts: T x M x 2R + 2, what each takes, for `WhatIf.shift`.
 
+    """
 
-_Tenants = tuple[list[_Resident], Amounts]
-"""ExpectedUse, and what each of them takes as a row for `WhatIf.shift`."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """All pods of a node by importance, as long as its `mark` is the same."""
-
-    mark: tuple[int, int]
-    pods: list[_Resident]
-    descending: list[int]
+    who: Sequence[Sequence[Placed | Entry]]
+    place: npt.NDArray[np.intp]
+    there: _Matrix
+    priority: npt.NDArray[np.int64]
+    started: npt.NDArray[np.float64]
+    guarded: _Matrix
     amounts: Amounts
 
+    def pods(self, index: int, column: int) -> Iterator[Placed]:
+        """Give the pod in a place; nothing if a lock is there."""
+        tenant = self.who[index][self.place[index, column]]
+        if isinstance(tenant, Placed):
+            yield tenant
+
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
-    """A node on which the pod fits once the victims are gone."""
+class _Candidates:
+    """The nodes of a batch on which the pod fits once the victims, `gone` of its tenants, have gone.
 
-    node_name: str
-    victims: Victims
-    cost: tuple[float, ...]
+    Attributes:
+        rows: T, the nodes of the batch.
+        indexes: C, which of them are candidates.
+        harms: C x 5, what is compared, column after column; see `_harms`.
+
+    """
+
+    snapshot: Snapshot
+    rows: Rows
+    tenants: _Tenants
+    gone: _Matrix
+    indexes: Rows
+    harms: npt.NDArray[np.float64]
+
+    def victims(self, candidate: int) -> tuple[str, Victims]:
+        """Give the node of a candidate, and who has to go from there by importance."""
+        index = int(self.indexes[candidate])
+        tenants = self.tenants
+        columns = np.flatnonzero(self.gone[index]).tolist()
+        going = [tenants.who[index][tenants.place[index, column]] for column in columns]
+        pods = sorted((each for each in going if isinstance(each, Placed)), key=rank)
+        locks = tuple(each for each in going if isinstance(each, Entry))
+        violations = int((self.gone[index] & tenants.guarded[index]).sum())
+        return self.snapshot.nodes[self.rows[index]].name, Victims(tuple(pods), locks, violations)
 
 
 class _Args(msgspec.Struct, frozen=True, rename="camel"):
@@ -110,7 +140,8 @@ class DefaultPreemption(PostFilter):
         """Take how many candidates are enough: a share of the possible nodes in percent, and a number."""
         read = read_args(self.name, args, _Args)
         super().__init__(handle, {})
-        self._known: dict[str, _Known] = {}
+        self._residents = Residents(handle.cache)
+        self._budgeted: dict[str, tuple[object, list[bool]]] = {}
         self._percentage = read.min_candidate_nodes_percentage
         self._absolute = read.min_candidate_nodes_absolute
         if not 0 <= self._percentage <= 100:  # noqa: PLR2004 -- percent
@@ -126,21 +157,43 @@ class DefaultPreemption(PostFilter):
         """Find the victims whose eviction makes room, if the pod may evict any and none are on their way."""
         if obstacle := self._obstacle(state, pod, snapshot, verdict):
             return _refused(obstacle)
+        advice = state.read(Advice)
+        if advice is not None and advice.victims is not None:
+            return self._advised(advice.victims, advice.error)
         rows = self._possible(state, pod, snapshot, verdict)
         counts: Counter[str] = Counter({_NOT_HELPFUL: len(snapshot) - len(rows)})
-        found: list[_Candidate] = []
-        for outcome in self._outcomes(state, pod, snapshot, verdict.filters, rows):
-            if isinstance(outcome, _Candidate):
-                found.append(outcome)
-                if len(found) >= self._enough(len(rows)) and any(not c.victims.violations for c in found):
-                    break
-            else:
-                counts.update(outcome)
-        if not found:
+        found: list[_Candidates] = []
+        enough = max(self._enough(len(rows)), 1)
+        start, missing = 0, enough
+        while missing and start < len(rows):
+            size = missing + missing // _SPARE + _FEW
+            found.append(self._try(state, pod, snapshot, verdict, rows[start : start + size], counts))
+            start, missing = start + size, _missing(found, enough)
+        harms = np.concatenate([_NONE, *(batch.harms for batch in found)])
+        if not len(harms):
             histogram = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items() if count))
             return _refused(f"0/{len(snapshot)} nodes are available: {histogram}.", nominated_node_name="")
-        best = min(found, key=lambda candidate: candidate.cost)
-        return PostFilterResult(SUCCESS, best.node_name, best.victims)
+        batch, place = _each(found)[int(np.lexsort(harms.T[::-1])[0])]
+        node_name, victims = batch.victims(place)
+        return PostFilterResult(SUCCESS, node_name, victims, lambda: _all_victims(found))
+
+    def _advised(self, candidates: Mapping[str, Victims], error: str) -> PostFilterResult:
+        """Choose among what extenders have left of the candidates."""
+        if error:
+            return _refused(error)
+        cache, book = self.handle.cache, self.handle.book
+        left = {}
+        for node_name, victims in candidates.items():
+            here = {entry.uid for entry in book.held_on(node_name)}
+            placed = (cache.get(each.pod.uid) for each in victims.pods)
+            pods = tuple(each for each in placed if each is not None and each.node_name == node_name)
+            locks = tuple(entry for entry in victims.locks if entry.uid in here)
+            if pods or locks:  # else they have gone meanwhile, which wakes the pod
+                left[node_name] = replace(victims, pods=pods, locks=locks)
+        if not left:
+            return _refused("no candidate node for preemption")
+        node_name, victims = min(left.items(), key=lambda candidate: _harm(candidate[1]))
+        return PostFilterResult(SUCCESS, node_name, victims)
 
     def _obstacle(self, state: CycleState, pod: Pod, snapshot: Snapshot, verdict: Verdict) -> str:
         """Say why the pod may evict nobody now; empty if it may."""
@@ -160,210 +213,246 @@ class DefaultPreemption(PostFilter):
 
     def _possible(self, state: CycleState, pod: Pod, snapshot: Snapshot, verdict: Verdict) -> Rows:
         """List the rows where evictions might help, by name, from an offset of the pod's own."""
-        found = [np.empty(0, np.intp)]
+        possible = np.zeros(len(snapshot), np.bool_)
         for plugin, mask in verdict.ruled_out:
-            rows = mask.nonzero()[0]
-            if verdict.views:
-                helped = [_resolvable_by(plugin, state, pod, snapshot, verdict, int(row)) for row in rows]
-                found.append(rows[np.array(helped, np.bool_)])
-            else:
-                found.append(rows[plugin.resolvables(state, pod, snapshot, rows)])
-        rows = np.concatenate(found)
-        rows = rows[np.argsort(snapshot.traits.name_rank[rows])]
+            for view in verdict.views(mask, state, snapshot):
+                possible[view.at] = plugin.resolvables(view.state, pod, view.snapshot, view.rows)
+        by_name = np.empty(len(snapshot), np.intp)
+        by_name[snapshot.traits.name_rank] = np.arange(len(snapshot))
+        rows = by_name[possible[by_name]]
         return np.roll(rows, -(crc32(pod.uid.encode()) % len(rows))) if len(rows) else rows
 
     def _enough(self, possible: int) -> int:
         """Tell how many candidates end the search."""
         return min(max(possible * self._percentage // 100, self._absolute), possible)
 
-    def _outcomes(
-        self, state: CycleState, pod: Pod, snapshot: Snapshot, filters: Sequence[Filter], rows: Rows
-    ) -> Iterator[_Candidate | tuple[str, ...]]:
-        """Try row after row, as many at once as may be enough."""
-        size = max(self._enough(len(rows)), 1)
-        for group in apart(filters, rows):
-            for start in range(0, len(group), size):
-                yield from self._try(state, pod, snapshot, filters, group[start : start + size])
-
     def _try(
-        self, state: CycleState, pod: Pod, snapshot: Snapshot, filters: Sequence[Filter], rows: Rows
-    ) -> Iterator[_Candidate | tuple[str, ...]]:
-        """Try evictions on some rows: each is a candidate, or there are reasons why they don't help there."""
-        own = state.read(OwnLocks)
-        tenants = [self._tenants(pod, snapshot, snapshot.nodes[row].name, own) for row in rows]
+        self,
+        state: CycleState,
+        pod: Pod,
+        snapshot: Snapshot,
+        verdict: Verdict,
+        rows: Rows,
+        counts: Counter[str],
+    ) -> _Candidates:
+        """Try evictions on some rows, and count the reasons why they don't help on others."""
+        filters = verdict.filters
+        tenants = self._tenants(pod, snapshot, rows, state.read(OwnLocks))
         trial = _Trial(tenants, WhatIf(filters, state, pod, snapshot, rows))
-        crowd = crowded(filters, state, pod, snapshot, rows, self.handle.cache.nominator)
+        crowd = crowded(filters, state, pod, snapshot, rows, verdict.rivals)
         if crowd is not None:
             trial.add_world(*crowd)
-        reasons = trial.evict(pod)
-        spared = trial.reprieve(np.array([not texts for texts in reasons], np.bool_))
-        for row, texts, (there, _), kept in zip(rows, reasons, tenants, spared, strict=True):
-            gone = (
-                [resident for place, resident in enumerate(there) if place not in kept] if not texts else []
-            )
-            yield texts or (_candidate(snapshot.nodes[row].name, gone) if gone else (_NO_VICTIMS,))
+        fits, reasons = trial.evict(pod)
+        gone = tenants.there & ~trial.reprieve(fits) & fits[:, np.newaxis]
+        indexes = np.flatnonzero(gone.any(axis=1))
+        counts += reasons
+        counts[_NO_VICTIMS] += int(fits.sum()) - len(indexes)
+        return _Candidates(snapshot, rows, tenants, gone, indexes, _harms(tenants, gone)[indexes])
 
-    def _tenants(self, pod: Pod, snapshot: Snapshot, node_name: str, own: OwnLocks | None) -> _Tenants:
-        """List who might have to go from a node, in the order in which they are spared."""
-        pods, amounts = self._pods_below(pod.spec.priority, snapshot, node_name)
-        if len(self.handle.objects.pod_disruption_budgets) and pods:
-            pods = self._guarded(pods)
-            order = sorted(range(len(pods)), key=lambda place: not pods[place].guarded)
-            pods, amounts = [pods[place] for place in order], amounts[order]
-        locks = [
-            _Resident(entry, entry.priority, entry.activated_at or inf, entry.key)
-            for entry in (self.handle.book.held_on(node_name) if own is not None else ())
-            if entry.priority < pod.spec.priority and own is not None and entry not in own.entries
-        ]
-        if not locks:
-            return pods, amounts
-        locks.sort(key=lambda each: each.rank)
-        return pods + locks, np.concatenate((amounts, _laid_out(snapshot, locks)))
+    def _tenants(self, pod: Pod, snapshot: Snapshot, rows: Rows, own: OwnLocks | None) -> _Tenants:
+        """Lay out who might have to go from some nodes."""
+        crew, width = self._residents.of(rows), len(snapshot.resources)
+        locks = self._locks_below(pod, snapshot, rows, own) if own is not None else {}
+        shape = (len(rows), crew.there.shape[1] + max(map(len, locks.values()), default=0))
+        pods = (slice(None), slice(crew.there.shape[1]))
+        order = np.full(shape, _NOBODY, np.int8)
+        order[pods][crew.there & (crew.priority < pod.spec.priority)] = _POD
+        priority, started = np.zeros(shape, np.int64), np.full(shape, inf)
+        priority[pods], started[pods] = crew.priority, crew.started
+        amounts = np.zeros((*shape, 2 * width + 2), np.int64)
+        amounts[pods][..., :width] = crew.amounts[..., :width]
+        amounts[pods][..., -2:] = crew.amounts[..., width:]
+        amounts[order == _NOBODY] = 0
+        who: list[Sequence[Placed | Entry]] = list(crew.pods)
+        if len(self.handle.objects.pod_disruption_budgets):
+            order[pods][self._guarded(snapshot, rows, crew, order[pods] == _POD)] = _GUARDED
+        for index, entries in locks.items():
+            here = slice(len(who[index]), len(who[index]) + len(entries))
+            order[index, here] = _LOCK
+            priority[index, here] = [entry.priority for entry in entries]
+            started[index, here] = [entry.activated_at or inf for entry in entries]
+            amounts[index, here, width : 2 * width] = [snapshot.vector(entry.held) for entry in entries]
+            who[index] = [*who[index], *entries]
+        place = np.argsort(order, axis=1, kind="stable")
+        place = place[:, : int((order < _NOBODY).sum(axis=1).max(initial=0))]
+        order = np.take_along_axis(order, place, axis=1)
+        return _Tenants(
+            who=who,
+            place=place,
+            there=order < _NOBODY,
+            priority=np.take_along_axis(priority, place, axis=1),
+            started=np.take_along_axis(started, place, axis=1),
+            guarded=order == _GUARDED,
+            amounts=np.take_along_axis(amounts, place[..., np.newaxis], axis=1),
+        )
 
-    def _pods_below(self, priority: int, snapshot: Snapshot, node_name: str) -> _Tenants:
-        """List the pods of a node that are below a priority, the most important first."""
-        cache = self.handle.cache
-        mark = (cache.generation(node_name), len(snapshot.resources))
-        known = self._known.get(node_name)
-        if known is None or known.mark != mark:
-            pods = [
-                _Resident(
-                    placed,
-                    placed.pod.spec.priority,
-                    placed.pod.status.start_time.timestamp() if placed.pod.status.start_time else inf,
-                    placed.pod.key,
-                )
-                for placed in cache.pods_on(node_name)
+    def _locks_below(self, pod: Pod, snapshot: Snapshot, rows: Rows, own: OwnLocks) -> dict[int, list[Entry]]:
+        """List the locks below a pod on each of some rows where there are any, the most important first."""
+        found = {}
+        for index in np.flatnonzero(snapshot.locked[rows].any(axis=1)).tolist():
+            entries = [
+                entry
+                for entry in self.handle.book.held_on(snapshot.nodes[rows[index]].name)
+                if entry.priority < pod.spec.priority and entry not in own.entries
             ]
-            pods.sort(key=lambda each: each.rank)
-            known = _Known(mark, pods, [-each.priority for each in pods], _laid_out(snapshot, pods))
-            self._known[node_name] = known
-        first = bisect_right(known.descending, -priority)
-        return known.pods[first:], known.amounts[first:]
+            if entries:
+                entries.sort(key=lambda entry: (-entry.priority, entry.activated_at or inf, entry.key))
+                found[index] = entries
+        return found
 
-    def _guarded(self, pods: list[_Resident]) -> list[_Resident]:
-        """Mark the pods whose eviction, after that of those before them, would violate a budget."""
+    def _guarded(self, snapshot: Snapshot, rows: Rows, crew: Crew, below: _Matrix) -> _Matrix:
+        """Tell whose eviction, after that of the more important on its node, would violate a budget."""
+        guarded = np.zeros(below.shape, np.bool_)
         budgets = self.handle.objects.pod_disruption_budgets
+        firsts = np.argmax(below, axis=1) if below.shape[1] else ()  # no pods at all have no first
+        for index in np.flatnonzero(np.logical_or.reduce(below, axis=1)).tolist():
+            first = int(firsts[index])
+            name = snapshot.nodes[rows[index]].name
+            mark = (self.handle.cache.generations([name]), first, budgets.version)
+            known = self._budgeted.get(name)
+            if known is None or known[0] != mark:
+                known = self._budgeted[name] = (mark, self._violating(crew.pods[index][first:]))
+            guarded[index, first : first + len(known[1])] = known[1]
+        return guarded
+
+    def _violating(self, pods: Sequence[Placed]) -> list[bool]:
+        """Tell which of these evictions, in this order, violate a budget."""
         left: dict[Key, int] = {}
-        marked = []
-        for resident in pods:
-            guarded = False
-            for budget in budgets.of(resident.key.namespace):
-                if isinstance(resident.tenant, Placed) and budget.counts(resident.tenant.pod):
+        violating = []
+        for placed in pods:
+            violates = False
+            for budget in self.handle.objects.pod_disruption_budgets.of(placed.pod.meta.namespace):
+                if budget.counts(placed.pod):
                     key = budget.meta.key
                     left[key] = left.get(key, budget.status.disruptions_allowed) - 1
-                    guarded |= left[key] < 0
-            marked.append(replace(resident, guarded=True) if guarded else resident)
-        return marked
+                    violates |= left[key] < 0
+            violating.append(violates)
+        return violating
+
+
+@dataclass(frozen=True, slots=True)
+class _World:
+    """What would be on the nodes of these indexes, and what their tenants take, as in `_Tenants`."""
+
+    whatif: WhatIf
+    indexes: Rows
+    amounts: Amounts
 
 
 class _Trial:
     """Evictions tried out on some nodes at once, in one or two worlds: a pod fits where it does in all."""
 
-    def __init__(self, tenants: Sequence[_Tenants], plain: WhatIf) -> None:
+    def __init__(self, tenants: _Tenants, plain: WhatIf) -> None:
         """Take the possible victims of each node, and these nodes as they are."""
-        self._residents = [residents for residents, _ in tenants]
-        self._counts = np.array([len(each) for each in self._residents], np.intp)
-        most = int(self._counts.max(initial=0))
-        width = tenants[0][1].shape[1]
-        self._amounts: Amounts = np.zeros((len(tenants), most, width), np.int64)
-        for index, (_, amounts) in enumerate(tenants):
-            self._amounts[index, : len(amounts)] = amounts
-        everywhere = np.arange(len(tenants))
-        self._worlds = [(plain, everywhere)]
+        self._tenants = tenants
+        self._worlds = [_World(plain, np.arange(len(tenants.who)), tenants.amounts)]
 
     def add_world(self, whatif: WhatIf, indexes: Rows) -> None:
         """Have the pod fit in another world too, which has the nodes of these indexes, in ascending order."""
-        self._worlds.insert(0, (whatif, indexes))
+        self._worlds.insert(0, _World(whatif, indexes, self._tenants.amounts[indexes]))
 
-    def evict(self, pod: Pod) -> list[tuple[str, ...]]:
-        """Take all possible victims away; gives for each node why the pod does not fit even so."""
-        everybody = self._amounts.sum(axis=1)
-        reasons: list[tuple[str, ...]] = [() if each else (_NO_VICTIMS,) for each in self._residents]
-        for world, indexes in self._worlds:
-            world.shift(np.arange(len(indexes)), everybody[indexes], -1)
-            if world.follows:
-                world.remove(_pods(resident for index in indexes for resident in self._residents[index]))
-            for plugin, mask in world.judge().ruled_out:
-                for place in np.flatnonzero(mask):
-                    index, view = indexes[place], world.view(int(place))
-                    reasons[index] = reasons[index] or plugin.reasons(
-                        view.state, pod, view.snapshot, view.row
-                    )
-        return reasons
+    def evict(self, pod: Pod) -> tuple[Mask, Counter[str]]:
+        """Take all possible victims away; tells where the pod fits then, and counts why not elsewhere."""
+        there = self._tenants.there
+        fits: Mask = np.logical_or.reduce(there, axis=1)
+        reasons = Counter({_NO_VICTIMS: int((~fits).sum())})
+        for world in self._worlds:
+            world.whatif.shift(world.amounts.sum(axis=1), -1)
+            if world.whatif.follows:
+                for place, index in enumerate(world.indexes.tolist()):
+                    for column in np.flatnonzero(there[index]).tolist():
+                        world.whatif.remove(place, self._tenants.pods(index, column))
+            verdict = world.whatif.judge()
+            for plugin, mask in verdict.ruled_out:
+                reasons += tallied(plugin, pod, world.whatif.views(mask & fits[world.indexes]))
+            fits[world.indexes] &= verdict.fits
+        return fits, reasons
 
-    def reprieve(self, where: Mask) -> list[set[int]]:
-        """Give back one victim after the other as long as the pod fits; tells which of each node may stay."""
-        spared: list[set[int]] = [set() for _ in self._residents]
-        for place in range(int(self._counts[where].max(initial=0))):
-            tried = where & (self._counts > place)
-            self._move(tried, place, 1)
+    def reprieve(self, where: Mask) -> _Matrix:
+        """Give back one victim after the other as long as the pod fits; tells who of each node may stay."""
+        spared = np.zeros(self._tenants.there.shape, np.bool_)
+        for column, there in enumerate(self._tenants.there.T):
+            tried = where & there
+            self._move(tried, column, 1)
             fits = tried.copy()
-            for world, indexes in self._worlds:
-                fits[indexes] &= world.judge().fits
-            self._move(tried & ~fits, place, -1)
-            for index in np.flatnonzero(fits):
-                spared[index].add(place)
+            for world in self._worlds:
+                fits[world.indexes] = world.whatif.still_fit(fits[world.indexes])
+            self._move(tried & ~fits, column, -1)
+            spared[:, column] = fits
         return spared
 
-    def _move(self, which: Mask, place: int, sign: int) -> None:
-        """Give the victims in a place back to these nodes, or take them away again."""
-        for world, indexes in self._worlds:
-            here = np.flatnonzero(which[indexes])
-            nodes = indexes[here]
-            world.shift(here, self._amounts[nodes, place], sign)
-            if world.follows:
-                (world.add if sign > 0 else world.remove)(
-                    _pods(self._residents[index][place] for index in nodes)
-                )
+    def _move(self, which: Mask, column: int, sign: int) -> None:
+        """Give the victims in a column back to these nodes, or take them away again."""
+        for world in self._worlds:
+            here = which[world.indexes]
+            world.whatif.shift(world.amounts[:, column] * here[:, np.newaxis], sign)
+            if world.whatif.follows:
+                move = world.whatif.add if sign > 0 else world.whatif.remove
+                for place in np.flatnonzero(here).tolist():
+                    move(place, self._tenants.pods(int(world.indexes[place]), column))
 
 
-def _laid_out(snapshot: Snapshot, residents: Sequence[_Resident]) -> Amounts:
-    """Lay out what residents take, a row each, in the columns of `WhatIf.shift`."""
-    width = len(snapshot.resources)
-    amounts = np.zeros((len(residents), 2 * width + 2), np.int64)
-    for row, resident in zip(amounts, residents, strict=True):
-        tenant = resident.tenant
-        shift, requests = (width, tenant.held) if isinstance(tenant, Entry) else (0, tenant.pod.requests)
-        for name, units in requests.items():
-            row[shift + snapshot.column(name)] = min(units, CEILING)
-        if isinstance(tenant, Placed):
-            row[-2:] = tenant.pod.nonzero
-    return amounts
+def _harms(tenants: _Tenants, gone: _Matrix) -> npt.NDArray[np.float64]:
+    """Weigh the victims of each node; the first column in which nodes differ decides, and less is better.
 
-
-def _pods(residents: Iterable[_Resident]) -> list[Placed]:
-    return [each.tenant for each in residents if isinstance(each.tenant, Placed)]
-
-
-def _candidate(node_name: str, gone: Sequence[_Resident]) -> _Candidate:
-    """Weigh the victims of a node: fewest violated budgets first, then least important, then youngest."""
-    ordered = sorted(gone, key=lambda each: each.rank)
-    violations = sum(each.guarded for each in ordered)
-    highest = max(each.priority for each in ordered)
-    oldest = min(each.started for each in ordered if each.priority == highest)
-    locks = tuple(each.tenant for each in ordered if isinstance(each.tenant, Entry))
-    return _Candidate(
-        node_name,
-        Victims(tuple(_pods(ordered)), locks, violations),
-        (violations, highest, sum(each.priority + _LIFT for each in ordered), len(ordered), -oldest),
+    The columns: violated budgets, the highest priority, the sum of the priorities, how many there are, and
+    how long the oldest of the highest priority has run.
+    """
+    highest = tenants.priority.max(axis=1, initial=-_LIFT, where=gone)
+    among = gone & (tenants.priority == highest[:, np.newaxis])
+    return np.column_stack(
+        (
+            (gone & tenants.guarded).sum(axis=1),
+            highest,
+            (tenants.priority + _LIFT).sum(axis=1, where=gone),
+            gone.sum(axis=1),
+            -tenants.started.min(axis=1, initial=inf, where=among),
+        )
     )
+
+
+def _harm(victims: Victims) -> tuple[float, ...]:
+    """Weigh victims as `_harms` does."""
+    going = [(each.pod.spec.priority, started(each)) for each in victims.pods]
+    going += [(entry.priority, entry.activated_at or inf) for entry in victims.locks]
+    highest = max(priority for priority, _ in going)
+    oldest = min(since for priority, since in going if priority == highest)
+    total = sum(priority + _LIFT for priority, _ in going)
+    return (victims.violations, highest, total, len(going), -oldest)
+
+
+def _missing(found: list[_Candidates], enough: int) -> int:
+    """Tell how many candidates are missing; at the end of the search those of the last batch beyond it go."""
+    *earlier, last = found
+    before = sum(len(batch.indexes) for batch in earlier)
+    clean = any((batch.harms[:, 0] == 0).any() for batch in earlier)
+    clean_by = np.logical_or.accumulate(last.harms[:, 0] == 0) | clean
+    ends = np.flatnonzero(clean_by & (before + 1 + np.arange(len(last.indexes)) >= enough))
+    if not len(ends):
+        return max(enough - before - len(last.indexes), 1)
+    end = int(ends[0]) + 1
+    found[-1] = replace(last, indexes=last.indexes[:end], harms=last.harms[:end])
+    return 0
+
+
+def _each(found: Sequence[_Candidates]) -> list[tuple[_Candidates, int]]:
+    """List the candidates of all batches, each by its batch and its place there."""
+    return [(batch, place) for batch in found for place in range(len(batch.indexes))]
+
+
+def _all_victims(found: Sequence[_Candidates]) -> dict[str, Victims]:
+    """Give all candidates by their nodes."""
+    return dict(batch.victims(place) for batch, place in _each(found))
 
 
 def _resolvable(state: CycleState, pod: Pod, snapshot: Snapshot, verdict: Verdict, row: int) -> bool:
     """Whether evictions might make a row fit, by the filter that ruled it out."""
+    view = verdict.view(state, snapshot, row)
     return any(
-        _resolvable_by(plugin, state, pod, snapshot, verdict, row)
+        plugin.resolvable(view.state, pod, view.snapshot, int(view.rows[0]))
         for plugin, mask in verdict.ruled_out
         if mask[row]
     )
-
-
-def _resolvable_by(
-    plugin: Filter, state: CycleState, pod: Pod, snapshot: Snapshot, verdict: Verdict, row: int
-) -> bool:
-    view = verdict.view(state, snapshot, row)
-    return plugin.resolvable(view.state, pod, view.snapshot, view.row)
 
 
 def _refused(text: str, nominated_node_name: str | None = None) -> PostFilterResult:

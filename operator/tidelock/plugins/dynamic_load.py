@@ -32,7 +32,7 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
-from tidelock.framework.levels import follow_expected_use
+from tidelock.framework.levels import follow_expected_use, in_whole
 from tidelock.framework.moment import Moment
 from tidelock.framework.pluginargs import read_args
 from tidelock.model.levels import (
@@ -171,6 +171,7 @@ class DynamicLoad(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Score what is left unused, less the hot value."""
+        rows, snapshot = in_whole(self.handle, snapshot, rows)
         left = np.nan_to_num(1 - self._use(state), nan=0.0)
         points = np.floor(np.round(MAX_NODE_SCORE * (self._weights @ left) / self._weights.sum(), 6))
         hot = self._hot_value(state.expect(Moment).now, len(snapshot))

@@ -31,7 +31,7 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
-from tidelock.framework.levels import follow_expected_use
+from tidelock.framework.levels import follow_expected_use, in_whole
 from tidelock.framework.moment import Moment
 from tidelock.framework.pluginargs import read_args
 from tidelock.model.levels import WindowName
@@ -150,6 +150,7 @@ class LoadAware(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Score what is left unused; 0 for nodes that were not measured lately."""
+        rows, snapshot = in_whole(self.handle, snapshot, rows)
         aggregated = self._args.aggregated
         used = self._used(state, pod, aggregated.score_aggregation_type, aggregated.score_aggregated_duration)
         room = _room(snapshot)

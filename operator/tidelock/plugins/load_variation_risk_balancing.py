@@ -25,7 +25,7 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.levels import deviation
+from tidelock.framework.levels import deviation, in_whole
 from tidelock.framework.moment import Moment
 from tidelock.framework.pluginargs import read_args
 from tidelock.model.pods import Pod
@@ -66,6 +66,7 @@ class LoadVariationRiskBalancing(PreScore, Score):
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Score by the last 15 minutes; 0 for nodes that were not measured lately."""
+        rows, snapshot = in_whole(self.handle, snapshot, rows)
         levels, args = self._levels, self._args
         mean, sigma = levels.use("mean")[0], deviation(levels)
         columns = [snapshot.column(name) for name in RESOURCES]

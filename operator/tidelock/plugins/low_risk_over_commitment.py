@@ -30,7 +30,7 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.beta import probability_below
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.levels import deviation, follow_expected_use
+from tidelock.framework.levels import deviation, follow_expected_use, in_whole
 from tidelock.framework.moment import Moment
 from tidelock.framework.pluginargs import read_args
 from tidelock.model.pods import Pod
@@ -117,6 +117,7 @@ class LowRiskOverCommitment(PreScore, Score):
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Score by both risks; 0 for nodes not measured lately, and for pods without any promise."""
+        rows, snapshot = in_whole(self.handle, snapshot, rows)
         if not any(_limits(pod)):
             return np.zeros(len(rows))
         levels = self._levels

@@ -13,6 +13,7 @@ from tidelock.plugins.load_aware import LoadAware
 from tidelock.plugins.load_variation_risk_balancing import LoadVariationRiskBalancing
 from tidelock.plugins.low_risk_over_commitment import LowRiskOverCommitment
 from tidelock.plugins.node_affinity import NodeAffinity
+from tidelock.plugins.node_declared_features import NodeDeclaredFeatures
 from tidelock.plugins.node_name import NodeName
 from tidelock.plugins.node_ports import NodePorts
 from tidelock.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
@@ -50,6 +51,7 @@ _PLUGINS: tuple[type[Plugin], ...] = (
     NodeResourcesBalancedAllocation,
     ImageLocality,
     DefaultBinder,
+    NodeDeclaredFeatures,
     Reservation,
     DefaultPreemption,
     WaterLevelBalance,
@@ -85,6 +87,7 @@ DEFAULT_PLUGINS: tuple[Enabled, ...] = (
     Enabled(ImageLocality.name),
     Enabled(WaterLevelBalance.name),
     Enabled(DefaultBinder.name),
+    Enabled(NodeDeclaredFeatures.name),
     Enabled(Reservation.name, 5000),
     Enabled(DefaultPreemption.name),
 )

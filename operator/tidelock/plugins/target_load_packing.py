@@ -16,7 +16,7 @@ from tidelock.cluster.levels import NEVER, RESOURCES, NodeLevels
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import SKIP, SUCCESS, Handle, PreScore, Score, Scores, Status
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.levels import follow_expected_use, packing_score
+from tidelock.framework.levels import follow_expected_use, in_whole, packing_score
 from tidelock.framework.moment import Moment
 from tidelock.framework.pluginargs import quantity_of, read_args
 from tidelock.model.pods import Pod
@@ -60,6 +60,7 @@ class TargetLoadPacking(PreScore, Score):
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Score by the mean of the last 15 minutes; 0 for nodes that were not measured lately."""
+        rows, snapshot = in_whole(self.handle, snapshot, rows)
         levels = self._levels
         fresh = levels.fresh(state.expect(Moment).now, self._staleness)
         at = np.where(np.isfinite(levels.at), levels.at, NEVER)

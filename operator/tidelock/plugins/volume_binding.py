@@ -13,7 +13,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -39,6 +39,7 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
+from tidelock.framework.pluginargs import read_args
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.pods import ClaimUse, Pod
 from tidelock.model.selectors import Requirement
@@ -59,10 +60,15 @@ _REASONS = {
     _VOLUME_GONE: "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
 }
 
-_BIND_TIMEOUT = 600.0  # seconds
 _LONGEST_WAIT = 1.0  # seconds; pods and nodes that go while volumes are bound are noticed within it
 
 _Problems = npt.NDArray[np.uint8]
+
+
+class _Args(msgspec.Struct, frozen=True, rename="camel"):
+    """VolumeBindingArgs, as far as they mean anything here."""
+
+    bind_timeout_seconds: Annotated[float, msgspec.Meta(ge=0)] = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +107,12 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind, EnqueueExtensions):
     """Rules out nodes where a claim can't be met; meets the claims on the node that was chosen."""
 
     name = "VolumeBinding"
+    heeds_room = False
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
-        rest = dict(args)
-        self._timeout = _seconds(rest.pop("bindTimeoutSeconds", _BIND_TIMEOUT))
-        super().__init__(handle, rest)
+        """Take `bindTimeoutSeconds`; raises ValueError for what it can't be."""
+        self._timeout = read_args(self.name, args, _Args).bind_timeout_seconds
+        super().__init__(handle, {})
         self._objects = handle.objects
         self._volumes = Volumes(handle.objects)
         self._labels = LabelRows(handle.columns)
@@ -469,12 +476,6 @@ class _Answer(msgspec.Struct, frozen=True):
 
 def _version(answer: bytes) -> int:
     return msgspec.json.decode(answer, type=_Answer).metadata.version
-
-
-def _seconds(value: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"pluginConfig of VolumeBinding: bindTimeoutSeconds can't be {value!r}")
-    return float(value)
 
 
 def _failed(problem: str) -> Status:

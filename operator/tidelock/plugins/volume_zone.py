@@ -60,6 +60,7 @@ class VolumeZone(PreFilter, Filter, EnqueueExtensions):
     """Rules out nodes outside of the zones and regions of the pod's volumes."""
 
     name = "VolumeZone"
+    heeds_room = False
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
         super().__init__(handle, args)

@@ -36,7 +36,7 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
-from tidelock.framework.levels import follow_expected_use, packing_score
+from tidelock.framework.levels import follow_expected_use, in_whole, packing_score
 from tidelock.framework.moment import Moment
 from tidelock.framework.ownlocks import OwnLocks
 from tidelock.framework.pluginargs import quantity_of, read_args
@@ -195,6 +195,7 @@ class WaterLevelBalance(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Score by the level with the pod; by requests if no level is fresh."""
+        rows, snapshot = in_whole(self.handle, snapshot, rows)
         picture = self._picture(state, pod, snapshot)
         grouping = picture.grouping
         if not picture.known.any():

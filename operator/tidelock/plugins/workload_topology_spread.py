@@ -143,7 +143,7 @@ class WorkloadTopologySpread(PreFilter, OneReason, PreScore, Score, EnqueueExten
             return total
         for each in spread.domains:
             left = np.maximum(1 - each.counts / each.cap, 0.0)
-            total += left[each.label.codes[rows]]
+            total += left[each.label.codes[snapshot.rows][rows]]
         scores: Scores = MAX_NODE_SCORE * total / len(spread.domains)
         return scores
 

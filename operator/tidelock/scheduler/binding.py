@@ -6,24 +6,26 @@ fails gives the room back, and the pod returns to the queue.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
-from tidelock.clock import Clock
-from tidelock.framework.api import SKIP, SUCCESS, Code, PostBind, Status
+from tidelock.framework import extender
+from tidelock.framework.api import SKIP, SUCCESS, Code, PostBind, Status, Victims
+from tidelock.framework.course import Course, PluginError
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.extender import Advice
 from tidelock.framework.waiting import WaitingPod
-from tidelock.kube.client import PODS, KubeClient
+from tidelock.kube.client import PODS
 from tidelock.kube.errors import ApiError, NotFound
-from tidelock.kube.events import EventRecorder, ObjectReference
+from tidelock.kube.events import ObjectReference
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.plugins.extender import ExtenderAdvice
-from tidelock.scheduler.cycle import Assumed, PluginError, Refusal, turned_down
+from tidelock.scheduler.cycle import Assumed, Refusal, turned_down
 from tidelock.scheduler.decider import Consultation, Decider, Unschedulable
-from tidelock.scheduler.extenders import Extenders
+from tidelock.scheduler.extenders import ExtenderError, Extenders
 from tidelock.scheduler.queue import Waiting
-from tidelock.scheduler.tasks import Tasks
-from tidelock.telemetry import Telemetry, code_label
+from tidelock.scheduler.tools import Tools
+from tidelock.telemetry import code_label
 
 logger = logging.getLogger(__name__)
 
@@ -31,22 +33,13 @@ logger = logging.getLogger(__name__)
 class Binder:
     """Carries out decisions about pods, each in a task of its own."""
 
-    def __init__(
-        self,
-        client: KubeClient,
-        decider: Decider,
-        recorder: EventRecorder,
-        telemetry: Telemetry,
-        clock: Clock,
-        tasks: Tasks,
-        extenders: Extenders,
-    ) -> None:
-        self._client = client
+    def __init__(self, tools: Tools, decider: Decider, extenders: Extenders) -> None:
+        self._client = tools.client
+        self._recorder = tools.recorder
+        self._telemetry = tools.telemetry
+        self._clock = tools.clock
+        self._tasks = tools.tasks
         self._decider = decider
-        self._recorder = recorder
-        self._telemetry = telemetry
-        self._clock = clock
-        self._tasks = tasks
         self._extenders = extenders
 
     def consult(self, consultation: Consultation, answered: Callable[[], None]) -> None:
@@ -76,9 +69,34 @@ class Binder:
             self._tasks.spawn(self._write_condition(waiting, reason, message, nominated))
 
     async def _consult(self, consultation: Consultation, answered: Callable[[], None]) -> None:
-        advice = await self._extenders.advise(consultation.waiting.pod, consultation.nodes)
+        if consultation.victims is None:
+            advice = await self._extenders.advise(consultation.waiting.pod, consultation.nodes)
+        else:
+            advice = await self._ask_about_victims(consultation.waiting.pod, consultation.victims)
         self._decider.advised(consultation, advice)
         answered()
+
+    async def _ask_about_victims(self, pod: Pod, candidates: Mapping[str, Victims]) -> Advice:
+        """Ask whom else to evict; about nodes where only locks would have to go, extenders know nothing."""
+        cache = self._decider.cache
+        asked = {
+            name: extender.Victims(tuple(placed.pod for placed in each.pods), each.violations)
+            for name, each in candidates.items()
+            if each.pods
+        }
+        try:
+            chosen = await self._extenders.preempt(
+                pod, asked, lambda node_name: [placed.pod for placed in cache.pods_on(node_name)]
+            )
+        except ExtenderError as error:
+            return Advice(victims={}, error=str(error))
+        victims = {name: each for name, each in candidates.items() if not each.pods}
+        for name, left in chosen.items():
+            placed = (cache.get(each.uid) for each in left.pods)
+            there = tuple(each for each in placed if each is not None and each.node_name == name)
+            locks = candidates[name].locks if name in candidates else ()
+            victims[name] = Victims(there, locks, left.violations)
+        return Advice(victims=victims)
 
     async def _look_up(self, pod: Pod, answered: Callable[[Pod | None], None]) -> None:
         answered(await self._stored(pod))
@@ -110,8 +128,11 @@ class Binder:
             self._telemetry.pod_scheduling_sli_duration.labels(str(waiting.attempts)).observe(
                 now - waiting.added_at
             )
-        for plugin in assumed.profile.post_bind:
-            self._post_bind(plugin, assumed)
+        with Course(assumed.profile.scheduler_name, self._telemetry) as course:
+            course.enter("PostBind")
+            for plugin in assumed.profile.post_bind:
+                course.ask(plugin)
+                self._post_bind(plugin, assumed)
 
     # The steps.
 
@@ -139,7 +160,8 @@ class Binder:
     async def _pre_bind(self, assumed: Assumed) -> None:
         pod, profile = assumed.pod, assumed.profile
         for plugin in profile.pre_bind:
-            await self._run("PreBind", plugin.name, plugin.pre_bind(assumed.state, pod, assumed.node_name))
+            work = plugin.pre_bind(assumed.state, pod, assumed.node_name)
+            await self._run("PreBind", plugin.name, work, assumed.state)
 
     async def _bind_by_plugin(self, assumed: Assumed) -> None:
         """Have an extender, or the first Bind plugin that does not leave it to the next, bind the pod."""
@@ -147,7 +169,7 @@ class Binder:
         for name, work in [(ExtenderAdvice.name, self._bind_by_extender), *binders]:
             try:
                 status = work(assumed.state, assumed.pod, assumed.node_name)
-                if await self._run("Bind", name, status) is not Code.SKIP:
+                if await self._run("Bind", name, status, assumed.state) is not Code.SKIP:
                     return
             except PluginError as error:
                 if _outcome_unknown(error) and await self._bound_after_all(assumed):
@@ -179,7 +201,7 @@ class Binder:
                 stored = decode_pod(raw)
                 return stored if stored.uid == pod.uid else None
 
-    async def _run(self, point: str, plugin: str, work: Awaitable[Status]) -> Code:
+    async def _run(self, point: str, plugin: str, work: Awaitable[Status], state: CycleState) -> Code:
         """Run a plugin.
 
         Raises:
@@ -199,7 +221,8 @@ class Binder:
             text = f'running {point} plugin "{plugin}": {type(error).__name__}: {error}'
             raise PluginError(text) from error
         finally:
-            self._telemetry.ran(plugin, point, code, self._clock.monotonic() - started)
+            if state.expect(Course).sampled:
+                self._telemetry.ran(plugin, point, code, self._clock.monotonic() - started)
         if not status.ok:
             raise PluginError(f'running {point} plugin "{plugin}": {", ".join(status.reasons)}')
         return status.code

@@ -6,7 +6,7 @@ counted before the next one looks.
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +14,8 @@ import numpy as np
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import Code, Filter, Mask, Scores, Status, Verdict
+from tidelock.framework.api import Code, Filter, Mask, PostFilterResult, Scores, Status, Verdict, Victims
+from tidelock.framework.course import Course, PluginError, Recorder
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.extender import Advice
 from tidelock.framework.moment import Moment
@@ -29,11 +30,12 @@ from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, pinned_to
 from tidelock.model.reservations import Phase
 from tidelock.plugins.default_preemption import NEVER
+from tidelock.plugins.extender import ExtenderAdvice
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
 from tidelock.plugins.node_unschedulable import NodeUnschedulable
 from tidelock.plugins.reservation import Reservation
 from tidelock.plugins.taint_toleration import TaintToleration
-from tidelock.scheduler.preempting import Preempting
+from tidelock.scheduler.preempting import Preempting, seek
 from tidelock.scheduler.verdicts import SharedVerdicts, Verdicts
 
 logger = logging.getLogger(__name__)
@@ -68,8 +70,11 @@ class Refusal:
     pending: frozenset[str] = frozenset()
 
 
-class PluginError(Exception):
-    """A plugin could not tell: that is an error of its pod, and no refusal."""
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """No node fits, but evictions would help on some: extenders are to be asked about the victims first."""
+
+    victims: Mapping[str, Victims]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,48 +89,66 @@ class _Unfit:
 class Cycle:
     """Decides one pod or lock at a time over the cache and the ledger."""
 
-    def __init__(self, cache: Cache, book: Book, waiting_pods: WaitingPods) -> None:
+    def __init__(
+        self, cache: Cache, book: Book, waiting_pods: WaitingPods, recorder: Recorder | None = None
+    ) -> None:
+        """Take what is decided over; the recorder hears of the decisions about pods."""
         self._cache = cache
         self._book = book
         self._waiting_pods = waiting_pods
+        self._recorder = recorder
         self.preempting = Preempting(cache, book)
         self._shared = SharedVerdicts(cache.columns)
 
     def feasible(self, profile: Profile, pod: Pod, now: float) -> tuple[Node, ...]:
         """Give the nodes that pass the filters now, for others to be asked about."""
-        found = self._filter(profile, pod, _state_at(now))
+        state = _state_at(now)
+        with _course(state, profile, self._recorder):
+            found = self._filter(profile, pod, state)
         if isinstance(found, _Unfit):
             return ()
         snapshot, _, verdict = found
         return tuple(snapshot.nodes[int(row)] for row in np.flatnonzero(verdict.fits))
 
     def schedule(
-        self, profile: Profile, pod: Pod, now: float, advice: Advice | None = None
-    ) -> Assumed | Refusal:
+        self,
+        profile: Profile,
+        pod: Pod,
+        now: float,
+        advice: Advice | None = None,
+        *,
+        ask_about_victims: bool = False,
+    ) -> Assumed | Refusal | Candidates:
         """Find a node for a pod, reserve it there and count it as bound; it may have to wait for a permit.
 
-        With the extenders' advice, the profile has their plugin.
+        With the extenders' advice, the profile has their plugin. Where they are to be asked about victims,
+        nobody is chosen yet.
 
         Raises:
-            Exception: a plugin failed; nothing is reserved.
+            PluginError: a plugin failed; nothing is reserved.
 
         """
         state = _state_at(now)
         if advice is not None:
             state.write(advice)
-        found = self._find(profile, pod, state)
-        if isinstance(found, _Unfit):
-            return self._preempt(profile, pod, state, found, now)
-        assumed = Assumed(pod, found.name, profile, state)
-        try:
-            refusal = self._reserve(assumed, now) or self._permit(assumed)
-        except Exception:
-            self.undo(assumed, now)
-            raise
-        if refusal is not None:
-            self.undo(assumed, now)
-            return refusal
-        return assumed
+        with _course(state, profile, self._recorder) as course:
+            found = self._find(profile, pod, state)
+            if isinstance(found, _Unfit):
+                result = self._seek(profile, pod, state, found)
+                candidates = result.candidates() if ask_about_victims and result.candidates else {}
+                if any(victims.pods for victims in candidates.values()):
+                    return Candidates(candidates)
+                return self._preempt(profile, pod, found, result, now, kind="pod")
+            assumed = Assumed(pod, found.name, profile, state)
+            refusal: Refusal | None = None
+            reserved = False
+            try:
+                refusal = self._reserve(assumed, course, now) or self._permit(assumed, course)
+                reserved = refusal is None
+            finally:
+                if not reserved:
+                    self.undo(assumed, now)
+            return refusal or assumed
 
     def undo(self, assumed: Assumed, now: float) -> None:
         """Take a reservation of room back after its binding failed; the pod's nomination is used up."""
@@ -138,15 +161,17 @@ class Cycle:
         pod = _stand_in(entry)
         state = _state_at(now)
         state.write(OwnLocks((entry,)))
-        found = self._find(profile, pod, state, sound_only=entry.moving)
-        if isinstance(found, _Unfit):
-            refusal = found.refusal
-            if _may_preempt(entry, pod):
-                refusal = self._preempt(profile, pod, state, found, now, kind="reservation")
-            else:
-                self._cache.nominator.remove(pod.uid)
-            self.refuse_lock(entry, refusal, now)
-            return refusal
+        with _course(state, profile):
+            found = self._find(profile, pod, state, sound_only=entry.moving)
+            if isinstance(found, _Unfit):
+                refusal = found.refusal
+                if _may_preempt(entry, pod):
+                    result = self._seek(profile, pod, state, found)
+                    refusal = self._preempt(profile, pod, found, result, now, kind="reservation")
+                else:
+                    self._cache.nominator.remove(pod.uid)
+                self.refuse_lock(entry, refusal, now)
+                return refusal
         self._book.admit(entry, found, now)
         return None
 
@@ -163,80 +188,110 @@ class Cycle:
         if isinstance(found, _Unfit):
             return found
         snapshot, shared, verdict = found
-        rows = verdict.fits.nonzero()[0]
+        everywhere = np.count_nonzero(verdict.fits) == len(snapshot)  # the common case: nothing to pick
+        rows = snapshot.indexes if everywhere else verdict.fits.nonzero()[0]
         if not len(rows):
             return _Unfit(_explain(verdict, state, pod, snapshot), snapshot, verdict)
         nominated = snapshot.row(self._cache.nominator.node_of(pod.uid))
         if nominated is not None and verdict.fits[nominated]:
             return snapshot.nodes[nominated]
         scores = _run_scores(profile, state, pod, snapshot, shared, rows)
-        return snapshot.nodes[int(rows[_best(scores, snapshot.traits.name_rank[rows])])]
+        return snapshot.nodes[_best(scores, rows, snapshot)]
 
     def _filter(
         self, profile: Profile, pod: Pod, state: CycleState, *, sound_only: bool = False
     ) -> tuple[Snapshot, Verdicts, Verdict] | _Unfit:
         """Run PreFilter and Filter over a snapshot of now."""
-        self._cache.columns.vector(pod.requests)  # every resource has its column before the snapshot is taken
-        snapshot = Snapshot.of(self._cache.columns)
+        self._cache.columns.know(pod.requests)
+        snapshot = self._cache.snapshot()
         skipped: set[str] = set()
         barred: list[tuple[Filter, Mask]] = []
+        course = state.expect(Course)
+        course.enter("PreFilter")
         for plugin in profile.pre_filter:
+            course.ask(plugin)
             status = plugin.pre_filter(state, pod, snapshot)
-            if status.code is Code.ERROR:
-                raise PluginError(f'running PreFilter plugin "{plugin.name}": {", ".join(status.reasons)}')
-            if not status.ok:
+            course.code = status.code
+            if status.code is Code.SKIP:
+                skipped.add(plugin.name)
+            elif status.code is Code.ERROR:
+                raise course.fail(plugin, status.reasons)
+            elif not status.ok:
+                course.leave(status.code)
                 text = f"0/{len(snapshot)} nodes are available: {'; '.join(status.reasons)}."
                 nowhere = Verdict(np.zeros(len(snapshot), np.bool_), (), ())
                 return _Unfit(Refusal(text, frozenset({plugin.name})), snapshot, nowhere)
-            if status.code is Code.SKIP:
-                skipped.add(plugin.name)
             elif isinstance(plugin, Filter):
                 allowed = plugin.allowed(state, pod, snapshot)
                 if allowed is not None:
                     barred.append((plugin, ~allowed))
+        course.enter("Filter")
         filters = tuple(plugin for plugin in profile.filter if plugin.name not in skipped)
         shared = self._shared.of(profile, pod)
         eligible = _sound(snapshot) if sound_only else None
         verdict = _run_filters(filters, state, pod, snapshot, shared, eligible, barred)
-        return snapshot, shared, yielding(verdict, self._cache.nominator, state, pod, snapshot)
+        verdict = yielding(verdict, self._cache.nominator, state, pod, snapshot)
+        course.leave(Code.SUCCESS)
+        return snapshot, shared, verdict
 
-    def _reserve(self, assumed: Assumed, now: float) -> Refusal | None:
+    def _reserve(self, assumed: Assumed, course: Course, now: float) -> Refusal | None:
+        course.enter("Reserve")
         self._cache.assume(assumed.pod, assumed.node_name)
         for plugin in assumed.profile.reserve:
+            course.ask(plugin)
             status = plugin.reserve(assumed.state, assumed.pod, assumed.node_name, now)
+            course.code = status.code
             if not status.ok:
-                return turned_down("Reserve", plugin.name, status)
+                refusal = turned_down("Reserve", plugin.name, status)
+                course.leave(status.code)
+                return refusal
         return None
 
-    def _permit(self, assumed: Assumed) -> Refusal | None:
+    def _permit(self, assumed: Assumed, course: Course) -> Refusal | None:
+        course.enter("Permit")
         waits: dict[str, float] = {}
         for plugin in assumed.profile.permit:
+            course.ask(plugin)
             status, seconds = plugin.permit(assumed.state, assumed.pod, assumed.node_name)
+            course.code = status.code
             if status.code is Code.WAIT:
                 waits[plugin.name] = seconds
             elif not status.ok:
-                return turned_down("Permit", plugin.name, status)
+                refusal = turned_down("Permit", plugin.name, status)
+                course.leave(status.code)
+                return refusal
+        course.leave(Code.WAIT if waits else Code.SUCCESS)
         if waits:
             self._waiting_pods.add(WaitingPod(assumed.pod, assumed.node_name, waits))
         return None
 
+    def _seek(self, profile: Profile, pod: Pod, state: CycleState, unfit: _Unfit) -> PostFilterResult:
+        """Look where room could be made."""
+        course = state.expect(Course)
+        course.enter("PostFilter")
+        result = seek(profile, state, pod, unfit.snapshot, unfit.verdict)
+        course.leave(result.status.code)
+        return result
+
     def _preempt(
-        self, profile: Profile, pod: Pod, state: CycleState, unfit: _Unfit, now: float, *, kind: str = "pod"
+        self, profile: Profile, pod: Pod, unfit: _Unfit, result: PostFilterResult, now: float, *, kind: str
     ) -> Refusal:
-        """Try to make room, and say in the refusal what came of it."""
-        refusal = unfit.refusal
-        result = self.preempting.attempt(profile, state, pod, unfit.snapshot, unfit.verdict, now, kind=kind)
-        message = " ".join((refusal.message, *result.status.reasons))
-        return replace(refusal, message=message)
+        """Make room where it was found that it could be, and say in the refusal what came of it."""
+        self.preempting.conclude(profile, pod, result, now, kind=kind)
+        message = " ".join((unfit.refusal.message, *result.status.reasons))
+        return replace(unfit.refusal, message=message)
 
     def _unreserve(self, assumed: Assumed, now: float) -> None:
-        for plugin in reversed(assumed.profile.reserve):
-            try:
-                plugin.unreserve(assumed.state, assumed.pod, assumed.node_name, now)
-            except Exception:
-                logger.exception(
-                    "Unreserve failed", extra={"plugin": plugin.name, "pod": str(assumed.pod.key)}
-                )
+        with Course(assumed.profile.scheduler_name, self._recorder) as course:
+            course.enter("Unreserve")
+            for plugin in reversed(assumed.profile.reserve):
+                course.ask(plugin)
+                try:
+                    plugin.unreserve(assumed.state, assumed.pod, assumed.node_name, now)
+                except Exception:
+                    logger.exception(
+                        "Unreserve failed", extra={"plugin": plugin.name, "pod": str(assumed.pod.key)}
+                    )
 
     def _reason(self, pod: Pod, refusal: Refusal) -> str:
         """Name the cause for which a lock has no room, for programs."""
@@ -273,6 +328,13 @@ def _state_at(now: float) -> CycleState:
     state = CycleState()
     state.write(Moment(now))
     return state
+
+
+def _course(state: CycleState, profile: Profile, recorder: Recorder | None = None) -> Course:
+    """Begin a decision, and note it in its state."""
+    course = Course(profile.scheduler_name, recorder)
+    state.write(course)
+    return course
 
 
 def _stand_in(entry: Entry) -> Pod:
@@ -312,70 +374,76 @@ def _run_filters(
     for plugin, mask in barred:
         ruled_out.append((plugin, fits & mask))
         fits = fits & ~mask
-    for heeds_room in (False, True):
-        sharing = [plugin for plugin in filters if plugin.per_node and plugin.heeds_room is heeds_room]
-        rejecters = shared.rejecters(sharing, state, pod, snapshot, heeds_room=heeds_room)
-        mask = rejecters < 0
-        if not mask.all():
-            ruled_out += [(plugin, fits & (rejecters == index)) for index, plugin in enumerate(sharing)]
-            fits = fits & mask
+    sharing = [plugin for plugin in filters if plugin.per_node]
+    rejecters = shared.rejecters(sharing, state, pod, snapshot)
+    mask = rejecters < 0
+    if np.count_nonzero(mask) < len(mask):
+        ruled_out += [(plugin, fits & (rejecters == index)) for index, plugin in enumerate(sharing)]
+        fits = fits & mask
+    course = state.expect(Course)
     for plugin in filters:
         if plugin.per_node:
             continue
         if not fits.any():
             break
+        course.ask(plugin)
         mask = plugin.filter(state, pod, snapshot)
         ruled_out.append((plugin, fits & ~mask))
         fits = fits & mask
-    return Verdict(fits, tuple(ruled_out), filters)
+    # What would be is judged without extenders, as upstream: they have not been asked about that.
+    judging = tuple(plugin for plugin in filters if not isinstance(plugin, ExtenderAdvice))
+    return Verdict(fits, tuple(ruled_out), judging)
 
 
 def _run_scores(
     profile: Profile, state: CycleState, pod: Pod, snapshot: Snapshot, shared: Verdicts, rows: Rows
 ) -> Scores:
     """Sum the weighted scores of the nodes that fit."""
-    skipped = {
-        plugin.name
-        for plugin in profile.pre_score
-        if plugin.pre_score(state, pod, snapshot, rows).code is Code.SKIP
-    }
+    course = state.expect(Course)
+    course.enter("PreScore")
+    skipped = set()
+    for looking in profile.pre_score:
+        course.ask(looking)
+        status = looking.pre_score(state, pod, snapshot, rows)
+        course.code = status.code
+        if not status.ok:
+            raise course.fail(looking, status.reasons)
+        if status.code is Code.SKIP:
+            skipped.add(looking.name)
+    course.enter("Score")
     scorers = [(plugin, weight) for plugin, weight in profile.score if plugin.name not in skipped]
     absolute = tuple(
         (plugin, weight) for plugin, weight in scorers if plugin.per_node and not plugin.relative
     )
-    everywhere = len(rows) == len(snapshot)  # the common case: then nothing has to be picked
     total = shared.total(absolute, state, pod, snapshot)
-    total = total.copy() if everywhere else total[rows]
+    total = total if rows is snapshot.indexes else total[rows]
     for plugin, weight in scorers:
         if plugin.per_node and not plugin.relative:
             continue
         if plugin.per_node:
             scores = shared.total(((plugin, 1),), state, pod, snapshot)
-            scores = scores if everywhere else scores[rows]
+            scores = scores if rows is snapshot.indexes else scores[rows]
         else:
+            course.ask(plugin)
             scores = plugin.score(state, pod, snapshot, rows)
-        total += weight * plugin.normalize(state, pod, scores)
+        total = total + weight * plugin.normalize(state, pod, scores)
+    course.leave(Code.SUCCESS)
     return total
 
 
-def _best(scores: Scores, name_rank: Rows) -> int:
-    """Index of the highest score; among equals, of the node whose name sorts first."""
-    ties = (scores == scores.max()).nonzero()[0]
-    return int(ties[np.argmin(name_rank[ties])])
+def _best(scores: Scores, rows: Rows, snapshot: Snapshot) -> int:
+    """Row of the highest score; among equals, of the node whose name sorts first."""
+    ties = (scores == scores[scores.argmax()]).nonzero()[0]
+    ties = ties if rows is snapshot.indexes else rows[ties]
+    return int(ties[snapshot.traits.name_rank[ties].argmin()])
 
 
 def _explain(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) -> Refusal:
     """Say why no node fits: how many nodes for which reason, then the numbers of a few."""
     counts: Counter[str] = Counter()
     for plugin, mask in verdict.ruled_out:
-        rows = mask.nonzero()[0]
-        for row in rows if verdict.views else ():
-            if int(row) in verdict.views:
-                view = verdict.views[int(row)]
-                counts.update(plugin.reasons(view.state, pod, view.snapshot, view.row))
-                rows = rows[rows != row]
-        if len(rows):
-            counts += plugin.tally(state, pod, snapshot, rows)
+        for view in verdict.views(mask, state, snapshot):
+            counts += plugin.tally(view.state, pod, view.snapshot, view.rows)
     histogram = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
     message = f"0/{len(snapshot)} nodes are available" + (f": {histogram}." if histogram else ".")
     if pod.spec.node_name and snapshot.row(pod.spec.node_name) is None:
@@ -391,7 +459,7 @@ def _numbers(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) 
     for plugin, mask in reversed(verdict.ruled_out):
         for row in _first_by_name(mask.nonzero()[0], snapshot, left):
             view = verdict.view(state, snapshot, int(row))
-            numbers = plugin.numbers(view.state, pod, view.snapshot, view.row)
+            numbers = plugin.numbers(view.state, pod, view.snapshot, int(view.rows[0]))
             if numbers:
                 yield f"{snapshot.nodes[int(row)].name}: {numbers}"
                 left -= 1

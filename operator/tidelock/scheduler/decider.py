@@ -13,10 +13,11 @@ from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.measured import Measurements
 from tidelock.cluster.objects import Objects
-from tidelock.framework.api import Api, Handle
+from tidelock.framework.api import Api, Handle, Victims
 from tidelock.framework.config import Configuration
+from tidelock.framework.course import PluginError, Recorder
 from tidelock.framework.events import ASSIGNED_POD_DELETE, RESERVATION_ACTIVE, RESERVATION_FREED
-from tidelock.framework.extender import Advice, has_advice
+from tidelock.framework.extender import Advice, has_advice, has_say_in_preemption
 from tidelock.framework.profile import Profile, build_profiles
 from tidelock.framework.waiting import WaitingPods
 from tidelock.ledger.book import Book, Claim
@@ -28,7 +29,7 @@ from tidelock.model.quantities import covers
 from tidelock.model.reservations import Phase
 from tidelock.plugins.default_preemption import NEVER, DefaultPreemption
 from tidelock.plugins.extender import ExtenderAdvice
-from tidelock.scheduler.cycle import Assumed, Cycle, PluginError, Refusal
+from tidelock.scheduler.cycle import Assumed, Candidates, Cycle, Refusal
 from tidelock.scheduler.preempting import Preemption
 from tidelock.scheduler.queue import EnqueueHook, SchedulingQueue, Waiting
 
@@ -56,6 +57,10 @@ class Consultation:
 
     waiting: Waiting
     nodes: tuple[Node, ...]
+    victims: Mapping[str, Victims] | None = None
+    """If it is the victims that they are to be asked about: who would have to go from which node."""
+    advice: Advice | None = None
+    """What they have said of the pod before that."""
 
 
 Outcome = Assumed | Unschedulable | Consultation
@@ -73,6 +78,7 @@ class Decider:
         move_after: float = 300.0,
         on_enqueue: EnqueueHook | None = None,
         api: Api | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         """Make everything; raises ConfigurationError if a profile can't be made as it is configured."""
         self.columns = Columns()
@@ -89,8 +95,9 @@ class Decider:
             on_enqueue,
             initial_backoff=configuration.initial_backoff,
             max_backoff=configuration.max_backoff,
+            recorder=recorder,
         )
-        self._cycle = Cycle(self.cache, self.book, self.waiting_pods)
+        self._cycle = Cycle(self.cache, self.book, self.waiting_pods, recorder)
         self._extenders = configuration.extenders
         self._advised_profiles = _with_advice(self.profiles, handle) if self._extenders else {}
         self._consultation: Consultation | None = None
@@ -201,20 +208,24 @@ class Decider:
             self._cycle.refuse_lock(entry, refusal, now)
             return refusal
 
-    def _schedule(self, waiting: Waiting, now: float) -> Outcome:
+    def _schedule(self, waiting: Waiting, now: float, advice: Advice | None = None) -> Outcome:
+        """Decide a pod, or have extenders be asked about it; the advice is about its victims alone."""
         if self._extenders and any(has_advice(extender, waiting.pod) for extender in self._extenders):
             nodes = self._cycle.feasible(waiting.profile, waiting.pod, now)
             if nodes:
                 self._consultation = Consultation(waiting, nodes)
                 return self._consultation
-        return self._decide(waiting, waiting.profile, now)
+        return self._decide(waiting, waiting.profile, now, advice)
 
     def _decide(
         self, waiting: Waiting, profile: Profile, now: float, advice: Advice | None = None
-    ) -> Assumed | Unschedulable:
+    ) -> Outcome:
         uid = waiting.pod.uid
+        ask = (advice is None or advice.victims is None) and any(
+            has_say_in_preemption(extender, waiting.pod) for extender in self._extenders
+        )
         try:
-            outcome = self._cycle.schedule(profile, waiting.pod, now, advice)
+            outcome = self._cycle.schedule(profile, waiting.pod, now, advice, ask_about_victims=ask)
         except Exception as error:
             logger.exception("a plugin failed", extra={"pod": str(waiting.pod.key)})
             self.queue.back_off(uid, now)
@@ -224,6 +235,9 @@ class Decider:
                 self.queue.done(uid)  # what may still go wrong is no refusal
             self._tell_of_room(now, outcome)
             return outcome
+        if isinstance(outcome, Candidates):
+            self._consultation = Consultation(waiting, (), outcome.victims, advice)
+            return self._consultation
         # Without nodes nobody ruled one out: each filter then hopes for its own events.
         plugins = outcome.plugins | outcome.pending or {plugin.name for plugin in waiting.profile.filter}
         self.queue.park(uid, now, plugins - outcome.pending, outcome.pending)
@@ -238,7 +252,12 @@ class Decider:
         self._consultation = self._advice = None
         if advice is None or gone:
             return None
-        if advice.error:
+        if consultation.victims is not None:
+            if consultation.advice is None:
+                return self._schedule(waiting, now, advice)
+            before = consultation.advice
+            advice = replace(before, victims=advice.victims, error=advice.error)
+        elif advice.error:
             self.queue.back_off(waiting.pod.uid, now)
             return Unschedulable(waiting, Refusal(advice.error, frozenset({ExtenderAdvice.name}), error=True))
         return self._decide(waiting, self._advised_profiles[waiting.profile.scheduler_name], now, advice)

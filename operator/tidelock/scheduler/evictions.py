@@ -6,17 +6,14 @@ DisruptionTarget and deleted, or, if it still waits for its permit, refused that
 
 import logging
 
-from tidelock.clock import Clock
-from tidelock.kube.client import PODS, KubeClient
+from tidelock.kube.client import PODS
 from tidelock.kube.errors import ApiError, Conflict, NotFound, TransientError
-from tidelock.kube.events import EventRecorder
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import PREEMPTED, Pod
 from tidelock.scheduler.binding import pod_reference
 from tidelock.scheduler.decider import Decider
 from tidelock.scheduler.preempting import Preemption
-from tidelock.scheduler.tasks import Tasks
-from tidelock.telemetry import Telemetry
+from tidelock.scheduler.tools import Tools
 
 logger = logging.getLogger(__name__)
 
@@ -26,21 +23,13 @@ _TRIES = 5
 class Evictor:
     """Carries out what preemption has decided, each eviction in a task of its own."""
 
-    def __init__(
-        self,
-        client: KubeClient,
-        decider: Decider,
-        recorder: EventRecorder,
-        telemetry: Telemetry,
-        clock: Clock,
-        tasks: Tasks,
-    ) -> None:
-        self._client = client
+    def __init__(self, tools: Tools, decider: Decider) -> None:
+        self._client = tools.client
+        self._recorder = tools.recorder
+        self._telemetry = tools.telemetry
+        self._clock = tools.clock
+        self._tasks = tools.tasks
         self._decider = decider
-        self._recorder = recorder
-        self._telemetry = telemetry
-        self._clock = clock
-        self._tasks = tasks
 
     def flush(self) -> None:
         """Begin to carry out all that was decided since the last call."""

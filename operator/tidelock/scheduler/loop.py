@@ -80,7 +80,9 @@ class Loop:
 
     def _hand_on(self, outcome: Outcome, started: float) -> None:
         if isinstance(outcome, Consultation):
-            self._consulted = (outcome.waiting.pod.uid, started)
+            uid = outcome.waiting.pod.uid
+            if self._consulted is None or self._consulted[0] != uid:
+                self._consulted = (uid, started)
             self._binder.consult(outcome, self.wake)
             return
         if self._consulted is not None:

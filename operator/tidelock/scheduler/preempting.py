@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Code, PostFilterResult, Status, Verdict, Victims
+from tidelock.framework.course import Course
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.profile import Profile
 from tidelock.ledger.book import Book
@@ -33,26 +34,17 @@ class Preemption:
 
 
 class Preempting:
-    """Runs PostFilter plugins and keeps book of what they decide; `attempts` are for others to take."""
+    """Keeps book of what PostFilter plugins decide; `attempts` are for others to take."""
 
     def __init__(self, cache: Cache, book: Book) -> None:
         self._cache = cache
         self._book = book
         self.attempts: list[Preemption] = []
 
-    def attempt(
-        self,
-        profile: Profile,
-        state: CycleState,
-        pod: Pod,
-        snapshot: Snapshot,
-        verdict: Verdict,
-        now: float,
-        *,
-        kind: str = "pod",
-    ) -> PostFilterResult:
-        """Try to make room for a pod that no node fits; gives the nomination to write, or says why not."""
-        result = _run(profile, state, pod, snapshot, verdict) if len(snapshot) else _UNTRIED
+    def conclude(
+        self, profile: Profile, pod: Pod, result: PostFilterResult, now: float, *, kind: str = "pod"
+    ) -> None:
+        """Nominate a pod and make room as was found to be best, or note that it was tried in vain."""
         if result.status.ok and result.nominated_node_name and result.victims is not None:
             attempt = self._make_room(
                 Preemption(pod, kind, profile.scheduler_name, result.nominated_node_name), result.victims, now
@@ -62,7 +54,6 @@ class Preempting:
         self.attempts.append(attempt)
         nominator, name = self._cache.nominator, result.nominated_node_name
         nominator.nominate(pod, nominator.node_of(pod.uid) if name is None else name)
-        return result
 
     def _make_room(self, attempt: Preemption, victims: Victims, now: float) -> Preemption:
         """Break the locks and nominations that stand in the way, and note which pods have to be evicted."""
@@ -80,16 +71,19 @@ class Preempting:
         )
 
 
-def _run(
+def seek(
     profile: Profile, state: CycleState, pod: Pod, snapshot: Snapshot, verdict: Verdict
 ) -> PostFilterResult:
-    """Run the plugins until one can help, or says that nothing can; else give all their reasons."""
-    if not profile.post_filter:
+    """Run PostFilter plugins until one can help, or says that nothing can; else give all their reasons."""
+    if not profile.post_filter or not len(snapshot):
         return _UNTRIED
     reasons: list[str] = []
     nominated_node_name: str | None = None
+    course = state.expect(Course)
     for plugin in profile.post_filter:
+        course.ask(plugin)
         result = plugin.post_filter(state, pod, snapshot, verdict)
+        course.code = result.status.code
         if result.status.code in (Code.SUCCESS, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
             return result
         reasons.extend(result.status.reasons)

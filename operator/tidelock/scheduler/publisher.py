@@ -8,10 +8,9 @@ computed from; one that is refused for it is computed anew.
 import logging
 from typing import Any
 
-from tidelock.clock import Clock
-from tidelock.kube.client import RESERVATIONS, KubeClient
+from tidelock.kube.client import RESERVATIONS
 from tidelock.kube.errors import ApiError, Conflict, NotFound
-from tidelock.kube.events import EventRecorder, ObjectReference
+from tidelock.kube.events import ObjectReference
 from tidelock.ledger.book import Book, Change
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render
@@ -19,8 +18,7 @@ from tidelock.ledger.transitions import Event
 from tidelock.model.locks import decode_reservation
 from tidelock.model.meta import Key
 from tidelock.model.reservations import Phase
-from tidelock.scheduler.tasks import Tasks
-from tidelock.telemetry import Telemetry
+from tidelock.scheduler.tools import Tools
 
 logger = logging.getLogger(__name__)
 
@@ -35,21 +33,13 @@ _UNTOLD = frozenset({Event.CLAIM})
 class Publisher:
     """Writes what has changed in the ledger, one write an object at a time."""
 
-    def __init__(
-        self,
-        client: KubeClient,
-        book: Book,
-        recorder: EventRecorder,
-        telemetry: Telemetry,
-        clock: Clock,
-        tasks: Tasks,
-    ) -> None:
-        self._client = client
+    def __init__(self, tools: Tools, book: Book) -> None:
+        self._client = tools.client
+        self._recorder = tools.recorder
+        self._telemetry = tools.telemetry
+        self._clock = tools.clock
+        self._tasks = tools.tasks
         self._book = book
-        self._recorder = recorder
-        self._telemetry = telemetry
-        self._clock = clock
-        self._tasks = tasks
         self._writing: set[Key] = set()
 
     def flush(self) -> bool:

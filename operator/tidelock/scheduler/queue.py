@@ -25,8 +25,9 @@ from enum import IntEnum, StrEnum
 from itertools import islice
 from typing import Any
 
-from tidelock.framework.api import EnqueueExtensions, PreEnqueue
+from tidelock.framework.api import Code, EnqueueExtensions, PreEnqueue
 from tidelock.framework.config import INITIAL_BACKOFF, MAX_BACKOFF
+from tidelock.framework.course import Course, Recorder
 from tidelock.framework.events import (
     ANY_EVENT,
     ASSIGNED_POD_DELETE,
@@ -48,6 +49,8 @@ from tidelock.plugins.extender import ExtenderAdvice
 
 FLUSH_AFTER = 300.0
 _MOST_DOUBLINGS = 32
+# Pods that are moved between two turns of the event loop, which takes a few milliseconds.
+_AT_A_TIME = 256
 _NOBODY: frozenset[str] = frozenset()
 
 logger = logging.getLogger(__name__)
@@ -92,6 +95,15 @@ class _Happening:
     alone: str = ""
 
 
+@dataclass(slots=True)
+class _Wave:
+    """Pods that an event may wake, and have not been looked at yet."""
+
+    happening: _Happening
+    label: str
+    pods: list["Waiting"]
+
+
 @dataclass(slots=True, eq=False)
 class Waiting:
     """A pod in the queue: its newest version, when it came, and how it fared.
@@ -126,6 +138,7 @@ class SchedulingQueue:
         initial_backoff: seconds between a pod's first attempt and its next, which doubles with each attempt.
         max_backoff: the most that it grows to.
         flush_after: seconds after which a refused pod is tried again without any event.
+        recorder: hears how long the gates take.
 
     """
 
@@ -137,12 +150,14 @@ class SchedulingQueue:
         initial_backoff: float = INITIAL_BACKOFF,
         max_backoff: float = MAX_BACKOFF,
         flush_after: float = FLUSH_AFTER,
+        recorder: Recorder | None = None,
     ) -> None:
         self._profiles = profiles
         self._on_enqueue = on_enqueue or _ignore
         self._initial_backoff = initial_backoff
         self._max_backoff = max_backoff
         self._flush_after = flush_after
+        self._recorder = recorder
         self._registered = {
             (name, plugin.name): _registrations(plugin)
             for name, profile in profiles.items()
@@ -159,6 +174,7 @@ class SchedulingQueue:
         self._sequence = 0
         self._in_flight: OrderedDict[str, int] = OrderedDict()  # how many events came before each
         self._events: deque[_Happening] = deque()
+        self._waves: deque[_Wave] = deque()
         self._events_gone = 0
 
     # Pods come and go.
@@ -201,8 +217,11 @@ class SchedulingQueue:
         """Take the next pod to try; it is in flight until it is removed or comes back.
 
         That is the first which is ready, or else the first whose backoff is only for its having been refused.
+        None if there is none, or if more pods were woken than are moved at a time: it comes first who is
+        first among all of them.
         """
-        self._ripen(now)
+        if not self._roll(now) or not self._ripen(now):
+            return None
         waiting = self._first_active() or self._first_refused()
         if waiting is None:
             return None
@@ -258,7 +277,10 @@ class SchedulingQueue:
     def notify(
         self, event: ClusterEvent, old: Any, new: Any, now: float, only: Iterable[Key] | None = None
     ) -> None:
-        """Wake the pods that an event may help; `only` names those that it concerns, if they are known."""
+        """Wake the pods that an event may help; `only` names those that it concerns, if they are known.
+
+        Of many pods only the first are looked at now, the others by the next calls of `pop`.
+        """
         listeners = self._listeners_of(event)
         if not listeners:
             return
@@ -271,9 +293,10 @@ class SchedulingQueue:
         else:
             concerned = [self._refused[refuser] for refuser in listeners if refuser in self._refused]
             candidates = list({uid: each for pods in concerned for uid, each in pods.items()}.values())
-        label = event.label
-        for waiting in candidates:
-            self._wake(waiting, _hope(waiting, waiting.indexed, happening), now, label)
+        if candidates:
+            self._waves.append(_Wave(happening, event.label, candidates[::-1]))
+            if len(self._waves) == 1:
+                self._roll(now)
 
     def activate(self, uid: str, now: float) -> None:
         """Have a pod be tried at once, or as soon as it comes back, whatever refused it."""
@@ -294,7 +317,7 @@ class SchedulingQueue:
 
     def next_due(self) -> float | None:
         """Earliest instant at which a pod becomes ready, 0 for at once; None if an event is needed."""
-        if self._active or self._backoff:
+        if self._active or self._backoff or self._waves:
             return 0.0
         backoff_ends = self._error_backoff[0][0] if self._error_backoff else None
         due = (instant for instant in (backoff_ends, self._next_flush()) if instant is not None)
@@ -325,6 +348,20 @@ class SchedulingQueue:
         return self._pods.get(uid)
 
     # Inside: from place to place.
+
+    def _roll(self, now: float) -> bool:
+        """Look at some of the pods that events may wake; whether that was all."""
+        left = _AT_A_TIME
+        while self._waves and left:
+            wave = self._waves[0]
+            while wave.pods and left:
+                waiting = wave.pods.pop()
+                left -= 1
+                if self._pods.get(waiting.pod.uid) is waiting:
+                    self._wake(waiting, _hope(waiting, waiting.indexed, wave.happening), now, wave.label)
+            if not wave.pods:
+                self._waves.popleft()
+        return not self._waves
 
     def _wake(self, waiting: Waiting, hope: _Hope, now: float, event: str) -> None:
         if hope is not _Hope.NONE and waiting.place in (Place.GATED, Place.UNSCHEDULABLE):
@@ -367,22 +404,32 @@ class SchedulingQueue:
 
     def _closed(self, waiting: Waiting) -> bool:
         """Ask the gates; note which one is closed."""
-        for gate in waiting.profile.pre_enqueue:
-            if not _opens(gate, waiting):
-                waiting.gated_by = gate.name
-                return True
+        with Course(waiting.profile.scheduler_name, self._recorder) as course:
+            course.enter("PreEnqueue")
+            for gate in waiting.profile.pre_enqueue:
+                course.ask(gate)
+                course.code = _ask(gate, waiting)
+                if course.code is not Code.SUCCESS:
+                    waiting.gated_by = gate.name
+                    course.leave(course.code)
+                    return True
         waiting.gated_by = ""
         return False
 
-    def _ripen(self, now: float) -> None:
-        while (flush_at := self._next_flush()) is not None and flush_at <= now:
+    def _ripen(self, now: float) -> bool:
+        """Move some of the pods that have waited long enough; whether that was all."""
+        left = _AT_A_TIME
+        while left and (flush_at := self._next_flush()) is not None and flush_at <= now:
             oldest = next(iter(self._parked.values()))
             self._wake(oldest, _Hope.AFTER_BACKOFF, now, UNSCHEDULABLE_TIMEOUT)
+            left -= 1
         for heap in (self._backoff, self._error_backoff):
-            while heap and (heap[0][0] <= now or not self._backs_off(*heap[0])):
+            while left and heap and (heap[0][0] <= now or not self._backs_off(*heap[0])):
                 entry = heapq.heappop(heap)
                 if self._backs_off(*entry):
                     self._to_active(entry[-1], BACKOFF_COMPLETE)
+                left -= 1
+        return left > 0
 
     def _first_active(self) -> Waiting | None:
         while self._active:
@@ -448,16 +495,17 @@ def _registrations(plugin: object) -> tuple[Registration, ...]:
     return tuple(plugin.events_to_register()) if isinstance(plugin, EnqueueExtensions) else (ANY_EVENT,)
 
 
-def _opens(gate: PreEnqueue, waiting: Waiting) -> bool:
+def _ask(gate: PreEnqueue, waiting: Waiting) -> Code:
     """Ask a gate; one that fails keeps the pod, as it cannot say that it may go on."""
     try:
         status = gate.pre_enqueue(waiting.pod)
     except Exception:
         logger.exception("a gate failed", extra={"plugin": gate.name, "pod": str(waiting.pod.key)})
-        return False
-    if not status.ok:
-        waiting.message = "; ".join(status.reasons)
-    return status.ok
+        return Code.ERROR
+    if status.code is Code.SUCCESS or status.ok:
+        return Code.SUCCESS
+    waiting.message = "; ".join(status.reasons)
+    return status.code
 
 
 def _hope(waiting: Waiting, refusers: Iterable[_Refuser], happening: _Happening) -> _Hope:

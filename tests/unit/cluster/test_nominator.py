@@ -77,8 +77,11 @@ def test_rivals_are_those_not_below_a_pod_and_not_itself() -> None:
     for name, priority in (("low", 1), ("equal", 2), ("high", 3)):
         nominated.nominate(pod(name, priority=priority), "node-a")
 
-    assert names(nominated.rivals(pod("web-0", priority=2), "node-a")) == ["equal", "high"]
-    assert names(nominated.rivals(pod("high", priority=3), "node-a")) == []
+    def rivals(of: Pod) -> dict[str, list[str]]:
+        return {node_name: names(pods) for node_name, pods in nominated.rivals(of)}
+
+    assert rivals(pod("web-0", priority=2)) == {"node-a": ["equal", "high"]}
+    assert rivals(pod("high", priority=3)) == {}
 
 
 def test_nominations_below_a_priority_are_taken_away() -> None:

@@ -10,7 +10,7 @@ from tidelock.cluster.cache import Placed
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import SUCCESS, Filter, Mask, PreFilter, Status, Verdict
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.whatif import WhatIf, apart, yielding
+from tidelock.framework.whatif import WhatIf, yielding
 from tidelock.model.pods import Pod
 from tidelock.plugins.default_preemption import DefaultPreemption
 from unit.plugins.scene import Scene
@@ -107,11 +107,32 @@ def test_evictions_on_one_node_are_not_counted_on_behalf_of_another() -> None:
     ]
 
 
-def test_nodes_are_tried_together_unless_a_filter_looks_beyond_them() -> None:
-    made, rows = scene(), np.arange(2)
-    assert [group.tolist() for group in apart([QuietNode(made.handle, {})], rows)] == [[0, 1]]
-    assert [group.tolist() for group in apart([QuietCluster(made.handle, {})], rows)] == [[0], [1]]
-    assert apart([QuietNode(made.handle, {})], rows[:0]) == []
+def test_what_would_be_on_a_node_is_seen_on_that_node_alone() -> None:
+    """Whether or not a filter looks beyond the nodes that it judges."""
+    made, noisy = scene(), pod("noisy", labels={"noisy": "yes"})
+    for kind in (QuietNode, QuietCluster):
+        plugin, state, snapshot = kind(made.handle, {}), CycleState(), Snapshot.of(made.columns)
+        plugin.pre_filter(state, pod(), snapshot)
+        whatif = WhatIf([plugin], state, pod(), snapshot, np.arange(2))
+        whatif.add(1, [Placed(noisy, snapshot.nodes[1].name, assumed=True)])
+        assert whatif.judge().fits.tolist() == [True, False]
+        assert whatif.still_fit(np.array([True, True])).tolist() == [True, False]
+        assert whatif.still_fit(np.array([False, True])).tolist() == [False, False]
+        (view,) = whatif.views(np.array([False, True]))
+        assert view.at.tolist() == [1]
+        assert plugin.reasons(view.state, pod(), view.snapshot, int(view.rows[0])) == ("it is loud",)
+        assert view.state.expect(Noise).counts.tolist() == [0, 1]
+        assert list(whatif.views(np.array([False, False]))) == []
+
+
+def test_only_filters_that_heed_room_are_asked_again() -> None:
+    made = scene("node-a")
+    deaf = type("Deaf", (QuietNode,), {"heeds_room": False})(made.handle, {})
+    state, snapshot = CycleState(), Snapshot.of(made.columns)
+    deaf.pre_filter(state, pod(), snapshot)
+    whatif = WhatIf([deaf], state, pod(), snapshot, np.arange(2))
+    assert whatif.judge().fits.tolist() == [False, True]
+    assert whatif.still_fit(np.array([True, True])).tolist() == [True, True]
 
 
 def test_a_trial_leaves_the_state_and_the_cluster_as_they_are() -> None:
@@ -150,5 +171,5 @@ def test_the_reason_is_the_one_that_holds_with_the_nominated_pod() -> None:
     assert (plugin.name, mask.tolist()) == ("QuietNode", [False, True])
     view = verdict.view(state, snapshot, 1)
     assert view.state.expect(Noise).counts.tolist() == [0, 1]
-    assert (len(view.snapshot), view.row) == (1, 0)
+    assert (len(view.snapshot), view.rows.tolist(), view.at.tolist()) == (1, [0], [1])
     assert verdict.view(state, snapshot, 0).snapshot is snapshot

@@ -87,7 +87,10 @@ class Judgement:
         assert isinstance(self.plugin, Filter)
         if self.status.code is Code.SKIP:
             return np.ones(len(self.snapshot), np.bool_)
-        return self.plugin.filter(self.state, self.pod, self.snapshot)
+        mask = self.plugin.filter(self.state, self.pod, self.snapshot)
+        for row in self._judged_alone():
+            assert self.plugin.fits(self.state, self.pod, self.snapshot, row) == mask[row]
+        return mask
 
     @property
     def fitting(self) -> set[str]:
@@ -120,6 +123,9 @@ class Judgement:
             if status.code is Code.SKIP:
                 return dict.fromkeys(names, 0.0)
         raw = self.plugin.score(self.state, self.pod, self.snapshot, rows)
+        for row, score in zip(rows.tolist(), raw.tolist(), strict=True):
+            if row in self._judged_alone():
+                assert self.plugin.rate(self.state, self.pod, self.snapshot, row) == score
         scores = self.plugin.normalize(self.state, self.pod, raw)
         return dict(zip(names, scores.tolist(), strict=True))
 
@@ -134,6 +140,11 @@ class Judgement:
     def numbers(self, name: str = "node-a") -> str:
         assert isinstance(self.plugin, Filter)
         return self.plugin.numbers(self.state, self.pod, self.snapshot, self._row(name))
+
+    def _judged_alone(self) -> range:
+        """Give the nodes of which a plugin must say the same when it is asked about one of them alone."""
+        whole = isinstance(self.snapshot.rows, slice)
+        return range(len(self.snapshot) if whole and self.plugin.per_node else 0)
 
     def _row(self, name: str) -> int:
         row = self.snapshot.row(name)

@@ -301,6 +301,16 @@ def test_locks_below_the_pod_are_broken_after_all_pods_are_spared() -> None:
     assert victims(preempt(scene, high("4"))) == ("node-a", ["low"], ["dear", "newest"])
 
 
+def test_a_lock_is_broken_on_nodes_without_any_pods_beside_budgets() -> None:
+    """There was no first pod to begin with, and the attempt failed."""
+    scene = crowd("node-a", "node-b")
+    scene.lock("low", resources={"cpu": "4"}, priority=1, owner="db-0")
+    scene.lock("high", "node-b", resources={"cpu": "4"}, priority=11, owner="db-1")
+    scene.objects.pod_disruption_budgets.upsert(None, budget(labels={"app": "db"}))
+
+    assert victims(preempt(scene, high("2"))) == ("node-a", [], ["low"])
+
+
 def test_a_lock_that_is_not_below_the_pod_is_never_broken() -> None:
     scene = crowd()
     put(scene, "low", "1")

@@ -23,6 +23,7 @@ from tidelock.framework.events import (
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.plugins.node_affinity import NodeAffinity
+from tidelock.plugins.node_declared_features import NodeDeclaredFeatures
 from tidelock.plugins.node_name import NodeName
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
 from tidelock.plugins.node_unschedulable import NodeUnschedulable
@@ -67,6 +68,9 @@ def hopes_of_node(kind: type[Plugin], refused: Pod, old: Node | None, new: Node)
         (NodeUnschedulable, pod(), None, node(cordoned=True), False),
         (NodeUnschedulable, pod(), node(cordoned=True), node(), True),
         (NodeUnschedulable, pod(), TAINTED, node(), False),
+        (NodeDeclaredFeatures, pod(), None, node(), True),
+        (NodeDeclaredFeatures, pod(), node(), node(features=["Other"]), True),
+        (NodeDeclaredFeatures, pod(), TAINTED, node(), False),
         (NodeName, pod(node_name="node-a"), None, node("node-a"), True),
         (NodeName, pod(node_name="node-a"), None, node("node-b"), False),
         (TaintToleration, pod(), None, node(), True),

@@ -1,3 +1,5 @@
+from random import Random
+
 import pytest
 
 from tidelock.ledger.book import Change
@@ -26,7 +28,7 @@ def change(event: Event, phase: Phase, *, at: float = 10.0, due: float = 10.0) -
 def test_buckets_are_those_of_kube_scheduler(
     family: str, labels: tuple[str, ...], bounds: tuple[float, float]
 ) -> None:
-    telemetry = Telemetry()
+    telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- no secret
     histograms = {
         "scheduler_scheduling_attempt_duration_seconds": telemetry.scheduling_attempt_duration,
         "scheduler_pod_scheduling_sli_duration_seconds": telemetry.pod_scheduling_sli_duration,
@@ -42,7 +44,7 @@ def test_buckets_are_those_of_kube_scheduler(
 
 
 def test_a_lock_that_is_given_counts_once() -> None:
-    telemetry = Telemetry()
+    telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- no secret
 
     telemetry.changed(change(Event.ADMIT, Phase.ACTIVE))
 
@@ -55,7 +57,7 @@ def test_a_lock_that_is_given_counts_once() -> None:
     [(Event.CLAIM, Phase.BOUND), (Event.LOSE_NODE, Phase.LOST), (Event.DISPLACE, Phase.PENDING)],
 )
 def test_a_release_counts_by_its_cause(event: Event, phase: Phase) -> None:
-    telemetry = Telemetry()
+    telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- no secret
 
     telemetry.changed(change(event, phase))
 
@@ -63,7 +65,7 @@ def test_a_release_counts_by_its_cause(event: Event, phase: Phase) -> None:
 
 
 def test_expiry_lag_is_the_time_since_the_lock_was_due() -> None:
-    telemetry = Telemetry()
+    telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- no secret
 
     telemetry.changed(change(Event.EXPIRE, Phase.EXPIRED, at=10.25, due=10.0))
 

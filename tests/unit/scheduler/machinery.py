@@ -27,6 +27,7 @@ from tidelock.scheduler.loop import Loop
 from tidelock.scheduler.publisher import Publisher
 from tidelock.scheduler.queue import FLUSH_AFTER
 from tidelock.scheduler.tasks import Tasks, TurnTaking
+from tidelock.scheduler.tools import Tools
 from tidelock.telemetry import Telemetry
 from unit.scheduler.fake_api import FakeApi
 
@@ -64,7 +65,8 @@ class Core:
         api: Api | None = None,
     ) -> None:
         self.clock = HandClock()
-        self.decider = Decider(configuration, on_enqueue=self._enqueued, api=api)
+        self.telemetry = Telemetry(self.clock.monotonic, Random(1))  # noqa: S311 -- no secret
+        self.decider = Decider(configuration, on_enqueue=self._enqueued, api=api, recorder=self.telemetry)
         self.book, self.cache, self.queue = self.decider.book, self.decider.cache, self.decider.queue
         self.enqueued: list[tuple[str, str]] = []
         self.wakes = 0
@@ -126,6 +128,9 @@ class Core:
         columns = self.decider.columns
         return int(columns.locked[columns.row_of[node_name], columns.resources.index(resource)])
 
+    def metric(self, name: str, **labels: str) -> float | None:
+        return self.telemetry.registry.get_sample_value(name, labels)
+
     def _enqueued(self, place: str, event: str) -> None:
         self.enqueued.append((place, event))
 
@@ -174,15 +179,15 @@ class Shell(Core):
     def __init__(
         self, *nodes: Node, listed: bool = True, configuration: Configuration = CONFIGURATION
     ) -> None:
-        self.api, self.recorder, self.telemetry = FakeApi(), FakeRecorder(), Telemetry()
+        self.api, self.recorder = FakeApi(), FakeRecorder()
         self.tasks = Tasks(Random(1))  # noqa: S311 -- for jitter
         api = TurnTaking(self.api, self.tasks)
         super().__init__(*nodes, listed=listed, configuration=configuration, api=api)
-        writers = (self.recorder, self.telemetry, self.clock, self.tasks)
+        tools = Tools(self.api, self.recorder, self.telemetry, self.clock, self.tasks)
         self.extenders = Extenders(configuration.extenders)
-        self.binder = Binder(self.api, self.decider, *writers, self.extenders)
-        self.evictor = Evictor(self.api, self.decider, *writers)
-        self.publisher = Publisher(self.api, self.book, *writers)
+        self.binder = Binder(tools, self.decider, self.extenders)
+        self.evictor = Evictor(tools, self.decider)
+        self.publisher = Publisher(tools, self.book)
         self.loop = Loop(self.decider, self.binder, self.evictor, self.publisher, self.telemetry, self.clock)
         self.feed.wake = self.loop.wake
 
@@ -224,9 +229,6 @@ class Shell(Core):
         """Write all that has changed."""
         self.publisher.flush()
         await self.settle()
-
-    def metric(self, name: str, **labels: str) -> float | None:
-        return self.telemetry.registry.get_sample_value(name, labels)
 
 
 async def turns(count: int = 10) -> None:

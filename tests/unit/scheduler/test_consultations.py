@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from builders import SCHEDULER, Json, encode, node_json, pod, pod_json
+from tidelock.framework.api import Victims
 from tidelock.framework.config import Configuration, default_configuration
 from tidelock.framework.configfile import Extender
 from tidelock.framework.extender import Advice, Failed
@@ -208,6 +209,119 @@ class TestAnswer:
         assert lock.phase is Phase.BOUND
 
 
+class TestVictims:
+    """Extenders that are asked about victims: the core first, then over HTTP in TestPreemption."""
+
+    @pytest.fixture
+    def asked(self) -> Core:
+        """Give a scheduler that has found victims on two nodes, and has asked about them."""
+        scheduler = self.crowded()
+        scheduler.add(pod("web-0", requests=WANTED, priority=10))
+        assert set(consulted(scheduler).victims or {}) == {"node-a", "node-b"}
+        return scheduler
+
+    def crowded(self, **fields: Any) -> Core:
+        """Give two nodes that low pods fill; the one on node-b costs more."""
+        settings = {"filterVerb": "", "preemptVerb": "preempt", **fields}
+        scheduler = Core(
+            node("node-a", cpu="1"), node("node-b", cpu="1"), configuration=with_extender(**settings)
+        )
+        scheduler.add(
+            pod("low-a", requests={"cpu": "1"}, node_name="node-a"),
+            pod("low-b", requests={"cpu": "1"}, node_name="node-b", priority=5),
+        )
+        return scheduler
+
+    def victims(self, scheduler: Core, *node_names: str) -> dict[str, Victims]:
+        consultation = scheduler.decider._consultation
+        assert consultation is not None
+        assert consultation.victims is not None
+        return {name: consultation.victims[name] for name in node_names}
+
+    def test_nobody_is_chosen_before_they_have_answered(self, asked: Core) -> None:
+        assert asked.step() is None
+        assert asked.decider.take_preemptions() == []
+        assert list(asked.cache.nominator.nodes) == []
+
+    def test_only_nodes_that_they_leave_are_chosen(self, asked: Core) -> None:
+        answer(asked, Advice(victims=self.victims(asked, "node-b")))
+        asked.refuse()
+        assert list(asked.cache.nominator.nodes) == ["node-b"]
+        (attempt,) = asked.decider.take_preemptions()
+        assert [each.meta.name for each in attempt.victims] == ["low-b"]
+
+    def test_among_those_the_least_harm_decides(self, asked: Core) -> None:
+        answer(asked, Advice(victims=self.victims(asked, "node-b", "node-a")))
+        asked.refuse()
+        assert list(asked.cache.nominator.nodes) == ["node-a"]
+
+    @pytest.mark.parametrize(
+        ("advice", "text"),
+        [
+            (Advice(victims={}), "preemption: no candidate node for preemption"),
+            (Advice(victims={}, error="failed preempt"), "preemption: failed preempt"),
+        ],
+    )
+    def test_without_nodes_or_an_answer_nobody_is_evicted(
+        self, asked: Core, advice: Advice, text: str
+    ) -> None:
+        answer(asked, advice)
+        refusal = asked.refuse().refusal
+        assert refusal.message.endswith(text)
+        assert not refusal.error
+        assert list(asked.cache.nominator.nodes) == []
+        assert asked.queue.counts()[Place.UNSCHEDULABLE] == 1
+
+    def test_victims_that_have_gone_meanwhile_count_no_more(self, asked: Core) -> None:
+        victims = self.victims(asked, "node-b")
+        asked.feed.pods.remove(victims["node-b"].pods[0].pod)
+        asked.add(pod("equal", requests={"cpu": "1"}, node_name="node-b", priority=10))
+        answer(asked, Advice(victims=victims))
+        assert asked.refuse().refusal.message.endswith("no candidate node for preemption")
+
+    def test_room_that_has_come_free_meanwhile_is_taken(self, asked: Core) -> None:
+        victims = self.victims(asked, "node-a")
+        asked.feed.pods.remove(victims["node-a"].pods[0].pod)
+        answer(asked, Advice(victims=victims))
+        assert asked.place().node_name == "node-a"
+
+    def test_room_that_has_come_free_is_asked_about_first(self) -> None:
+        scheduler = self.crowded(filterVerb="filter")
+        scheduler.add(pod("web-0", requests=WANTED, priority=10))
+        victims = consulted(scheduler).victims
+        assert victims is not None
+        scheduler.feed.pods.remove(victims["node-a"].pods[0].pod)
+        answer(scheduler, Advice(victims=victims))
+        assert names(consulted(scheduler)) == ["node-a"]
+
+    def test_nodes_that_they_have_refused_are_asked_about_again(self) -> None:
+        scheduler = self.crowded(filterVerb="filter")
+        scheduler.feed.nodes.upsert(None, node("node-c"))
+        scheduler.add(pod("low-c", requests={"cpu": "1"}, node_name="node-c"))
+        scheduler.add(pod("web-0", requests=WANTED, priority=10))
+        assert names(consulted(scheduler)) == ["node-c"]
+
+        answer(scheduler, Advice(failed={"node-c": Failed("too hot", resolvable=False)}))
+        victims = consulted(scheduler).victims
+        assert victims is not None
+        assert set(victims) == {"node-a", "node-b"}
+        answer(scheduler, Advice(victims=victims))
+        refusal = scheduler.refuse().refusal
+        assert list(scheduler.cache.nominator.nodes) == ["node-a"]
+        assert refusal.plugins == {"NodeResourcesFit", "Extender"}
+
+    def test_about_locks_alone_nobody_is_asked(self) -> None:
+        scheduler = Core(
+            node("node-a", cpu="1"), configuration=with_extender(filterVerb="", preemptVerb="preempt")
+        )
+        lock = scheduler.lock(nodeName="node-a", owner="db-0", resources={"cpu": "1"})
+        scheduler.step()
+        scheduler.add(pod("web-0", requests=WANTED, priority=10))
+        scheduler.refuse()
+        assert list(scheduler.cache.nominator.nodes) == ["node-a"]
+        assert lock.phase is Phase.PENDING
+
+
 @asynccontextmanager
 async def running(scheduler: Shell) -> AsyncIterator[None]:
     """Run the decision loop beside the context."""
@@ -328,3 +442,53 @@ def test_without_extenders_an_advice_is_never_looked_for() -> None:
     scheduler = Core(node("node-a"))
     scheduler.add(pod("web-0", requests=WANTED))
     assert isinstance(scheduler.step(), Assumed)
+
+
+class TestPreemption:
+    async def outcome(
+        self, server: ScriptedServer, answer: Any, status: int = 200, **fields: Any
+    ) -> tuple[Json, list[str]]:
+        """Have a pod want the room of two nodes; gives its status, and which of the low pods are left."""
+        server.plays(answers(answer, status=status))
+        settings = {"filterVerb": "", "preemptVerb": "preempt", "nodeCacheCapable": True, **fields}
+        scheduler = Shell(
+            node("node-a", cpu="1"),
+            node("node-b", cpu="1"),
+            configuration=with_extender(server.url, **settings),
+        )
+        for name, node_name, priority in (("low-a", "node-a", 0), ("low-b", "node-b", 5)):
+            scheduler.store_pod(name, requests={"cpu": "1"}, node_name=node_name, priority=priority)
+        entry = scheduler.store_lock("held", nodeName="node-b", owner="db-0", resources={"memory": "1Gi"})
+        scheduler.step()
+        assert entry.phase is Phase.ACTIVE
+        plain = pod_json("web-0", requests=WANTED, priority=10)
+        scheduler.api.objects[pod_path("web-0")] = plain
+        async with running(scheduler):
+            scheduler.feed.pods.upsert(None, keeping_raw(decode_pod)(encode(plain)))
+            await until(lambda: scheduler.api.objects[pod_path("web-0")]["status"].get("conditions"))
+            await scheduler.settle()
+        left = [name for name in ("low-a", "low-b") if pod_path(name) in scheduler.api.objects]
+        found: Json = scheduler.api.objects[pod_path("web-0")]["status"]
+        return found, left
+
+    async def test_victims_are_those_that_the_extender_leaves(self, server: ScriptedServer) -> None:
+        answer = {"NodeNameToMetaVictims": {"node-b": {"Pods": [{"UID": "uid-low-b"}]}}}
+        status, left = await self.outcome(server, answer)
+
+        assert (status["nominatedNodeName"], left) == ("node-b", ["low-a"])
+        (asked,) = server.asked
+        assert asked.json["NodeNameToMetaVictims"] == {
+            "node-a": {"Pods": [{"UID": "uid-low-a"}], "NumPDBViolations": 0},
+            "node-b": {"Pods": [{"UID": "uid-low-b"}], "NumPDBViolations": 0},
+        }
+
+    async def test_a_failure_leaves_everybody_where_he_is(self, server: ScriptedServer) -> None:
+        status, left = await self.outcome(server, "broken", status=500)
+        assert left == ["low-a", "low-b"]
+        (condition,) = status["conditions"]
+        assert condition["reason"] == "Unschedulable"
+        assert "preemption: failed preempt with extender at URL" in condition["message"]
+
+    async def test_the_failure_of_one_that_may_fail_is_passed_over(self, server: ScriptedServer) -> None:
+        status, left = await self.outcome(server, "broken", status=500, ignorable=True)
+        assert (status["nominatedNodeName"], left) == ("node-a", ["low-b"])

@@ -237,7 +237,8 @@ def test_a_plugin_that_fails_for_a_lock_is_why_that_has_no_room(monkeypatch: pyt
     entry = core.lock()
     core.step()
 
-    assert (entry.phase, entry.message) == (Phase.PENDING, "LookupError: a bug")
+    message = 'running PreFilter plugin "NodeName": LookupError: a bug'
+    assert (entry.phase, entry.message) == (Phase.PENDING, message)
     monkeypatch.undo()
     core.feed.nodes.upsert(None, node("node-b"))
     core.step()

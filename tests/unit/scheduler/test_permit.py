@@ -311,7 +311,8 @@ async def test_a_plugin_that_fails_in_a_decision_is_an_error_of_its_pod(shell: P
 
     assert (outcome.refusal.error, shell.where) == (True, Place.BACKOFF)
     (condition,) = shell.api.objects[pod_path()]["status"]["conditions"]
-    assert (condition["reason"], condition["message"]) == ("SchedulerError", "LookupError: a bug")
+    message = 'running Filter plugin "Fault": LookupError: a bug'
+    assert (condition["reason"], condition["message"]) == ("SchedulerError", message)
 
 
 @pytest.mark.parametrize("answer", [LookupError("a bug"), Status(Code.ERROR, ("a bug",))])

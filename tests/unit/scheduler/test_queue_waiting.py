@@ -306,3 +306,49 @@ def test_waiting_pods_are_counted_by_who_refused_them(queue: SchedulingQueue) ->
         ("Reservation", SCHEDULER): 1,
         ("SchedulingGates", SCHEDULER): 1,
     }
+
+
+def crowd(count: int) -> SchedulingQueue:
+    """Give a queue in which so many pods are parked, refused for their size."""
+    queue = Decider(default_configuration(SCHEDULER, BUILTINS)).queue
+    for index in range(count):
+        queue.upsert(pod(f"web-{index}", priority=index), NOW)
+    for _ in range(count):
+        waiting = queue.pop(NOW)
+        assert waiting is not None
+        queue.park(waiting.pod.uid, NOW, FIT)
+    return queue
+
+
+def test_a_crowd_is_woken_bit_by_bit_and_the_first_of_all_goes_first() -> None:
+    count = 1000
+    queue = crowd(count)
+    pod_goes(queue, NOW + 10)
+    pod_goes(queue, NOW + 10, "another")
+    queue.remove("uid-web-0")
+
+    assert 0 < queue.counts()[Place.ACTIVE] < count
+    pops = 0
+    while (first := queue.pop(NOW + 10)) is None:
+        assert queue.next_due() == 0
+        pops += 1
+    assert first.pod.meta.name == f"web-{count - 1}"
+    assert pops > 1
+    assert (queue.counts()[Place.ACTIVE], queue.counts()[Place.UNSCHEDULABLE]) == (count - 2, 0)
+
+
+@pytest.mark.parametrize("after", [FLUSH_AFTER + 20, 1.0])
+def test_a_crowd_whose_time_has_come_is_moved_bit_by_bit(after: float) -> None:
+    """Its backoff is over, or it was not looked at for too long."""
+    count = 1000
+    queue = crowd(count)
+    if after < FLUSH_AFTER:
+        pod_goes(queue, NOW)
+        while queue.counts()[Place.UNSCHEDULABLE]:
+            queue.pop(NOW)
+    first = None
+    while first is None:
+        assert queue.next_due() is not None
+        first = queue.pop(NOW + after)
+    assert queue.counts()[Place.UNSCHEDULABLE] == 0
+    assert queue.counts()[Place.BACKOFF] == 0

@@ -1,0 +1,104 @@
+"""The course of a decision through the extension points: which plugin is asked, and how long that takes.
+
+If a plugin fails, that is an error which names it and the point. Durations are those of kube-scheduler 1.36's
+metrics: of every point, and of the plugins in a sample of the decisions.
+"""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol, Self
+
+from tidelock.framework.api import Code, Plugin
+
+
+class PluginError(Exception):
+    """A plugin could not tell: that is an error of its pod, and no refusal."""
+
+
+class Recorder(Protocol):
+    """Hears how long extension points and plugins took, in seconds.
+
+    Attributes:
+        clock: gives the seconds since any instant; never goes back.
+
+    """
+
+    clock: Callable[[], float]
+
+    def sample(self) -> bool:
+        """Tell whether the plugins of the next decision are to be measured."""
+
+    def passed(self, point: str, code: Code, profile: str, seconds: float) -> None:
+        """Measure an extension point."""
+
+    def ran(self, plugin: str, point: str, code: Code, seconds: float) -> None:
+        """Measure a plugin."""
+
+
+class Course:
+    """Where a decision is; a context manager, whose end ends the last point.
+
+    Attributes:
+        code: the outcome of the plugin that was asked last, or of the point once `leave` tells it.
+        sampled: whether plugins are measured.
+
+    """
+
+    __slots__ = ("_entered", "_plugin", "_point", "_profile", "_recorder", "_since", "code", "sampled")
+
+    def __init__(self, profile: str = "", recorder: Recorder | None = None) -> None:
+        """Begin a decision for a profile; nothing is measured without a recorder."""
+        self._profile = profile
+        self._recorder = recorder
+        self._point = ""
+        self._plugin: Plugin | None = None
+        self._entered = self._since = 0.0
+        self.code = Code.SUCCESS
+        self.sampled = recorder is not None and recorder.sample()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        plugin, point = self._plugin, self._point
+        self.leave(Code.SUCCESS if error is None else Code.ERROR)
+        if isinstance(error, Exception) and not isinstance(error, PluginError) and plugin is not None:
+            text = f'running {point} plugin "{plugin.name}": {type(error).__name__}: {error}'
+            raise PluginError(text) from error
+
+    def enter(self, point: str) -> None:
+        """Begin with an extension point; the one before has ended well."""
+        self.leave(Code.SUCCESS)
+        self._point = point
+        if self._recorder is not None:
+            self._entered = self._recorder.clock()
+
+    def ask(self, plugin: Plugin) -> None:
+        """Note that a plugin is about to be asked; the one before it has answered, with `code`."""
+        if self.sampled and self._recorder is not None:
+            self._measure(self._recorder, plugin)
+        self._plugin, self.code = plugin, Code.SUCCESS
+
+    def leave(self, code: Code) -> None:
+        """End an extension point with its outcome, if there is one to end."""
+        if self._recorder is not None and self._point:
+            if self.sampled:
+                self.code = Code.ERROR if code is Code.ERROR else self.code
+                self._measure(self._recorder, None)
+            self._recorder.passed(self._point, code, self._profile, self._recorder.clock() - self._entered)
+        self._point, self._plugin = "", None
+
+    def fail(self, plugin: Plugin, reasons: tuple[str, ...]) -> PluginError:
+        """Give the error of a plugin that has returned one."""
+        return PluginError(f'running {self._point} plugin "{plugin.name}": {", ".join(reasons)}')
+
+    def _measure(self, recorder: Recorder, following: Plugin | None) -> None:
+        """Measure the plugin that was asked last, and begin with the one that follows."""
+        now = recorder.clock()
+        if self._plugin is not None:
+            recorder.ran(self._plugin.name, self._point, self.code, now - self._since)
+        self._since = now
+        if following is None:
+            self._plugin = None

@@ -1,0 +1,47 @@
+"""NodeDeclaredFeatures: a pod that needs a feature of the kubelet goes where the node declares it.
+
+Source: kube-scheduler 1.36, plugins/nodedeclaredfeatures; which pods need what is in `Pod.needed_features`.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.api import SKIP, SUCCESS, EnqueueExtensions, Mask, OneReason, PreFilter, Status
+from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
+from tidelock.model.nodes import Node
+from tidelock.model.pods import Pod
+
+
+class NodeDeclaredFeatures(PreFilter, OneReason, EnqueueExtensions):
+    """Rules out nodes without a feature that the pod needs."""
+
+    name = "NodeDeclaredFeatures"
+    per_node = True
+    heeds_room = False
+    reason = "node(s) didn't match Pod's required features"
+
+    def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
+        """Skip pods that need nothing."""
+        return SUCCESS if pod.needed_features else SKIP
+
+    def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
+        """Keep nodes that declare all that the pod needs."""
+        needed = frozenset(pod.needed_features)
+        declared = (needed.issubset(node.declared_features) for node in snapshot.nodes)
+        return np.fromiter(declared, np.bool_, len(snapshot))
+
+    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Tell that no eviction gives a node a feature."""
+        return False
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """Hope for nodes that declare something else than before; what a pod needs can't be edited."""
+        changes = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE)
+        return (Registration(changes, _declares_others),)
+
+
+def _declares_others(_: Pod, old: Node | None, new: Node) -> bool:
+    return old is None or old.declared_features != new.declared_features

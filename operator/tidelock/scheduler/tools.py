@@ -1,0 +1,20 @@
+"""What all have in common that carry decisions out at the API server."""
+
+from dataclasses import dataclass
+
+from tidelock.clock import Clock
+from tidelock.kube.client import KubeClient
+from tidelock.kube.events import EventRecorder
+from tidelock.scheduler.tasks import Tasks
+from tidelock.telemetry import Telemetry
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a write needs: whom it goes to, who tells of it and measures it, and when it has its turn."""
+
+    client: KubeClient
+    recorder: EventRecorder
+    telemetry: Telemetry
+    clock: Clock
+    tasks: Tasks

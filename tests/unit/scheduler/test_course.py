@@ -1,0 +1,154 @@
+# ruff: noqa: ARG002 -- a plugin is given all that the framework gives to any
+"""Whose error it is when a plugin fails, and how long the points of a decision take."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from builders import node, pod
+from tidelock.cluster.columns import Rows
+from tidelock.framework.api import (
+    SUCCESS,
+    Code,
+    Filter,
+    Mask,
+    PostFilter,
+    PostFilterResult,
+    PreFilter,
+    PreScore,
+    Score,
+    Scores,
+    Status,
+)
+from tidelock.scheduler.queue import Place
+from unit.scheduler.machinery import Core
+
+POINTS = "scheduler_framework_extension_point_duration_seconds_count"
+PLUGINS = "scheduler_plugin_execution_duration_seconds_count"
+FULL = "1"
+
+
+class Faulty(PreFilter, Filter, PostFilter, PreScore, Score):
+    """Fails at one point: by an exception, or by a status where there is one."""
+
+    name = "Faulty"
+    at = ""
+    by_status = False
+
+    def pre_filter(self, *_: object) -> Status:
+        return self._fail("PreFilter")
+
+    def filter(self, state: object, pod: object, snapshot: Any) -> Mask:
+        self._fail("Filter")
+        return np.ones(len(snapshot), np.bool_)
+
+    def reasons(self, *_: object) -> tuple[str, ...]:
+        return ()
+
+    def post_filter(self, *_: object) -> PostFilterResult:
+        return PostFilterResult(self._fail("PostFilter"))
+
+    def pre_score(self, *_: object) -> Status:
+        return self._fail("PreScore")
+
+    def score(self, state: object, pod: object, snapshot: object, rows: Rows) -> Scores:
+        self._fail("Score")
+        return np.zeros(len(rows))
+
+    def _fail(self, point: str) -> Status:
+        if point != self.at:
+            return SUCCESS
+        if self.by_status:
+            return Status(Code.ERROR, ("LookupError: a bug",))
+        raise LookupError("a bug")
+
+
+def core_with(at: str, *, by_status: bool = False, cpu: str = "4", per_node: bool = False) -> Core:
+    """Give a scheduler with one node and one pod of 2 cpu, whose profile has the faulty plugin."""
+    core = Core(node("node-a", cpu=cpu))
+    core.add(pod("web-0", requests={"cpu": "2"}))
+    kind = type("Kind", (Faulty,), {"at": at, "by_status": by_status, "per_node": per_node})
+    faulty = kind(core.decider.profile.filter[0].handle, {})
+    waiting = core.queue.get("uid-web-0")
+    assert waiting is not None
+    profile = waiting.profile
+    waiting.profile = replace(
+        profile,
+        pre_filter=(*profile.pre_filter, faulty),
+        filter=(*profile.filter, faulty),
+        post_filter=(faulty,),
+        pre_score=(*profile.pre_score, faulty),
+        score=(*profile.score, (faulty, 1)),
+    )
+    return core
+
+
+@pytest.mark.parametrize("by_status", [False, True])
+@pytest.mark.parametrize("at", ["PreFilter", "PreScore"])
+def test_an_error_names_the_plugin_and_the_point(at: str, by_status: bool) -> None:
+    core = core_with(at, by_status=by_status)
+    refusal = core.refuse().refusal
+
+    assert (refusal.error, refusal.message) == (True, f'running {at} plugin "Faulty": LookupError: a bug')
+    assert core.queue.counts()[Place.BACKOFF] == 1
+    assert core.metric(POINTS, extension_point=at, status="Error", profile="tidelock-scheduler") == 1
+
+
+@pytest.mark.parametrize("per_node", [False, True])
+@pytest.mark.parametrize("at", ["Filter", "Score"])
+def test_an_exception_where_there_is_no_status_does_so_too(at: str, per_node: bool) -> None:
+    core = core_with(at, per_node=per_node)
+    assert core.refuse().refusal.message == f'running {at} plugin "Faulty": LookupError: a bug'
+
+
+def test_an_exception_while_room_is_made_does_so_too() -> None:
+    core = core_with("PostFilter", cpu=FULL)
+    assert core.refuse().refusal.message == 'running PostFilter plugin "Faulty": LookupError: a bug'
+
+
+def test_every_extension_point_of_a_decision_is_measured() -> None:
+    core = Core(node("node-a", cpu="4"))
+    core.clock.tick = 0.125
+    core.add(pod("web-0", requests={"cpu": "2"}))
+    core.place()
+
+    for point in ("PreEnqueue", "PreFilter", "Filter", "PreScore", "Score", "Reserve", "Permit"):
+        labels = {"extension_point": point, "status": "Success", "profile": "tidelock-scheduler"}
+        assert core.metric(POINTS, **labels) == 1, point
+        assert core.metric(POINTS.replace("_count", "_sum"), **labels) >= 0.125  # type: ignore[operator]
+        assert core.metric(POINTS.replace("_count", "_bucket"), le="0.0512", **labels) == 0
+        assert core.metric(POINTS.replace("_count", "_bucket"), le="+Inf", **labels) == 1
+
+    core.clock.tick = 0.0
+    core.add(pod("web-1", requests={"cpu": "4"}))
+    core.refuse()
+    refused = {"status": "Unschedulable", "profile": "tidelock-scheduler"}
+    assert core.metric(POINTS, extension_point="PostFilter", **refused) == 1
+
+
+def test_plugins_are_measured_in_a_tenth_of_the_decisions() -> None:
+    core = Core(node("node-a", cpu="64"))
+    for index in range(40):
+        core.add(pod(f"web-{index}", requests={"cpu": "1"}))
+        core.place()
+
+    fit = {"plugin": "NodeResourcesFit", "status": "Success"}
+    sampled = core.metric(PLUGINS, extension_point="PreFilter", **fit)
+    assert sampled is not None
+    assert 0 < sampled < 20
+    assert core.metric(PLUGINS, extension_point="PreFilter", plugin="NodePorts", status="Skip") == sampled
+    assert core.metric(PLUGINS, extension_point="Filter", **fit) == sampled
+    assert core.metric(PLUGINS, extension_point="Score", **fit) == sampled
+    reserve = {"plugin": "Reservation", "extension_point": "Reserve", "status": "Success"}
+    assert core.metric(PLUGINS, **reserve) == sampled
+
+
+def test_locks_are_not_measured_as_pods() -> None:
+    core = Core(node("node-a"))
+    core.lock()
+    core.step()
+    assert (
+        core.metric(POINTS, extension_point="Filter", status="Success", profile="tidelock-scheduler") is None
+    )
