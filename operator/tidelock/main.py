@@ -36,6 +36,7 @@ from tidelock.kube.lease import Alone, Leadership, Lease, LeaseLostError, LeaseT
 from tidelock.kube.skew import watch_skew
 from tidelock.load.loop import LoadLoop
 from tidelock.load.metrics import LoadMetrics
+from tidelock.load.slices import AT_LEISURE, in_slices
 from tidelock.logs import configure_logs
 from tidelock.model.meta import Key
 from tidelock.plugins.registry import BUILTINS
@@ -49,7 +50,7 @@ from tidelock.scheduler.loop import Loop
 from tidelock.scheduler.publisher import Publisher
 from tidelock.scheduler.tasks import Tasks, TurnTaking
 from tidelock.scheduler.tools import Tools
-from tidelock.scheduler.watches import OTHERS, reflectors
+from tidelock.scheduler.watches import OTHERS, OWN, reflectors
 from tidelock.serving import ListenError, serve
 from tidelock.settings import Settings
 from tidelock.telemetry import Telemetry
@@ -111,7 +112,7 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
         evictor = Evictor(tools, decider)
         publisher = Publisher(tools, decider.book)
         loop = Loop(decider, binder, evictor, publisher, telemetry, clock)
-        others = {name: getattr(decider.objects, name) for name in OTHERS}
+        others = {name: getattr(decider.objects, name) for name in (*OTHERS, *OWN)}
         feed = Feed(
             decider.cache, decider.book, decider.queue, decider.waiting_pods, clock, loop.wake, others
         )
@@ -127,6 +128,7 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
             clock,
             busy=lambda: tasks.busy,
         )
+        load.on_uses(lambda uses: tasks.spawn(in_slices(decider.measurements.take(uses), AT_LEISURE)))
         async with serve(
             settings.listen,
             settings.port,

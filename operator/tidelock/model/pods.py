@@ -3,18 +3,22 @@
 from collections.abc import Iterator
 from datetime import datetime
 from functools import cached_property, lru_cache
+from math import nan
 from typing import NamedTuple
 
 import msgspec
 
+from tidelock.model.instants import from_datetime
 from tidelock.model.meta import Key, ObjectMeta
-from tidelock.model.quantities import Resources
+from tidelock.model.quantities import CPU, MEMORY, Resources, parse_resources
 from tidelock.model.requests import (
     ContainerStatus,
     HostPort,
+    ResourceRequirements,
     WorkloadResources,
     container_weights,
     host_ports,
+    lasting_use,
     nonzero_requests,
     total_requests,
 )
@@ -23,6 +27,7 @@ from tidelock.model.selectors import LabelSelector, NodeSelector, NodeSelectorTe
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 PREEMPTED = ("DisruptionTarget", "True", "PreemptionByScheduler")
 """Type, status and reason of the condition that a scheduler's victims get."""
+_SCHEDULED = ("PodScheduled", "True")
 _INFEASIBLE_RESIZE = ("PodResizePending", "Infeasible")
 _RESTARTS_ALL = "RestartAllContainersOnContainerExits"
 _OWN_USERS_IN_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
@@ -227,13 +232,14 @@ class PodSpec(WorkloadResources, frozen=True, rename="camel"):
     resource_claims: tuple[ResourceClaim, ...] = ()
 
 
-class PodCondition(msgspec.Struct, frozen=True):
+class PodCondition(msgspec.Struct, frozen=True, rename="camel"):
     """One condition of a pod's status."""
 
     type: str
     status: str
     reason: str = ""
     message: str = ""
+    last_transition_time: datetime | None = None
 
 
 class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -297,12 +303,29 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
         return self.metadata.annotations.get(REQUIRE_RESERVATION) == "true"
 
     @cached_property
+    def bound_at(self) -> float:
+        """When it was bound, as its status tells, or else when it started or was made; 0 if nothing tells."""
+        bound = (
+            each.last_transition_time
+            for each in self.status.conditions
+            if (each.type, each.status) == _SCHEDULED and each.last_transition_time is not None
+        )
+        moment = next(bound, None) or self.status.start_time or self.metadata.creation_timestamp
+        return from_datetime(moment) if moment is not None else 0.0
+
+    @cached_property
     def requests(self) -> Resources:
         """What it takes of a node's allocatable, itself as one of `pods` included."""
         status = self.status
         statuses = (*status.init_container_statuses, *status.container_statuses)
         infeasible = any((c.type, c.reason) == _INFEASIBLE_RESIZE for c in status.conditions)
         return total_requests(self.spec, statuses, infeasible=infeasible)
+
+    @cached_property
+    def likely_use(self) -> tuple[float, float]:
+        """Cpu and memory by the limit of each container, else its request; NaN where none has either."""
+        total = lasting_use(self.spec, _limit_else_request)
+        return float(total.get(CPU, 0)) or nan, float(total.get(MEMORY, 0)) or nan
 
     @cached_property
     def _template(self) -> "_Template":
@@ -388,6 +411,10 @@ class _Template:
             self.host_ports,
             self.needed_features,
         )
+
+
+def _limit_else_request(amounts: ResourceRequirements) -> Resources:
+    return parse_resources({**amounts.requests, **amounts.limits})
 
 
 _ENCODER = msgspec.json.Encoder()

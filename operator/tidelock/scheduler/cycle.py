@@ -18,6 +18,7 @@ from tidelock.framework.api import Code, Filter, Mask, PostFilterResult, Scores,
 from tidelock.framework.course import Course, PluginError, Recorder
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.extender import Advice
+from tidelock.framework.moment import Moment
 from tidelock.framework.ownlocks import OwnLocks
 from tidelock.framework.profile import Profile
 from tidelock.framework.waiting import WaitingPod, WaitingPods
@@ -99,9 +100,9 @@ class Cycle:
         self.preempting = Preempting(cache, book)
         self._shared = SharedVerdicts(cache.columns)
 
-    def feasible(self, profile: Profile, pod: Pod) -> tuple[Node, ...]:
+    def feasible(self, profile: Profile, pod: Pod, now: float) -> tuple[Node, ...]:
         """Give the nodes that pass the filters now, for others to be asked about."""
-        state = CycleState()
+        state = _state_at(now)
         with _course(state, profile, self._recorder):
             found = self._filter(profile, pod, state)
         if isinstance(found, _Unfit):
@@ -127,7 +128,7 @@ class Cycle:
             PluginError: a plugin failed; nothing is reserved.
 
         """
-        state = CycleState()
+        state = _state_at(now)
         if advice is not None:
             state.write(advice)
         with _course(state, profile, self._recorder) as course:
@@ -158,7 +159,7 @@ class Cycle:
     def place_lock(self, profile: Profile, entry: Entry, now: float) -> Refusal | None:
         """Find room for a lock that waits, and hold it; or note why there is none."""
         pod = _stand_in(entry)
-        state = CycleState()
+        state = _state_at(now)
         state.write(OwnLocks((entry,)))
         with _course(state, profile):
             found = self._find(profile, pod, state, sound_only=entry.moving)
@@ -320,6 +321,13 @@ def turned_down(point: str, plugin: str, status: Status) -> Refusal:
     if status.code is Code.PENDING:
         return Refusal(message, frozenset(), pending=frozenset({plugin}))
     return Refusal(message, frozenset({plugin}))
+
+
+def _state_at(now: float) -> CycleState:
+    """Begin the state of a decision."""
+    state = CycleState()
+    state.write(Moment(now))
+    return state
 
 
 def _course(state: CycleState, profile: Profile, recorder: Recorder | None = None) -> Course:
