@@ -36,7 +36,7 @@ from tidelock.scheduler.gauges import Gauges
 from tidelock.scheduler.loop import Loop
 from tidelock.scheduler.publisher import Publisher
 from tidelock.scheduler.tasks import Tasks, TurnTaking
-from tidelock.scheduler.watches import OTHERS, reflectors
+from tidelock.scheduler.watches import OTHERS, OWN, reflectors
 from tidelock.serving import ListenError, serve
 from tidelock.settings import Settings
 from tidelock.telemetry import Telemetry
@@ -83,7 +83,7 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
         evictor = Evictor(client, decider, recorder, telemetry, clock, tasks)
         publisher = Publisher(client, decider.book, recorder, telemetry, clock, tasks)
         loop = Loop(decider, binder, evictor, publisher, telemetry, clock)
-        others = {name: getattr(decider.objects, name) for name in OTHERS}
+        others = {name: getattr(decider.objects, name) for name in (*OTHERS, *OWN)}
         feed = Feed(
             decider.cache, decider.book, decider.queue, decider.waiting_pods, clock, loop.wake, others
         )

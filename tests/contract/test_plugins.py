@@ -24,6 +24,7 @@ from tidelock.framework.api import (
     Scores,
 )
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.moment import Moment
 from tidelock.framework.profile import PluginFactory
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import Pod
@@ -84,13 +85,20 @@ everywhere = pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS.keys()
 for_every_pod = pytest.mark.parametrize("wanting", PODS.values(), ids=PODS.keys())
 
 
+def state_of_now() -> CycleState:
+    """Begin a state as the cycle does."""
+    state = CycleState()
+    state.write(Moment(NOW))
+    return state
+
+
 class Run:
     """All that a plugin says of a pod before a node is chosen."""
 
     def __init__(self, plugin: Plugin, pod: Pod, scene: Scene) -> None:
         scene.columns.vector(pod.requests)
         self.snapshot = snapshot = Snapshot.of(scene.columns)
-        state = CycleState()
+        state = state_of_now()
         self.mask: Mask = np.ones(len(snapshot), np.bool_)
         self.scores: Scores = np.zeros(len(snapshot))
         self.texts: list[tuple[tuple[str, ...], str]] = []
@@ -140,7 +148,7 @@ def test_what_evictions_may_help_is_the_same_of_one_node_and_of_many(
     factory: PluginFactory, world: Callable[[], Scene], wanting: Pod
 ) -> None:
     scene = world()
-    plugin, state = factory(scene.handle, {}), CycleState()
+    plugin, state = factory(scene.handle, {}), state_of_now()
     scene.columns.vector(wanting.requests)
     snapshot = Snapshot.of(scene.columns)
     if isinstance(plugin, PreFilter) and plugin.pre_filter(state, wanting, snapshot).code is Code.SKIP:

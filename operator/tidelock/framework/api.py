@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from tidelock.cluster.cache import Cache, Placed
 from tidelock.cluster.columns import Columns, Rows
+from tidelock.cluster.measured import Measurements
 from tidelock.cluster.objects import Objects
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.cyclestate import CycleState
@@ -94,6 +95,7 @@ class Handle:
     objects: Objects = field(default_factory=Objects)
     api: Api | None = None
     waiting_pods: WaitingPods = field(default_factory=WaitingPods)
+    measurements: Measurements = field(default_factory=Measurements)
 
     @property
     def columns(self) -> Columns:

@@ -6,7 +6,7 @@ now and is safe to repeat. Instants (`now`) are seconds since the epoch.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from msgspec.structs import replace as replace_meta
@@ -89,6 +89,14 @@ class Book:
         self._on_node: defaultdict[str, dict[Key, Entry]] = defaultdict(dict)
         self._claims: dict[str, tuple[tuple[Entry, Resources], ...]] = {}
         self._timers: Timers[Key] = Timers()
+        self._listeners: list[Callable[[Entry], None]] = []
+
+    def on_hold(self, listener: Callable[[Entry], None]) -> None:
+        """Have a function called with each lock that holds room, and with each that holds another amount."""
+        self._listeners.append(listener)
+        for entries in self._on_node.values():
+            for entry in entries.values():
+                listener(entry)
 
     # What the API server says of the objects.
 
@@ -420,6 +428,8 @@ class Book:
             self._on_node[entry.node].pop(entry.key, None)
             if not self._on_node[entry.node]:
                 del self._on_node[entry.node]
+        for listener in self._listeners:
+            listener(entry)
 
     def _touch(self, entry: Entry) -> None:
         """Renew what follows from an entry's state: its timer, its place in line, its status."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from tidelock.model.instants import from_datetime
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.quantities import Resources
 from tidelock.model.requests import (
@@ -23,6 +24,7 @@ from tidelock.model.selectors import LabelSelector, NodeSelector, NodeSelectorTe
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 PREEMPTED = ("DisruptionTarget", "True", "PreemptionByScheduler")
 """Type, status and reason of the condition that a scheduler's victims get."""
+_SCHEDULED = ("PodScheduled", "True")
 _INFEASIBLE_RESIZE = ("PodResizePending", "Infeasible")
 REQUIRE_RESERVATION = "tidelock.dev/require-reservation"
 
@@ -224,13 +226,14 @@ class PodSpec(WorkloadResources, frozen=True, rename="camel"):
     resource_claims: tuple[ResourceClaim, ...] = ()
 
 
-class PodCondition(msgspec.Struct, frozen=True):
+class PodCondition(msgspec.Struct, frozen=True, rename="camel"):
     """One condition of a pod's status."""
 
     type: str
     status: str
     reason: str = ""
     message: str = ""
+    last_transition_time: datetime | None = None
 
 
 class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -292,6 +295,17 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
     def requires_reservation(self) -> bool:
         """Whether it may only take room that is locked for it."""
         return self.metadata.annotations.get(REQUIRE_RESERVATION) == "true"
+
+    @cached_property
+    def bound_at(self) -> float:
+        """When it was bound, as its status tells, or else when it started or was made; 0 if nothing tells."""
+        bound = (
+            each.last_transition_time
+            for each in self.status.conditions
+            if (each.type, each.status) == _SCHEDULED and each.last_transition_time is not None
+        )
+        moment = next(bound, None) or self.status.start_time or self.metadata.creation_timestamp
+        return from_datetime(moment) if moment is not None else 0.0
 
     @cached_property
     def requests(self) -> Resources:

@@ -129,6 +129,20 @@ def total_requests(
     return _sum(spec, requests_of) | {PODS: 1}
 
 
+def lasting_use(spec: WorkloadResources, of: Callable[[ResourceRequirements], Resources]) -> dict[str, int]:
+    """Sum what is made of the amounts of each container that runs for as long as the pod, and its overhead.
+
+    What is made of the amounts of the pod as a whole goes before the sum.
+    """
+    sidecars = (each for each in spec.init_containers if each.restart_policy == "Always")
+    total: dict[str, int] = {}
+    for container in (*spec.containers, *sidecars):
+        total = plus(total, of(container.resources))
+    if spec.resources is not None:
+        total |= of(spec.resources)
+    return plus(total, parse_resources(spec.overhead))
+
+
 def nonzero_requests(spec: WorkloadResources) -> tuple[int, int]:
     """Sum cpu and memory as they count on the pod's node, in scores.
 

@@ -23,6 +23,7 @@ from tidelock.plugins.taint_toleration import TaintToleration
 from tidelock.plugins.volume_binding import VolumeBinding
 from tidelock.plugins.volume_restrictions import VolumeRestrictions
 from tidelock.plugins.volume_zone import VolumeZone
+from tidelock.plugins.water_level_balance import WaterLevelBalance
 
 _PLUGINS: tuple[type[Plugin], ...] = (
     SchedulingGates,
@@ -45,6 +46,7 @@ _PLUGINS: tuple[type[Plugin], ...] = (
     DefaultBinder,
     Reservation,
     DefaultPreemption,
+    WaterLevelBalance,
 )
 
 REGISTRY: dict[str, PluginFactory] = {plugin.name: plugin for plugin in _PLUGINS}
@@ -69,6 +71,7 @@ DEFAULT_PLUGINS: tuple[Enabled, ...] = (
     Enabled(InterPodAffinity.name, 2),
     Enabled(NodeResourcesBalancedAllocation.name),
     Enabled(ImageLocality.name),
+    Enabled(WaterLevelBalance.name),
     Enabled(DefaultBinder.name),
     Enabled(Reservation.name, 5000),
     Enabled(DefaultPreemption.name),

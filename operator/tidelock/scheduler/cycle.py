@@ -17,6 +17,7 @@ from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Code, Filter, Mask, Scores, Status, Verdict
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.extender import Advice
+from tidelock.framework.moment import Moment
 from tidelock.framework.ownlocks import OwnLocks
 from tidelock.framework.profile import Profile
 from tidelock.framework.waiting import WaitingPod, WaitingPods
@@ -92,9 +93,9 @@ class Cycle:
         self.preempting = Preempting(cache, book)
         self._shared = SharedVerdicts(cache.columns)
 
-    def feasible(self, profile: Profile, pod: Pod) -> tuple[Node, ...]:
+    def feasible(self, profile: Profile, pod: Pod, now: float) -> tuple[Node, ...]:
         """Give the nodes that pass the filters now, for others to be asked about."""
-        found = self._filter(profile, pod, CycleState())
+        found = self._filter(profile, pod, _state_at(now))
         if isinstance(found, _Unfit):
             return ()
         snapshot, _, verdict = found
@@ -111,7 +112,7 @@ class Cycle:
             Exception: a plugin failed; nothing is reserved.
 
         """
-        state = CycleState()
+        state = _state_at(now)
         if advice is not None:
             state.write(advice)
         found = self._find(profile, pod, state)
@@ -136,7 +137,7 @@ class Cycle:
     def place_lock(self, profile: Profile, entry: Entry, now: float) -> Refusal | None:
         """Find room for a lock that waits, and hold it; or note why there is none."""
         pod = _stand_in(entry)
-        state = CycleState()
+        state = _state_at(now)
         state.write(OwnLocks((entry,)))
         found = self._find(profile, pod, state, sound_only=entry.moving)
         if isinstance(found, _Unfit):
@@ -265,6 +266,13 @@ def turned_down(point: str, plugin: str, status: Status) -> Refusal:
     if status.code is Code.PENDING:
         return Refusal(message, frozenset(), pending=frozenset({plugin}))
     return Refusal(message, frozenset({plugin}))
+
+
+def _state_at(now: float) -> CycleState:
+    """Begin the state of a decision."""
+    state = CycleState()
+    state.write(Moment(now))
+    return state
 
 
 def _stand_in(entry: Entry) -> Pod:

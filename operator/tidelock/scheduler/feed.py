@@ -44,6 +44,7 @@ _RESOURCES = {
     "csi_drivers": Resource.CSI_DRIVER,
     "csi_storage_capacities": Resource.CSI_STORAGE_CAPACITY,
     "volume_attachments": Resource.VOLUME_ATTACHMENT,
+    "water_levels": Resource.WATER_LEVEL,
 }
 
 

@@ -1,14 +1,15 @@
 """What is watched, and where it goes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
 import msgspec
 
-from tidelock.kube.client import NODES, PODS, RESERVATIONS, KubeClient, Resource
+from tidelock.kube.client import NODES, PODS, RESERVATIONS, WATERLEVELS, KubeClient, Resource
 from tidelock.kube.watch import Reflector
 from tidelock.model.budgets import PodDisruptionBudget
+from tidelock.model.groups import decode_water_level
 from tidelock.model.locks import decode_reservation
 from tidelock.model.namespaces import Namespace
 from tidelock.model.nodes import decode_node
@@ -66,6 +67,11 @@ OTHERS: dict[str, tuple[Resource, type]] = {
     ),
 }
 
+# The same of Tidelock's own resources, with how they are decoded.
+OWN: dict[str, tuple[Resource, Callable[[bytes | msgspec.Raw], Any]]] = {
+    "water_levels": (WATERLEVELS, decode_water_level),
+}
+
 
 def reflectors(client: KubeClient, feed: Feed, rng: Random, *, whole: bool) -> Iterator[Reflector[Any]]:
     """Make a reflector for every resource that decisions need; `whole` pods and nodes keep their JSON."""
@@ -76,5 +82,9 @@ def reflectors(client: KubeClient, feed: Feed, rng: Random, *, whole: bool) -> I
     yield Reflector(client, PODS, to_pod, feed.pods, rng=rng)
     yield Reflector(client, RESERVATIONS, decode_reservation, feed.reservations, rng=rng)
     for name, sink in feed.others.items():
-        resource, kind = OTHERS[name]
-        yield Reflector(client, resource, msgspec.json.Decoder(kind).decode, sink, rng=rng)
+        resource, decode = OWN[name] if name in OWN else _plainly(*OTHERS[name])
+        yield Reflector(client, resource, decode, sink, rng=rng)
+
+
+def _plainly(resource: Resource, kind: type) -> tuple[Resource, Callable[[bytes | msgspec.Raw], Any]]:
+    return resource, msgspec.json.Decoder(kind).decode

@@ -9,6 +9,7 @@ import numpy as np
 from builders import NAMESPACE, NOW, reservation
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
+from tidelock.cluster.measured import Measurements
 from tidelock.cluster.objects import Objects
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
@@ -24,6 +25,7 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.moment import Moment
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 from tidelock.model.meta import Key
@@ -39,12 +41,13 @@ class Scene:
         self.cache = Cache(self.columns)
         self.book = Book(self.columns)
         self.objects = Objects()
+        self.measurements = Measurements()
         for each in nodes:
             self.cache.put_node(each)
 
     @property
     def handle(self) -> Handle:
-        return Handle(self.book, self.cache, self.objects)
+        return Handle(self.book, self.cache, self.objects, measurements=self.measurements)
 
     def lock(self, name: str, node_name: str = "node-a", **spec: Any) -> Entry:
         """Hold a lock on a node, as if it had just been placed there."""
@@ -71,6 +74,7 @@ class Judgement:
         self.pod = pod
         self.snapshot = snapshot
         self.state = CycleState()
+        self.state.write(Moment(NOW))
         for value in written:
             self.state.write(value)
         self.status: Status = SUCCESS
