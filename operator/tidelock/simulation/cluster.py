@@ -1,5 +1,6 @@
-"""The scheduler as it serves a cluster, but told of a simulated one: the real decider and feed on a clock of
-its own. A restart throws all that it knows away and tells it again what an API server would have.
+"""The scheduler as it serves a cluster, but told of a simulated one: the real decider and feed.
+
+A restart throws all that they know away, and tells a new process what an API server would have.
 """
 
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from functools import partial
 
 import msgspec
 
+from tidelock.cluster.measured import at_once
 from tidelock.framework.config import Configuration
 from tidelock.model.levels import Uses
 from tidelock.model.nodes import Node, decode_node
@@ -37,7 +39,7 @@ class VirtualClock:
         return EPOCH + self.elapsed
 
     def monotonic(self) -> float:
-        """The same: this clock never jumps."""
+        """Give the same: this clock never jumps."""
         return self.now()
 
 
@@ -68,7 +70,8 @@ class Cluster:
         self._feed.nodes.upsert(old, new)
 
     def learn(self, uses: Uses) -> None:
-        """Have the use of pods and workloads measured."""
+        """Have the use of pods and workloads read."""
+        at_once(self._decider.measurements.take(uses))
 
     def add_pod(self, number: int) -> None:
         """Have a pod of the world created."""
@@ -127,7 +130,10 @@ class Cluster:
             feed.nodes.upsert(None, node)
         for pod in self.pods.values():
             feed.pods.upsert(None, pod)
-        for sink in (feed.nodes, feed.pods, feed.reservations, *feed.others.values()):
+        feed.nodes.synced()
+        feed.pods.synced()
+        feed.reservations.synced()
+        for sink in feed.others.values():
             sink.synced()
 
 

@@ -1,11 +1,12 @@
-"""What a metrics server would show of the true use: samples every five minutes, late, over windows, or not at all.
+"""What a metrics server would show of the true use: samples every five minutes, late, over windows.
 
-Statistics are those of PromQL over a range: avg_over_time, max_over_time and quantile_over_time(0.95), over the
-samples that are there.
+Statistics are those of PromQL over the samples of a range: avg_over_time, max_over_time and
+quantile_over_time(0.95).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -51,6 +52,25 @@ class Faults:
 
 
 NO_FAULTS = Faults()
+
+_NOON = 43_200.0
+
+FAULTS: Mapping[str, Faults] = MappingProxyType(
+    {
+        "none": NO_FAULTS,
+        "down": Faults(down=(_NOON, _NOON + 1800)),
+        "nan": Faults(nan=0.2),
+        "missing": Faults(missing=0.5),
+        "ahead": Faults(skew=1800),
+        "behind": Faults(skew=-1800),
+        "restart": Faults(restarts=(_NOON / 2, _NOON, _NOON * 3 / 2)),
+    }
+)
+"""What may go wrong, by name.
+
+No metrics for half an hour, a fifth of all readings NaN, half of the nodes never measured, a clock that is
+half an hour off, three new processes.
+"""
 
 
 class Measurements:

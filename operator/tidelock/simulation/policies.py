@@ -1,10 +1,11 @@
 """The policies that are compared: each is a profile of the scheduler's real plugins.
 
 A policy that goes by measured use takes the place of the scores of requests (NodeResourcesFit and
-NodeResourcesBalancedAllocation); all filters, and all other scores, are those of the default profile.
+NodeResourcesBalancedAllocation). All else is the default profile, but for plugins that have nothing to say of
+simulated pods, which have no volumes, ports, images or affinity: decisions are the same in half the time.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -17,12 +18,30 @@ from tidelock.framework.config import Configuration
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.profile import Enabled, PluginSet, ProfileSettings
 from tidelock.model.pods import Pod
+from tidelock.plugins.default_binder import DefaultBinder
 from tidelock.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
+from tidelock.plugins.pod_topology_spread import PodTopologySpread
+from tidelock.plugins.priority_sort import PrioritySort
 from tidelock.plugins.registry import BUILTINS
+from tidelock.plugins.water_level_balance import WaterLevelBalance
 from tidelock.simulation.cluster import SCHEDULER
 
 _BY_REQUESTS = frozenset({NodeResourcesFit.name, NodeResourcesBalancedAllocation.name})
+TELLING = frozenset(
+    {
+        PrioritySort.name,
+        NodeResourcesFit.name,
+        NodeResourcesBalancedAllocation.name,
+        PodTopologySpread.name,
+        DefaultBinder.name,
+    }
+)
+"""Plugins of the default profile that tell simulated pods or nodes apart, and those that there must be."""
+_STALENESS = 900.0
+"""Seconds: samples are five minutes apart and five minutes late, and one may be missed."""
+
+Args = dict[str, Any]
 
 
 class RandomScore(Score):
@@ -30,7 +49,7 @@ class RandomScore(Score):
 
     name: ClassVar[str] = "RandomScore"
 
-    def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
+    def __init__(self, handle: Handle, args: Args) -> None:
         super().__init__(handle, {})
         self._rng = np.random.default_rng(args["seed"])
 
@@ -46,9 +65,9 @@ class Policy:
     Attributes:
         name: what it is called in tables.
         about: one line on what it does.
-        scores: its plugins that score, with weights, beside those of the default profile.
-        filters: its plugins that rule nodes out.
-        args: what its plugins are configured by.
+        plugin: the plugin that makes it what it is; empty for the default profile alone.
+        args: what that is configured by.
+        weight: how much its score counts.
         by_requests: whether the default scores of requests count too.
         measures: whether it goes by measured use, which is then shown to it.
 
@@ -56,33 +75,81 @@ class Policy:
 
     name: str
     about: str
-    scores: Mapping[str, int] = field(default_factory=dict)
-    filters: tuple[str, ...] = ()
-    args: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    plugin: str = ""
+    args: Mapping[str, Any] = field(default_factory=dict)
+    weight: int = 1
     by_requests: bool = False
     measures: bool = True
 
-    def configuration(self, seed: int) -> Configuration:
-        """Give the scheduler's configuration; the seed is for what is drawn at random."""
-        extra = tuple(Enabled(name, weight) for name, weight in self.scores.items())
-        return Configuration(
-            profiles=(
-                ProfileSettings(
-                    SCHEDULER,
-                    enabled=(*BUILTINS.defaults, *extra),
-                    points={"score": PluginSet(disabled=frozenset() if self.by_requests else _BY_REQUESTS)},
-                    args={**self.args, RandomScore.name: {"seed": seed}},
-                    kept=BUILTINS.kept,
-                ),
-            ),
-            registry={**BUILTINS.registry, RandomScore.name: RandomScore},
+    def configuration(self, seed: int, telling: frozenset[str] = TELLING) -> Configuration:
+        """Give the scheduler's configuration: the seed is for what is drawn at random.
+
+        Of the default profile it has the plugins in `telling`.
+        """
+        args = {"seed": seed} if self.plugin == RandomScore.name else dict(self.args)
+        enabled = tuple(each for each in BUILTINS.defaults if each.name in telling)
+        if self.plugin:
+            enabled += (Enabled(self.plugin, self.weight),)
+        disabled = frozenset() if self.by_requests else _BY_REQUESTS
+        profile = ProfileSettings(
+            SCHEDULER,
+            enabled=enabled,
+            points={"score": PluginSet(disabled=disabled)},
+            args={self.plugin: args},
+            kept=BUILTINS.kept,
         )
+        registry = {**BUILTINS.registry, RandomScore.name: RandomScore}
+        return Configuration(profiles=(profile,), registry=registry)
 
 
-POLICIES: dict[str, Policy] = {
-    policy.name: policy
-    for policy in (
-        Policy("random", "any node that fits", {RandomScore.name: 1000}, measures=False),
-        Policy("default", "the default profile, which goes by requests", by_requests=True, measures=False),
+def _water_level(name: str, about: str, *, weight: int = 5, **args: Any) -> Policy:
+    """Give WaterLevelBalance over cpu alone, as cpu is what is compared."""
+    common: Args = {
+        "mode": "PodSums",
+        "resources": [{"name": "cpu"}],
+        "target": {"mode": "Dynamic", "minWeight": 1},
+        "stalenessSeconds": _STALENESS,
+    }
+    return Policy(name, about, WaterLevelBalance.name, {**common, **args}, weight)
+
+
+def _static(percent: float) -> Args:
+    return {"mode": "Static", "percent": percent}
+
+
+_SHORT_WINDOW = [{"duration": "15m", "weight": 1}]
+
+
+def _named(policies: Iterable[Policy]) -> dict[str, Policy]:
+    return {policy.name: policy for policy in policies}
+
+
+POLICIES: dict[str, Policy] = _named(
+    (
+        Policy("random", "any node that fits", RandomScore.name, weight=1000, measures=False),
+        Policy("default", "the default profile: by requests", by_requests=True, measures=False),
+        _water_level(
+            "least-used",
+            "least measured use, with guard",
+            weight=500,  # beyond a target of 1 the formula is (100 - u) / 99
+            mode="NodeWindows",
+            target=_static(1),
+        ),
+        _water_level(
+            "plain-formula",
+            "the formula on the node's last 15 minutes, no guard, target 40",
+            mode="NodeWindows",
+            target=_static(40),
+            windows=_SHORT_WINDOW,
+            guard=False,
+        ),
+        _water_level("water-level-nodes", "WaterLevelBalance in NodeWindows", mode="NodeWindows"),
+        _water_level("water-level", "WaterLevelBalance in PodSums"),
+        _water_level(
+            "nodes-without-guard", "water-level-nodes without its guard", mode="NodeWindows", guard=False
+        ),
+        _water_level("without-history", "water-level without workloads' history", history=False),
+        _water_level("without-windows", "water-level by 15 minutes alone", windows=_SHORT_WINDOW),
+        _water_level("without-dynamic-target", "water-level with a target of 40", target=_static(40)),
     )
-}
+)

@@ -25,7 +25,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A Deployment: what each of its pods asks for; cpu in millicores, memory in bytes, limits of 0 for none."""
+    """A Deployment: what each of its pods asks for, in millicores and bytes; a limit of 0 is none."""
 
     name: str
     cpu: int

@@ -22,6 +22,7 @@ _MEMORY_SHARE = 0.5  # of its requested memory that a pod uses
 _START = 60.0  # seconds in which the first pods come
 _BURST = 30.0  # seconds that a roll-out takes
 _REPLACED_AFTER = 1.0  # seconds until a Deployment has made a new pod in the place of one that ended
+_PEAKS = 0.02  # share of the steps in which synthetic load has a peak
 _LASTING = 0.5  # share of the noise that a replica keeps for its life
 
 
@@ -160,7 +161,7 @@ def synthetic_load(rows: int, steps: int, seed: int) -> Loads:
     wander[:, 0] = shocks[:, 0]
     for step in range(1, steps):
         wander[:, step] = 0.8 * wander[:, step - 1] + shocks[:, step]
-    peaks = rng.uniform(0.1, 0.5, (rows, steps)) * (rng.random((rows, steps)) < 0.02)
+    peaks = rng.uniform(0.1, 0.5, (rows, steps)) * (rng.random((rows, steps)) < _PEAKS)
     return np.clip(mean * day * np.exp(wander - 0.09) + peaks, 0, 1).astype(np.float32)
 
 
@@ -241,3 +242,18 @@ def mean_level(world: World) -> Floats:
     present = (world.arrives[:, None] <= starts) & (starts < (world.arrives + world.lives)[:, None])
     total: Floats = (world.cpu * present).sum(axis=0) / sum(each.cpu for each in world.machines)
     return total
+
+
+def burst_world(nodes: int, replicas: int, *, at: float, steps: int) -> World:
+    """Make a world of equal nodes under equal load in which a new Deployment comes within 30 seconds.
+
+    Each node has five pods' worth of a steady Deployment that lasts; the new one has so many replicas.
+    """
+    a_node, cores = 5, 16
+    steady = Workload("steady", _CORE, cores * _MEMORY_A_CORE // 16, 2 * _CORE, 0)
+    surge = Workload("surge", _CORE // 4, _MEMORY_A_CORE // 8, _CORE, 0)
+    stays = [_Stay(0, float(number) * 0.1, inf) for number in range(nodes * a_node)]
+    stays += [_Stay(1, at + _BURST * number / replicas, inf) for number in range(replicas)]
+    shares = np.full((2, steps), 0.5, np.float32)
+    machines = tuple(machine(f"node-{number:05}", cores) for number in range(nodes))
+    return _assembled("burst", machines, (steady, surge), stays, shares, 0.0, np.random.default_rng(0))
