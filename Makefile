@@ -39,7 +39,7 @@ down: venv ## Stop the development control plane
 status: venv ## Show the development control plane
 	$(BIN)/python -m devcluster status
 
-bench-lock: venv ## Lock latency and throughput beside a bare Kopf handler
+bench-lock: venv ## Lock latency and throughput beside a bare Kopf handler and a writer that decides nothing
 	$(BIN)/python -m bench.lock
 
 bench-throughput: venv ## Pods a second beside kube-scheduler, with etcd that does not write to the disk

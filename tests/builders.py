@@ -10,7 +10,17 @@ from typing import Any
 import msgspec
 
 from tidelock.model.budgets import PodDisruptionBudget
+from tidelock.model.groups import WaterLevel, decode_water_level
 from tidelock.model.instants import format_instant
+from tidelock.model.levels import (
+    Measured,
+    NodeLevel,
+    PodUsage,
+    Stat,
+    WindowName,
+    Windows,
+    encode_node_level,
+)
 from tidelock.model.locks import Reservation, decode_reservation
 from tidelock.model.nodes import Node, decode_node
 from tidelock.model.pods import Pod, decode_pod
@@ -35,6 +45,7 @@ def node_json(
     ready: bool | None = None,
     images: Mapping[str, int] | None = None,
     version: int = 1,
+    annotations: Mapping[str, str] | None = None,
     **extended: str,
 ) -> Json:
     """Give a node; taints are written `key=value:Effect`, other resources are named as they are.
@@ -43,7 +54,8 @@ def node_json(
     """
     conditions = [] if ready is None else [{"type": "Ready", "status": str(ready)}]
     return {
-        "metadata": _metadata(name, "", uid, version) | {"labels": dict(labels or {})},
+        "metadata": _metadata(name, "", uid, version)
+        | {"labels": dict(labels or {}), "annotations": dict(annotations or {})},
         "spec": {"unschedulable": cordoned, "taints": [_taint(text) for text in taints]},
         "status": {
             "allocatable": {"cpu": cpu, "memory": memory, "pods": pods, **extended},
@@ -72,6 +84,8 @@ def pod_json(
     scheduler: str = SCHEDULER,
     version: int = 1,
     status: Mapping[str, Any] | None = None,
+    limits: Mapping[str, str] | None = None,
+    bound_at: float | None = None,
     **spec: Any,
 ) -> Json:
     """Give a pod of one container; `controller` is written `apps/v1/StatefulSet/web`."""
@@ -94,8 +108,14 @@ def pod_json(
         metadata["deletionTimestamp"] = format_instant(NOW)
     container = {
         "name": "main",
-        "resources": {"requests": dict({"cpu": "1"} if requests is None else requests)},
+        "resources": {
+            "requests": dict({"cpu": "1"} if requests is None else requests),
+            "limits": dict(limits or {}),
+        },
     }
+    if bound_at is not None:
+        scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": format_instant(bound_at)}
+        status = {"conditions": [scheduled], **(status or {})}
     return {
         "metadata": metadata,
         "spec": {"nodeName": node_name, "schedulerName": scheduler, "containers": [container], **spec},
@@ -140,6 +160,34 @@ def reservation_json(
 
 def reservation(name: str = "lock", **fields: Any) -> Reservation:
     return decode_reservation(encode(reservation_json(name, **fields)))
+
+
+def level(cpu: float = 0, memory: float = 0, *, at: float = NOW, **windows: tuple[float, float]) -> str:
+    """Write the annotation of a node's level: the same in all windows, or (cpu, memory) by `w15m` and so on.
+
+    The highest and the 95th percentile are the mean.
+    """
+    means = windows or {f"w{name}": (cpu, memory) for name in ("15m", "1h", "1d")}
+    return encode_node_level(NodeLevel(at, _windows(means)))
+
+
+def usage(cpu: float = 0, memory: float = 0, *, at: float = NOW) -> PodUsage:
+    """Give the use of a pod in cores and bytes, the same in all windows."""
+    return PodUsage(at, _windows({f"w{name}": (cpu, memory) for name in ("15m", "1h", "1d")}))
+
+
+def _windows(means: Mapping[str, tuple[float, float]]) -> Windows:
+    laid = {
+        name[1:]: {"cpu": Stat(*[cpu] * 3), "memory": Stat(*[memory] * 3)}
+        for name, (cpu, memory) in means.items()
+    }
+    return msgspec.convert(laid, dict[WindowName, dict[Measured, Stat]])
+
+
+def water_level(name: str = "all", **spec: Any) -> WaterLevel:
+    """Give a WaterLevel that reads the metrics API."""
+    plain = {"metadata": {"name": name}, "spec": {"source": {"metricsServer": {}}, **spec}}
+    return decode_water_level(encode(plain))
 
 
 def budget(

@@ -1,9 +1,9 @@
 """How evenly nodes are used, by policy, on real load: python -m bench.balance --traces DIR [--quick].
 
-Every PlanetLab day of the folder x seeds x two levels of noise between replicas is a world; with the seed, it has
-nodes of one size or of three, and roll-outs or none. All policies play the same worlds, so they are compared in
-pairs. Some days were used for choosing defaults; the verdict goes by the others. Then come a burst with frozen
-metrics, and what is left of the effect when measurements fail.
+Every PlanetLab day of the folder x seeds x two levels of noise between replicas is a world; by its seed, it
+has nodes of one size or of three, and roll-outs or none. All policies play the same worlds, so they are compared
+in pairs. Some days were used for choosing defaults; the verdict goes by the others. Then come a burst with
+frozen metrics, and what is left of the effect when measurements fail.
 """
 
 import argparse
@@ -81,7 +81,8 @@ class Outcome:
 class DayVerdict:
     """How ours did on a day: ratios of mean spreads, and whether all that is asked for holds.
 
-    `rival` is the one with the least spread of that day; `no_worse` is whether p99 and pending are not above its.
+    `rival` is the one with the least spread of that day, `no_worse` is whether p99 and pending are not above
+    its own.
     """
 
     day: str
@@ -196,8 +197,8 @@ def report(outcomes: Sequence[Outcome], policies: Sequence[str]) -> None:
     if counting:
         word = "met" if met >= _OF_DAYS * len(counting) else "missed"
         say(
-            f"At most {_OF_DEFAULT} of the default and {_OF_RIVAL} of the best rival, p99 and pending no worse, "
-            f"on {_OF_DAYS:.0%} of the days: {met} of {len(counting)}, {word}."
+            f"At most {_OF_DEFAULT} of the default and {_OF_RIVAL} of the best rival, p99 and pending no worse,"
+            f" on {_OF_DAYS:.0%} of the days: {met} of {len(counting)}, {word}."
         )
 
 

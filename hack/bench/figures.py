@@ -65,10 +65,10 @@ def pair_ratios(figure: Figure, peer: Figure) -> list[float]:
     return [1.0 if over == under else over / under if under else inf for over, under in ratios]
 
 
-def table(figures: Sequence[Figure], peers: Sequence[Figure], peer_name: str) -> str:
+def table(figures: Sequence[Figure], peers: Sequence[Figure] = (), peer_name: str = "") -> str:
     """Lay figures out for people; a figure's peer has its name. Ratios: median (least to most)."""
     of_peer = {figure.name: figure for figure in peers}
-    rows = [("", "median", "", "target", peer_name, "better by", "rounds (load)")]
+    rows = [("", "median", "", "target", peer_name, "better by" if peers else "", "rounds (load)")]
     for figure in figures:
         peer = of_peer.get(figure.name)
         rows.append(

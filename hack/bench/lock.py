@@ -1,9 +1,10 @@
 """How fast a lock holds: python -m bench.lock [--quick] [--json FILE].
 
 On a control plane of its own, with bare nodes and one writer, it measures `tidelock run` as it is installed:
-locks one at a time and in bursts, in turn with a bare Kopf handler; then a cold start beside thousands of
-live locks. The exit status is 0 whatever the figures, and 1 if a lock was lost, given twice or given without
-room.
+locks one at a time and in bursts, in turn with a bare Kopf handler and with a writer that decides nothing
+(the floor: what the API server alone takes for one short answer a lock); then a cold start beside thousands
+of live locks. The exit status is 0 whatever the figures, and 1 if a lock was lost, given twice or given
+without room.
 """
 
 import argparse
@@ -12,7 +13,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,7 +22,7 @@ import msgspec
 from bench.audit import audit
 from bench.figures import Figure, percentile, table
 from bench.locks import LockLostError, Locks
-from bench.programs import bare_kopf, resident_bytes, tidelock
+from bench.programs import bare_kopf, floor, resident_bytes, tidelock
 from bench.witness import witness
 from bench.world import IDENTITY, IN_FLIGHT, add_nodes, admin, install
 from devcluster import Component, LocalCluster, start_cluster
@@ -118,10 +119,11 @@ async def _rest(locks: Locks) -> None:
 async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
     """Measure everything, print it and give the exit status."""
     kubeconfig = install(cluster)
-    ours, peer, start = Speed(), Speed(), Start()
+    ours, peer, bound, start = Speed(), Speed(), Speed(), Start()
     contestants: tuple[tuple[Callable[[LocalCluster, Path], Component], Speed], ...] = (
         (tidelock, ours),
         (bare_kopf, peer),
+        (floor, bound),
     )
     async with admin(cluster) as client, witness(client) as seen:
         await add_nodes(client, options.nodes)
@@ -133,30 +135,32 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
         say(f"Cold start with {options.live} live locks.")
         await measure_start(locks, tidelock(cluster, kubeconfig), start, options)
         faults = [*seen.faults, *await audit(client)]
-    report(options, [*ours.figures, *start.figures], peer.figures, faults)
+    report(options, ours, start, {"bare Kopf": peer, "floor": bound}, faults)
     return 1 if faults else 0
 
 
 def report(
-    options: argparse.Namespace, figures: Sequence[Figure], peers: Sequence[Figure], faults: Sequence[str]
+    options: argparse.Namespace, ours: Speed, start: Start, peers: Mapping[str, Speed], faults: Sequence[str]
 ) -> None:
     """Print the figures, and write them to a file if one is wanted."""
     print(
         f"{os.cpu_count()} CPUs for everything; etcd {'with' if options.fsync else 'without'} fsync; "
         f"kube-apiserver with GOGC={APISERVER_GOGC}; {options.nodes} bare nodes; "
-        f"both programs run as {IDENTITY}.\n"
+        f"all programs run as {IDENTITY}.\n"
         "From the start of the write to Active=True as an independent watch sees it: "
         f"{options.locks} locks one at a time, {options.burst} at once on {IN_FLIGHT} connections; "
         f"{options.live} live locks for the start."
     )
-    print(table(figures, peers, "bare Kopf"))
+    for name, speed in peers.items():
+        print(table(ours.figures, speed.figures, name))
+    print(table(start.figures))
     print("\n".join(faults) or "No lock was lost, given twice or given without room.")
     if options.json:
         content = {
             "options": {name: value for name, value in vars(options).items() if name != "json"},
             "faults": faults,
-            "tidelock": figures,
-            "bare_kopf": peers,
+            "tidelock": [*ours.figures, *start.figures],
+            **{name: speed.figures for name, speed in peers.items()},
         }
         options.json.write_bytes(msgspec.json.format(msgspec.json.encode(content)))
 

@@ -50,6 +50,17 @@ def bare_kopf(cluster: LocalCluster, kubeconfig: Path) -> Component:
     )
 
 
+def floor(cluster: LocalCluster, kubeconfig: Path) -> Component:
+    """Return the writer that decides nothing; it ends with the cluster."""
+    (port,) = free_ports(1)
+    return Component(
+        name="floor",
+        command=(sys.executable, "-m", "bench.floor", str(kubeconfig), str(port)),
+        health=Health(port, "/healthz", None),
+        directory=cluster.directory,
+    )
+
+
 def kube_scheduler(cluster: LocalCluster, kubeconfig: Path, scheduler_name: str) -> Component:
     """Return the stock scheduler with its default profile and unlimited requests; it ends with the cluster.
 

@@ -25,6 +25,8 @@ from tidelock.kube.client import KubeClient
 from tidelock.kube.config import ConfigError, Connection, load_connection
 from tidelock.kube.events import EventRecorder
 from tidelock.kube.skew import watch_skew
+from tidelock.load.loop import LoadLoop
+from tidelock.load.metrics import LoadMetrics
 from tidelock.logs import configure_logs
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.binding import Binder
@@ -89,6 +91,15 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
             decider.cache, decider.book, decider.queue, decider.waiting_pods, clock, loop.wake, others
         )
         telemetry.ready.set_function(lambda: float(feed.ready))
+        load = LoadLoop(
+            client,
+            decider.cache,
+            decider.objects.replica_sets,
+            recorder,
+            LoadMetrics(telemetry.registry, clock.now),
+            clock,
+            busy=lambda: tasks.busy,
+        )
         async with (
             serve(
                 settings.listen,
@@ -103,6 +114,7 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
                     for reflector in reflectors(client, feed, rng, whole=bool(configuration.extenders))
                 ),
                 loop.run(feed),
+                load.run(),
                 watch_skew(client, clock.now, telemetry.clock_skew.set),
                 tasks.crash(),
             ) as crashed,
@@ -116,7 +128,7 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
                     "schedulers": ", ".join(decider.profiles),
                 },
             )
-            registry = _handlers(connection, client, publisher, clock, stop)
+            registry = _handlers(connection, client, publisher, load, clock, stop)
             operator = asyncio.create_task(_run_kopf(registry, loop.started, stop))
             await asyncio.wait((operator, crashed), return_when=asyncio.FIRST_COMPLETED)
             stop.set()
@@ -171,13 +183,14 @@ def _handlers(
     connection: Connection,
     client: KubeClient,
     publisher: Publisher,
+    load: LoadLoop,
     clock: SystemClock,
     stop: asyncio.Event,
 ) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
     lifecycle.register(registry, connection, stop)
     reservations.register(registry, publisher)
-    waterlevels.register(registry, client, clock)
+    waterlevels.register(registry, client, load, clock)
     return registry
 
 

@@ -72,7 +72,7 @@ class World:
         """Create a pod that may run on the nodes of this test."""
         manifest = {
             "metadata": {"name": name, "namespace": self.namespace} | (metadata or {}),
-            "spec": self._pod_spec(cpu) | spec,
+            "spec": self.pod_spec(cpu) | spec,
         }
         return Pod(self.api, PODS, self.api.create(PODS.collection(self.namespace), manifest))
 
@@ -83,7 +83,7 @@ class World:
     def deployment(self, name: str, cpu: str) -> None:
         """Create a Deployment of one such pod."""
         labels = {"app": name}
-        template = {"metadata": {"labels": labels}, "spec": self._pod_spec(cpu)}
+        template = {"metadata": {"labels": labels}, "spec": self.pod_spec(cpu)}
         self.api.create(
             _DEPLOYMENTS.collection(self.namespace),
             {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, "template": template}},
@@ -155,7 +155,8 @@ class World:
         )
         return sum(map(parse_quantity, (*requested, *held)), Decimal(0))
 
-    def _pod_spec(self, cpu: str) -> Manifest:
+    def pod_spec(self, cpu: str) -> Manifest:
+        """Write the spec of a pod that may run on the nodes of this test."""
         container = {"name": "main", "image": "example.org/none", "resources": {"requests": {"cpu": cpu}}}
         return {
             "schedulerName": SCHEDULER,

@@ -140,15 +140,9 @@ class Residents(Follower):
         self._defaults = np.zeros((len(RESOURCES), 0))
         measurements.read_by(self)
 
-    def expected(self, pod: Pod, workload: WorkloadKey | None = None) -> tuple[Figures, bool]:
-        """Tell what a pod will use, and whether its workload's history says so; NaN where nothing tells."""
-        if self._history:
-            key = workload or workload_of(pod, self._replica_sets)
-            known = self._history_of(key) if key is not None else None
-            if known is not None:
-                estimate = np.asarray(self._estimate(pod), np.float64)
-                return np.where(np.isnan(known), estimate, known), True
-        return np.broadcast_to(np.asarray(self._estimate(pod), np.float64), _SHAPE), False
+    def expected(self, pod: Pod) -> Figures:
+        """Tell what a pod that is not placed yet will use; NaN where nothing tells."""
+        return self._expectation(pod, workload_of(pod, self._replica_sets))[0]
 
     def bound_at(self) -> tuple[Rows, Figures]:
         """Give the row and the time of binding of every pod that is on a known node."""
@@ -232,7 +226,7 @@ class Residents(Follower):
         del self._on_node[name][uid]
         if not self._on_node[name]:
             del self._on_node[name]
-        self._touch(np.array([slot]))
+        self._touch(slot)
         self._row[slot] = _NOWHERE
         self._free.append(slot)
 
@@ -263,7 +257,7 @@ class Residents(Follower):
                 # What the history lacks stays as it was expected.
                 self._expected[slots] = np.where(np.isnan(known), self._expected[slots], known)
                 self._by_history[slots] = True
-                self._touch(slots)
+                self._touch_all(slots)
             if number % _SLICE == _SLICE - 1:
                 yield
 
@@ -279,38 +273,45 @@ class Residents(Follower):
             slots, at, figures = map(list, zip(*there, strict=True))
             self._own[slots] = np.array(figures).reshape(-1, *_SHAPE) * UNITS
             self._own_at[slots] = at
-            self._touch(np.array(slots, np.intp))
+            self._touch_all(np.array(slots, np.intp))
 
     # Inside.
 
     def _put(self, pod: Pod, node_name: str, bound_at: float, workload: WorkloadKey | None) -> None:
-        slot = self._slot_of.get(pod.uid)
-        if slot is not None and self._node_of[pod.uid] != node_name:
-            self.release(pod.uid)
+        uid = pod.uid
+        slot = self._slot_of.get(uid)
+        if slot is not None and self._node_of[uid] != node_name:
+            self.release(uid)
             slot = None
         if slot is None:
             slot = self._free.pop() if self._free else self._more_slots()
-            self._slot_of[pod.uid] = slot
-            self._node_of[pod.uid] = node_name
-            self._on_node[node_name][pod.uid] = slot
+            self._slot_of[uid] = slot
+            self._node_of[uid] = node_name
+            self._on_node[node_name][uid] = slot
             self._row[slot] = self._columns.row_of.get(node_name, _NOWHERE)
-            self._own[slot] = np.nan
-            self._expect(pod.uid, pod, workload or workload_of(pod, self._replica_sets))
+            self._expect(uid, pod, workload or workload_of(pod, self._replica_sets))
             if self._measured:
-                self._measure((pod.uid,))
+                self._own[slot] = np.nan
+                self._measure((uid,))
         self._bound_at[slot] = bound_at
-        self._touch(np.array([slot]))
+        self._touch(slot)
 
     def _expect(self, uid: str, pod: Pod, workload: WorkloadKey | None) -> None:
         """Note a pod, of which workload it is, and what is expected of it."""
         slot = self._slot_of[uid]
         self._pods[uid] = (pod, workload)
-        self._expected[slot], self._by_history[slot] = self.expected(pod, workload)
+        self._expected[slot], self._by_history[slot] = self._expectation(pod, workload)
         if workload is not None:
             self._unowned.pop(uid, None)
             self._of_workload[workload].add(slot)
-        elif pod.meta.controller is not None:
+        elif pod.meta.owner_references:
             self._unowned[uid] = None
+
+    def _expectation(self, pod: Pod, workload: WorkloadKey | None) -> tuple[Figures, bool]:
+        """Give what is expected of a pod (W x R, or R for all windows), and whether by its history."""
+        estimate = np.array(self._estimate(pod))
+        known = self._history_of(workload) if self._history and workload is not None else None
+        return (estimate, False) if known is None else (np.where(np.isnan(known), estimate, known), True)
 
     def _history_of(self, key: WorkloadKey) -> Figures | None:
         known = self._histories.get(key)
@@ -351,7 +352,15 @@ class Residents(Follower):
         defaults = self._defaults[:, self._row[slots]].T[:, np.newaxis, :]
         return np.where(np.isnan(expected), defaults, expected)
 
-    def _touch(self, slots: Rows) -> None:
+    def _touch(self, slot: int) -> None:
+        """Have the node of a pod summed again."""
+        row = int(self._row[slot])
+        if row >= 0:
+            if row >= len(self._stale):
+                self._reach(row + 1)
+            self._stale[row] = True
+
+    def _touch_all(self, slots: Rows) -> None:
         """Have the nodes of some pods summed again."""
         rows = self._row[slots]
         rows = rows[rows >= 0]

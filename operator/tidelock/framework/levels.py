@@ -4,14 +4,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tidelock.cluster.levels import RESOURCES, Figures
+from tidelock.cluster.levels import Figures
 from tidelock.cluster.residents import Estimate, Residents, Rule
 from tidelock.framework.api import MAX_NODE_SCORE, Handle
 from tidelock.ledger.entry import Entry
 from tidelock.model.levels import WORKLOAD_KINDS, WorkloadKey
-from tidelock.model.pods import Pod
-from tidelock.model.quantities import Resources, parse_resources
-from tidelock.model.requests import ResourceRequirements, lasting_use
 from tidelock.model.reservations import Owner
 
 
@@ -22,21 +19,18 @@ def packing_score(use: Figures, target: Figures | float) -> Figures:
     At C = 0 the first branch is its limit at u = C, at C = 100 the second one is never reached.
     """
     target = np.asarray(target, np.float64)
-    rising = (MAX_NODE_SCORE - target) * use / np.where(target > 0, target, 1.0) + target
-    rising = np.where(target > 0, rising, MAX_NODE_SCORE)
-    room = MAX_NODE_SCORE - target
-    falling = target * (MAX_NODE_SCORE - use) / np.where(room > 0, room, 1.0)
-    return np.where(use <= target, rising, np.maximum(falling, 0.0))
-
-
-def limit_else_request(pod: Pod) -> tuple[float, ...]:
-    """Expect each container to use its limit, else its request; NaN where no container has either."""
-    total = lasting_use(pod.spec, _limit_else_request)
-    return tuple(float(total.get(name, 0)) or np.nan for name in RESOURCES)
-
-
-def _limit_else_request(amounts: ResourceRequirements) -> Resources:
-    return parse_resources({**amounts.requests, **amounts.limits})
+    empty, full = target <= 0, target >= MAX_NODE_SCORE
+    slope = np.where(empty, 0.0, (MAX_NODE_SCORE - target) / np.where(empty, 1.0, target))
+    start = np.where(empty, MAX_NODE_SCORE, target)
+    descent = target / np.where(full, 1.0, MAX_NODE_SCORE - target)
+    # The branches cost a few passes over all nodes; what is made of the target alone is small.
+    points = MAX_NODE_SCORE - use
+    points *= descent
+    np.maximum(points, 0.0, out=points)
+    rising = use * slope
+    rising += start
+    np.copyto(points, rising, where=np.less_equal(use, target))
+    return points
 
 
 def follow_residents(

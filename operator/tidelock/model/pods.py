@@ -3,19 +3,22 @@
 from collections.abc import Iterator
 from datetime import datetime
 from functools import cached_property
+from math import nan
 from typing import NamedTuple
 
 import msgspec
 
 from tidelock.model.instants import from_datetime
 from tidelock.model.meta import Key, ObjectMeta
-from tidelock.model.quantities import Resources
+from tidelock.model.quantities import CPU, MEMORY, Resources, parse_resources
 from tidelock.model.requests import (
     ContainerStatus,
     HostPort,
+    ResourceRequirements,
     WorkloadResources,
     container_weights,
     host_ports,
+    lasting_use,
     nonzero_requests,
     total_requests,
 )
@@ -316,6 +319,12 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
         return total_requests(self.spec, statuses, infeasible=infeasible)
 
     @cached_property
+    def likely_use(self) -> tuple[float, float]:
+        """Cpu and memory by the limit of each container, else its request; NaN where none has either."""
+        total = lasting_use(self.spec, _limit_else_request)
+        return float(total.get(CPU, 0)) or nan, float(total.get(MEMORY, 0)) or nan
+
+    @cached_property
     def nonzero(self) -> tuple[int, int]:
         """Cpu and memory for scoring once it is placed; a container that asks for none weighs something."""
         return nonzero_requests(self.spec)
@@ -360,6 +369,10 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
             tuple(container.image for container in containers),
             self.host_ports,
         )
+
+
+def _limit_else_request(amounts: ResourceRequirements) -> Resources:
+    return parse_resources({**amounts.requests, **amounts.limits})
 
 
 def _claims(pod_name: str, volumes: tuple[Volume, ...]) -> Iterator[ClaimUse]:

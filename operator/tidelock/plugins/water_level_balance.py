@@ -11,6 +11,7 @@ there as the measured nodes do. If none is fresh, nodes are scored by what is re
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -35,7 +36,7 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
-from tidelock.framework.levels import follow_residents, limit_else_request, packing_score
+from tidelock.framework.levels import follow_residents, packing_score
 from tidelock.framework.moment import Moment
 from tidelock.framework.ownlocks import OwnLocks
 from tidelock.framework.pluginargs import read_args
@@ -134,30 +135,18 @@ class WaterLevelBalance(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
             raise ValueError(f"pluginConfig of {self.name}: {problem}")
         shares = {each.name: each.weight for each in read.resources}
         self._shares = np.array([shares.get(name, 0.0) for name in RESOURCES]) / sum(shares.values())
-        self._guard = read.guard
         self._groups = Groups(handle.objects.water_levels, _policy(read))
         self._levels = NodeLevels()
         handle.cache.follow(self._levels)
-        self._arrivals = follow_residents(
-            handle, estimate=limit_else_request, rule=uncovered, history=read.history
-        )
-        self._own = (
-            follow_residents(
-                handle,
-                estimate=limit_else_request,
-                rule=own_use(read.mature_seconds),
-                history=read.history,
-                measured=True,
-            )
-            if read.mode == "PodSums"
-            else None
-        )
+        self._read = read
         self._blind = False
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Find the nodes beyond a limit; skip if nothing is limited, and pods of DaemonSets."""
         controller = pod.meta.controller
         if not self._groups.of(snapshot).limited or (controller and controller.kind == _DAEMON_SET):
+            return SKIP
+        if not self._informed(state, snapshot):
             return SKIP
         picture = self._picture(state, pod, snapshot)
         grouping = picture.grouping
@@ -198,9 +187,9 @@ class WaterLevelBalance(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
 
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
         """Skip if there is no WaterLevel and nothing was measured lately."""
-        picture = self._picture(state, pod, snapshot)
-        if not self._groups.any and not picture.known.any():
+        if not self._informed(state, snapshot):
             return SKIP
+        picture = self._picture(state, pod, snapshot)
         self._say(blind=not picture.known.any())
         return SUCCESS
 
@@ -211,13 +200,12 @@ class WaterLevelBalance(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         if not picture.known.any():
             taken = np.minimum(_requested(pod, snapshot), _FULL)
             return _rounded(self._shares @ (MAX_NODE_SCORE - taken), rows)
-        expected, _ = self._arrivals.expected(pod)
-        expected = expected[:, :, np.newaxis]
-        expected = np.where(np.isnan(expected), grouping.defaults, expected)
+        expected = self._arrivals.expected(pod)[..., np.newaxis]
+        if np.isnan(expected).any():
+            expected = np.where(np.isnan(expected), grouping.defaults, expected)
         points = packing_score(picture.use + expected * picture.per_unit, _targets(picture))
-        by_window = np.einsum("wrn,r->wn", points, self._shares)
-        total = np.einsum("wn,wn->n", by_window, grouping.windows)
-        return _rounded(total, rows)
+        points *= grouping.windows[:, np.newaxis]
+        return _rounded(self._shares @ points.sum(axis=0), rows)
 
     def events_to_register(self) -> Sequence[Registration]:
         """Hope for measurements within the limits, for pods that go, and for edits of WaterLevels."""
@@ -244,6 +232,24 @@ class WaterLevelBalance(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
             if name in uses
         )
 
+    def _informed(self, state: CycleState, snapshot: Snapshot) -> bool:
+        """Whether there is a WaterLevel, or a node that was measured lately."""
+        fresh = self._levels.fresh(state.expect(Moment).now, self._groups.of(snapshot).staleness)
+        return self._groups.any or bool(fresh.any())
+
+    @cached_property
+    def _arrivals(self) -> Residents:
+        """What the nodes' samples do not cover; kept from the first time on that anybody asks."""
+        return follow_residents(self.handle, estimate=_likely_use, rule=uncovered, history=self._read.history)
+
+    @cached_property
+    def _own(self) -> Residents:
+        """The sums of what was measured of the pods themselves."""
+        rule = own_use(self._read.mature_seconds)
+        return follow_residents(
+            self.handle, estimate=_likely_use, rule=rule, history=self._read.history, measured=True
+        )
+
     def _picture(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> _Picture:
         """Give the levels of all nodes, worked out once for each decision."""
         picture = state.read(_Picture)
@@ -258,8 +264,8 @@ class WaterLevelBalance(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         fresh = levels.fresh(now, grouping.staleness)
         at = np.where(np.isfinite(levels.at), levels.at, NEVER)
         use = levels.use("mean")
-        residents: Residents | None = self._arrivals if self._guard else None
-        if self._own is not None and self._reading_is_fresh(now, grouping):
+        residents = self._arrivals if self._read.guard else None
+        if self._read.mode == "PodSums" and self._reading_is_fresh(now, grouping):
             # Sums need no sample of the node.
             use, at, fresh, residents = np.zeros_like(use), np.zeros_like(at), np.ones_like(fresh), self._own
         if residents is not None:
@@ -285,6 +291,10 @@ class WaterLevelBalance(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
                 logger.warning("no fresh measurement of any node: scoring by requests")
             else:
                 logger.info("nodes are measured again: scoring by their levels")
+
+
+def _likely_use(pod: Pod) -> tuple[float, float]:
+    return pod.likely_use
 
 
 def _policy(read: _Args) -> Policy:
