@@ -29,6 +29,8 @@ NAMESPACE = "shop"
 SCHEDULER = "tidelock-scheduler"
 NOW = 1_800_000_000.0
 
+_SPANS = ("15m", "1h", "1d")
+
 Json = dict[str, Any]
 
 
@@ -162,31 +164,37 @@ def reservation(name: str = "lock", **fields: Any) -> Reservation:
     return decode_reservation(encode(reservation_json(name, **fields)))
 
 
-def level(cpu: float = 0, memory: float = 0, *, at: float = NOW, **windows: tuple[float, float]) -> str:
-    """Write the annotation of a node's level: the same in all windows, or (cpu, memory) by `w15m` and so on.
+def level(
+    cpu: float = 0,
+    memory: float = 0,
+    *,
+    at: float = NOW,
+    windows: Mapping[str, tuple[float, float]] | None = None,
+) -> str:
+    """Write the annotation of a node's level: the same in all windows, or (cpu, memory) by window.
 
     The highest and the 95th percentile are the mean.
     """
-    means = windows or {f"w{name}": (cpu, memory) for name in ("15m", "1h", "1d")}
-    return encode_node_level(NodeLevel(at, _windows(means)))
+    return encode_node_level(NodeLevel(at, _windows(windows or dict.fromkeys(_SPANS, (cpu, memory)))))
 
 
 def usage(cpu: float = 0, memory: float = 0, *, at: float = NOW) -> PodUsage:
     """Give the use of a pod in cores and bytes, the same in all windows."""
-    return PodUsage(at, _windows({f"w{name}": (cpu, memory) for name in ("15m", "1h", "1d")}))
+    return PodUsage(at, _windows(dict.fromkeys(_SPANS, (cpu, memory))))
 
 
 def _windows(means: Mapping[str, tuple[float, float]]) -> Windows:
     laid = {
-        name[1:]: {"cpu": Stat(*[cpu] * 3), "memory": Stat(*[memory] * 3)}
+        name: {"cpu": Stat(*[cpu] * 3), "memory": Stat(*[memory] * 3)}
         for name, (cpu, memory) in means.items()
     }
     return msgspec.convert(laid, dict[WindowName, dict[Measured, Stat]])
 
 
-def water_level(name: str = "all", **spec: Any) -> WaterLevel:
+def water_level(name: str = "all", *, created: float = NOW, **spec: Any) -> WaterLevel:
     """Give a WaterLevel that reads the metrics API."""
-    plain = {"metadata": {"name": name}, "spec": {"source": {"metricsServer": {}}, **spec}}
+    metadata = {"name": name, "creationTimestamp": format_instant(created)}
+    plain = {"metadata": metadata, "spec": {"source": {"metricsServer": {}}, **spec}}
     return decode_water_level(encode(plain))
 
 

@@ -33,7 +33,14 @@ from unit.plugins.scene import Scene
 
 GPU = "nvidia.com/gpu"
 
-OPTIONAL: set[str] = set()
+OPTIONAL = {
+    "TargetLoadPacking",
+    "LoadVariationRiskBalancing",
+    "LowRiskOverCommitment",
+    "DynamicLoad",
+    "LoadAware",
+    "WorkloadTopologySpread",
+}
 """Plugins that no profile has unless a configuration enables them."""
 
 RESERVING = [kind for kind in REGISTRY.values() if isinstance(kind, type) and issubclass(kind, Reserve)]

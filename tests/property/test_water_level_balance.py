@@ -59,8 +59,8 @@ class Group(NamedTuple):
             else:
                 scene.cache.upsert(pod(name, requests=requests, node_name=where, bound_at=each.bound_at))
         for index, (at, measured) in enumerate(zip(self.sampled_at, self.measured, strict=True)):
-            windows = {f"w{window}": (uses["cpu"], uses["memory"]) for window, uses in measured.items()}
-            text = level(at=at, **windows)
+            windows = {window: (uses["cpu"], uses["memory"]) for window, uses in measured.items()}
+            text = level(at=at, windows=windows)
             scene.cache.put_node(
                 node(f"node-{index}", cpu="100", memory="100Gi", annotations={NODE_LEVEL: text})
             )

@@ -39,8 +39,7 @@ class Measurements:
     def take(self, uses: Uses) -> Iterator[None]:
         """Take over a reading in slices, so that decisions can be made between them.
 
-        Nothing is done before the first slice is asked for. A second reading must not be taken before the
-        first has been to its end.
+        Nothing is done before the first slice is asked for.
         """
         self.uses = uses
         for reader in self._readers:
@@ -50,7 +49,7 @@ class Measurements:
             newest = max(newest, usage.at)
             if number % _SLICE == _SLICE - 1:
                 yield
-        self.at = newest
+        self.at = max(self.at, newest)
 
 
 def at_once(slices: Iterable[None]) -> None:

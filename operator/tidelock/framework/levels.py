@@ -4,12 +4,15 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tidelock.cluster.levels import Figures
+from tidelock.cluster.levels import Figures, NodeLevels
 from tidelock.cluster.residents import Estimate, Residents, Rule
 from tidelock.framework.api import MAX_NODE_SCORE, Handle
 from tidelock.ledger.entry import Entry
 from tidelock.model.levels import WORKLOAD_KINDS, WorkloadKey
 from tidelock.model.reservations import Owner
+
+_P95 = 1.6448536269514722
+"""How many deviations the 95th percentile of a normal distribution is above its mean."""
 
 
 def packing_score(use: Figures, target: Figures | float) -> Figures:
@@ -70,3 +73,9 @@ def _workload(namespace: str, owners: Iterable[Owner]) -> WorkloadKey | None:
         if WORKLOAD_KINDS.get(controller.kind) == group:
             return WorkloadKey(controller.kind, namespace, controller.name)
     return None
+
+
+def deviation(levels: NodeLevels) -> Figures:
+    """Draw the standard deviation of the last 15 minutes from mean and 95th percentile: R x N, as parts."""
+    spread: Figures = np.maximum(levels.use("p95")[0] - levels.use("mean")[0], 0.0) / _P95 / MAX_NODE_SCORE
+    return spread

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tidelock.model.quantities import CPU, EPHEMERAL_STORAGE, MEMORY
+from tidelock.model.quantities import CPU, EPHEMERAL_STORAGE, MEMORY, QuantityError, parse_quantity
 
 T = TypeVar("T")
 
@@ -46,6 +46,17 @@ class IgnoredResources(msgspec.Struct, frozen=True, rename="camel", kw_only=True
 
 def _extended(resource: str) -> bool:
     return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
+
+
+def quantity_of(plugin: str, field: str, resource: str, text: str) -> int:
+    """Read a quantity among a plugin's args; raises ValueError if it is none, or not more than 0."""
+    try:
+        units = parse_quantity(resource, text)
+    except QuantityError as error:
+        raise ValueError(f"pluginConfig of {plugin}: {field}: {error}") from error
+    if units <= 0:
+        raise ValueError(f"pluginConfig of {plugin}: {field}: {text!r} is not more than 0")
+    return units
 
 
 def read_args(plugin: str, args: Mapping[str, Any], kind: type[T]) -> T:

@@ -70,7 +70,7 @@ class Grouping:
     """The policies by row.
 
     Attributes:
-        policies: those that some WaterLevel has, by its name's order, and at the end that of all other nodes.
+        policies: those of the WaterLevels, the oldest first, and at the end that of all other nodes.
         policy_of: index of each node's policy: N.
         windows: W x N.
         limits: R x N.
@@ -130,7 +130,7 @@ class Groups:
         return tuple(max(each) for each in zip(*limits, strict=True))
 
     def of(self, snapshot: Snapshot) -> Grouping:
-        """Group the nodes of a whole snapshot; of WaterLevels that both select one, the first counts."""
+        """Group the nodes of a whole snapshot; of WaterLevels that select the same, the oldest has them."""
         version = (self._water_levels.version, snapshot.traits.version)
         if self._version != version:
             self._version = version
@@ -140,7 +140,7 @@ class Groups:
     def _made(self, snapshot: Snapshot) -> Grouping:
         groups = sorted(
             (each for each in self._water_levels.of() if each.spec is not None),
-            key=lambda each: each.meta.name,
+            key=lambda each: (each.meta.created, each.meta.name),
         )
         policies = [Policy.of(each.spec) for each in groups if each.spec is not None]
         policy_of = np.full(len(snapshot), len(groups), np.intp)

@@ -39,12 +39,12 @@ from tidelock.framework.events import Action, ClusterEvent, Registration, Resour
 from tidelock.framework.levels import follow_residents, packing_score
 from tidelock.framework.moment import Moment
 from tidelock.framework.ownlocks import OwnLocks
-from tidelock.framework.pluginargs import read_args
+from tidelock.framework.pluginargs import quantity_of, read_args
 from tidelock.framework.watergroups import UNLIMITED, Grouping, Groups, Policy, window_shares
 from tidelock.model.levels import NODE_LEVEL, Unreadable, WindowName, decode_node_level
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
-from tidelock.model.quantities import CPU, MEMORY, QuantityError, parse_quantity
+from tidelock.model.quantities import CPU, MEMORY
 
 logger = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ class WaterLevelBalance(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
             raise ValueError(f"pluginConfig of {self.name}: {problem}")
         shares = {each.name: each.weight for each in read.resources}
         self._shares = np.array([shares.get(name, 0.0) for name in RESOURCES]) / sum(shares.values())
-        self._groups = Groups(handle.objects.water_levels, _policy(read))
+        self._groups = Groups(handle.objects.water_levels, _policy(self.name, read))
         self._levels = NodeLevels()
         handle.cache.follow(self._levels)
         self._read = read
@@ -297,7 +297,8 @@ def _likely_use(pod: Pod) -> tuple[float, float]:
     return pod.likely_use
 
 
-def _policy(read: _Args) -> Policy:
+def _policy(plugin: str, read: _Args) -> Policy:
+    estimation = read.pod_estimation
     return Policy(
         windows=window_shares({each.duration: each.weight for each in read.windows}),
         percent=read.target.percent,
@@ -305,8 +306,8 @@ def _policy(read: _Args) -> Policy:
         limits=(read.overload_limits.cpu_percent, read.overload_limits.memory_percent),
         staleness=read.staleness_seconds,
         defaults=(
-            parse_quantity(CPU, read.pod_estimation.default_cpu),
-            parse_quantity(MEMORY, read.pod_estimation.default_memory),
+            quantity_of(plugin, "podEstimation.defaultCPU", CPU, estimation.default_cpu),
+            quantity_of(plugin, "podEstimation.defaultMemory", MEMORY, estimation.default_memory),
         ),
     )
 
@@ -323,16 +324,6 @@ def _problems(read: _Args) -> Iterator[str]:
         yield "target.percent: required for Static and refused for Dynamic"
     if read.target.mode == "Static" and read.target.min_weight is not None:
         yield "target.minWeight: refused for Static"
-    estimation = read.pod_estimation
-    for field, resource, text in (
-        ("defaultCPU", CPU, estimation.default_cpu),
-        ("defaultMemory", MEMORY, estimation.default_memory),
-    ):
-        try:
-            if parse_quantity(resource, text) <= 0:
-                yield f"podEstimation.{field}: {text!r} is not more than 0"
-        except QuantityError as error:
-            yield f"podEstimation.{field}: {error}"
 
 
 def _rounded(scores: Scores, rows: Rows) -> Scores:

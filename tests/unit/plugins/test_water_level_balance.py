@@ -59,7 +59,7 @@ def test_the_limits_of_a_target(percent: float, expected: list[float]) -> None:
 
 
 def test_windows_and_resources_count_by_their_weights() -> None:
-    text = level(w15m=(9.0, 19.0), w1h=(19.0, 19.0), w1d=(39.0, 19.0))
+    text = level(windows={"15m": (9, 19), "1h": (19, 19), "1d": (39, 19)})
     scene = Scene(node("node-a", cpu="100", memory="100Gi", annotations={NODE_LEVEL: text}))
     wanting = pod(requests={"cpu": "1", "memory": "1Gi"})
     args = {**STATIC, "resources": [{"name": "cpu", "weight": 3}, {"name": "memory", "weight": 1}]}
@@ -71,7 +71,7 @@ def test_windows_and_resources_count_by_their_weights() -> None:
 
 
 def test_a_window_that_was_not_measured_is_taken_from_its_neighbour() -> None:
-    known = Scene(node("node-a", cpu="100", annotations={NODE_LEVEL: level(w1h=(9.0, 0.0))}))
+    known = Scene(node("node-a", cpu="100", annotations={NODE_LEVEL: level(windows={"1h": (9, 0)})}))
     assert scored(known, **STATIC) == [60]
 
 
@@ -201,7 +201,7 @@ def test_sums_are_of_the_pods_own_use_and_follow_them_at_once() -> None:
 def test_history_fills_in_for_young_pods_by_their_age() -> None:
     scene = Scene(measured("node-a"))
     web = {"controller": "apps/v1/StatefulSet/web", "requests": {"cpu": "9"}, "node_name": "node-a"}
-    scene.cache.upsert(pod("young", bound_at=NOW - 225, **web))  # type: ignore[arg-type]
+    scene.cache.upsert(pod("young", bound_at=NOW - 225, **web))
     uses = Uses({"uid-young": usage(8.0)}, {WorkloadKey("StatefulSet", "shop", "web"): usage(4.0)})
     at_once(scene.measurements.take(uses))
     assert scored(scene, **SUMS) == [80 * (0.25 * 8 + 0.75 * 4 + 1) / 20 + 20]
@@ -333,17 +333,16 @@ def test_a_water_level_says_what_holds_for_its_nodes() -> None:
     assert scene.judging(plugin, POD).fitting == {"node-a"}
 
 
-def test_the_first_water_level_by_name_has_a_node_and_broken_ones_have_none() -> None:
+def test_the_oldest_water_level_has_a_node_and_broken_ones_have_none() -> None:
     scene = Scene(measured("node-a", 50))
-    for name, percent in (("b", 20), ("a", 51)):
-        scene.objects.water_levels.upsert(
-            None, water_level(name, target={"mode": "Static", "percent": percent})
-        )
-    scene.objects.water_levels.upsert(None, water_level("0", target={"mode": "Sideways"}))
+    for name, percent, age in (("a", 20, 1), ("b", 51, 2)):
+        target = {"mode": "Static", "percent": percent}
+        scene.objects.water_levels.upsert(None, water_level(name, created=NOW - age, target=target))
+    scene.objects.water_levels.upsert(None, water_level("c", created=NOW - 3, target={"mode": "Sideways"}))
     plugin = WaterLevelBalance(scene.handle, CPU_ALONE)
     assert scene.judging(plugin, POD).scores == {"node-a": 100}
 
-    scene.objects.water_levels.remove(water_level("a"))
+    scene.objects.water_levels.remove(water_level("b"))
     assert scene.judging(plugin, POD).scores == {"node-a": 20 * 49 / 80}
 
 
