@@ -1,9 +1,9 @@
 """How evenly nodes are used, by policy, on real load: python -m bench.balance --traces DIR [--quick].
 
 Every PlanetLab day of the folder x seeds x two levels of noise between replicas is a world; by its seed, it
-has nodes of one size or of three, and roll-outs or none. All policies play the same worlds, so they are compared
-in pairs. Some days were used for choosing defaults; the verdict goes by the others. Then come a burst with
-frozen metrics, and what is left of the effect when measurements fail.
+has nodes of one size or of three, and roll-outs or none. All policies play the same worlds, so they are
+compared in pairs. Some days were used for choosing defaults; the verdict goes by the others. Then come a
+burst with frozen metrics, and what is left of the effect when measurements fail.
 """
 
 import argparse
@@ -197,8 +197,8 @@ def report(outcomes: Sequence[Outcome], policies: Sequence[str]) -> None:
     if counting:
         word = "met" if met >= _OF_DAYS * len(counting) else "missed"
         say(
-            f"At most {_OF_DEFAULT} of the default and {_OF_RIVAL} of the best rival, p99 and pending no worse,"
-            f" on {_OF_DAYS:.0%} of the days: {met} of {len(counting)}, {word}."
+            f"At most {_OF_DEFAULT} of the default's and {_OF_RIVAL} of the best rival's, p99 and pending no "
+            f"worse, on {_OF_DAYS:.0%} of the days: {met} of {len(counting)}, {word}."
         )
 
 
@@ -218,26 +218,31 @@ def report_faults(outcomes: Sequence[Outcome]) -> None:
     say(columns(rows))
 
 
-def burst(nodes: int, policies: Sequence[str]) -> list[tuple[str, int]]:
-    """Have a Deployment come within 30 seconds, its metrics frozen; gives the most that one node got."""
-    world = burst_world(nodes, _BURST_REPLICAS, at=_BURST_AT, steps=_BURST_STEPS)
+def burst(nodes: int, policies: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Have pods come within 30 seconds, their metrics frozen; gives the most that one node got.
+
+    Once they are replicas of one Deployment, once each is a Deployment by itself.
+    """
     frozen = Faults(down=(_BURST_AT, _BURST_STEPS * STEP))
-    most = []
-    for name in policies:
+
+    def most(name: str, *, apart: bool) -> int:
+        world = burst_world(nodes, _BURST_REPLICAS, at=_BURST_AT, steps=_BURST_STEPS, apart=apart)
         run = Simulation(world, POLICIES[name], faults=frozen).run()
-        surge = run.node[world.workload == 1]
-        most.append((name, int(np.bincount(surge[surge >= 0], minlength=nodes).max())))
-    return most
+        surge = run.node[world.workload > 0]
+        return int(np.bincount(surge[surge >= 0], minlength=nodes).max())
+
+    return {name: (most(name, apart=False), most(name, apart=True)) for name in policies}
 
 
-def report_burst(most: Sequence[tuple[str, int]], nodes: int) -> None:
+def report_burst(most: dict[str, tuple[int, int]], nodes: int) -> None:
     """Print how evenly a burst was placed."""
     fair = -(-_BURST_REPLICAS // nodes)
-    say(
-        f"\n{_BURST_REPLICAS} replicas within 30 s on {nodes} equal nodes, metrics frozen; fair share {fair}:"
-    )
-    rows = [("policy", "most on a node", "")]
-    rows += [(name, str(count), "met" if count <= fair + 1 else "missed") for name, count in most]
+    say(f"\n{_BURST_REPLICAS} pods in 30 s on {nodes} equal nodes, metrics frozen; fair share {fair}:")
+    rows = [("policy", "most on a node, one Deployment", "as many Deployments", "")]
+    rows += [
+        (name, *map(str, counts), "met" if max(counts) <= fair + 1 else "missed")
+        for name, counts in most.items()
+    ]
     say(columns(rows))
 
 
@@ -327,7 +332,7 @@ def main(arguments: Sequence[str]) -> int:
                 | {"policies": {name: as_numbers(of) for name, of in outcome.figures.items()}}
                 for outcome in (*outcomes, *failing)
             ],
-            "burst": dict(most),
+            "burst": most,
         }
         options.json.write_bytes(msgspec.json.format(msgspec.json.encode(told)) + b"\n")
     if options.plots is not None:

@@ -3,14 +3,16 @@
 A restart throws all that they know away, and tells a new process what an API server would have.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 
 import msgspec
 
 from tidelock.cluster.measured import at_once
 from tidelock.framework.config import Configuration
+from tidelock.model.groups import WaterLevel, decode_water_level
 from tidelock.model.levels import Uses
 from tidelock.model.nodes import Node, decode_node
 from tidelock.model.pods import Pod, PodStatus, assigned_to, decode_pod
@@ -46,13 +48,17 @@ class VirtualClock:
 class Cluster:
     """The API objects of a world, and the scheduler that is told of them."""
 
-    def __init__(self, world: World, configuration: Configuration) -> None:
+    def __init__(
+        self, world: World, configuration: Configuration, water_level: Mapping[str, Any] | None = None
+    ) -> None:
+        """Make the objects; `water_level` is the spec of the WaterLevel that all nodes are in."""
         self.clock = VirtualClock()
         self.nodes = [_node(machine) for machine in world.machines]
         self.pods: dict[str, Pod] = {}
         self._controllers = [_replica_set(workload) for workload in world.workloads]
         self._templates = [_pod(workload) for workload in world.workloads]
         self._workload = world.workload
+        self._water_levels = [] if water_level is None else [_water_level(water_level)]
         self._make = partial(Decider, configuration)
         self._start()
 
@@ -126,6 +132,8 @@ class Cluster:
         )
         for controller in self._controllers:
             replica_sets.upsert(None, controller)
+        for water_level in self._water_levels:
+            decider.objects.water_levels.upsert(None, water_level)
         for node in self.nodes:
             feed.nodes.upsert(None, node)
         for pod in self.pods.values():
@@ -163,6 +171,15 @@ def _replica_set(workload: Workload) -> Controller:
         "spec": {"selector": {"matchLabels": {"app": workload.name}}},
     }
     return msgspec.json.decode(msgspec.json.encode(body), type=Controller)
+
+
+def _water_level(spec: Mapping[str, Any]) -> WaterLevel:
+    source = {"prometheus": {"address": "http://prometheus"}}  # which nobody asks
+    body = {"metadata": {"name": "all", "uid": "all"}, "spec": {"source": source, **spec}}
+    decoded = decode_water_level(msgspec.json.encode(body))
+    if decoded.spec is None:
+        raise ValueError(f"the policy's WaterLevel: {decoded.problem}")
+    return decoded
 
 
 def _pod(workload: Workload) -> Pod:

@@ -74,7 +74,7 @@ class Simulation:
         self._lag = lag
         self._faults = faults
         self._measurements = Measurements(world, faults, np.random.default_rng(seed))
-        self._cluster = Cluster(world, policy.configuration(seed))
+        self._cluster = Cluster(world, policy.configuration(seed), policy.water_level)
         self._row_of = {machine.name: row for row, machine in enumerate(world.machines)}
         self._capacity = np.array([machine.cpu for machine in world.machines], np.float64)
         self._memory = np.array([machine.memory for machine in world.machines], np.float64)

@@ -5,7 +5,7 @@ NodeResourcesBalancedAllocation). All else is the default profile, but for plugi
 simulated pods, which have no volumes, ports, images or affinity: decisions are the same in half the time.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -19,13 +19,18 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.profile import Enabled, PluginSet, ProfileSettings
 from tidelock.model.pods import Pod
 from tidelock.plugins.default_binder import DefaultBinder
+from tidelock.plugins.dynamic_load import DynamicLoad
+from tidelock.plugins.load_aware import LoadAware
+from tidelock.plugins.load_variation_risk_balancing import LoadVariationRiskBalancing
 from tidelock.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
 from tidelock.plugins.pod_topology_spread import PodTopologySpread
 from tidelock.plugins.priority_sort import PrioritySort
 from tidelock.plugins.registry import BUILTINS
+from tidelock.plugins.target_load_packing import TargetLoadPacking
 from tidelock.plugins.water_level_balance import WaterLevelBalance
 from tidelock.simulation.cluster import SCHEDULER
+from tidelock.simulation.world import STEP
 
 _BY_REQUESTS = frozenset({NodeResourcesFit.name, NodeResourcesBalancedAllocation.name})
 TELLING = frozenset(
@@ -38,8 +43,10 @@ TELLING = frozenset(
     }
 )
 """Plugins of the default profile that tell simulated pods or nodes apart, and those that there must be."""
-_STALENESS = 900.0
+_STALENESS = 900
 """Seconds: samples are five minutes apart and five minutes late, and one may be missed."""
+_WEIGHT = 3
+"""How much a score of measured use counts; it is absolute, so it matters little."""
 
 Args = dict[str, Any]
 
@@ -67,6 +74,7 @@ class Policy:
         about: one line on what it does.
         plugin: the plugin that makes it what it is; empty for the default profile alone.
         args: what that is configured by.
+        water_level: spec of the WaterLevel that all nodes are in, but for its source; None for no WaterLevel.
         weight: how much its score counts.
         by_requests: whether the default scores of requests count too.
         measures: whether it goes by measured use, which is then shown to it.
@@ -77,17 +85,15 @@ class Policy:
     about: str
     plugin: str = ""
     args: Mapping[str, Any] = field(default_factory=dict)
-    weight: int = 1
+    water_level: Mapping[str, Any] | None = None
+    weight: int = _WEIGHT
     by_requests: bool = False
     measures: bool = True
 
-    def configuration(self, seed: int, telling: frozenset[str] = TELLING) -> Configuration:
-        """Give the scheduler's configuration: the seed is for what is drawn at random.
-
-        Of the default profile it has the plugins in `telling`.
-        """
+    def configuration(self, seed: int) -> Configuration:
+        """Give the scheduler's configuration; the seed is for what is drawn at random."""
         args = {"seed": seed} if self.plugin == RandomScore.name else dict(self.args)
-        enabled = tuple(each for each in BUILTINS.defaults if each.name in telling)
+        enabled = tuple(each for each in BUILTINS.defaults if each.name in TELLING)
         if self.plugin:
             enabled += (Enabled(self.plugin, self.weight),)
         disabled = frozenset() if self.by_requests else _BY_REQUESTS
@@ -102,15 +108,28 @@ class Policy:
         return Configuration(profiles=(profile,), registry=registry)
 
 
-def _water_level(name: str, about: str, *, weight: int = 5, **args: Any) -> Policy:
+def _water_level(
+    name: str,
+    about: str,
+    *,
+    mode: str = "PodSums",
+    target: Args | None = None,
+    windows: Sequence[Args] = (),
+    weight: int = _WEIGHT,
+    **args: Any,
+) -> Policy:
     """Give WaterLevelBalance over cpu alone, as cpu is what is compared."""
-    common: Args = {
-        "mode": "PodSums",
-        "resources": [{"name": "cpu"}],
-        "target": {"mode": "Dynamic", "minWeight": 1},
-        "stalenessSeconds": _STALENESS,
-    }
-    return Policy(name, about, WaterLevelBalance.name, {**common, **args}, weight)
+    spec: Args = {"stalenessSeconds": _STALENESS, "target": target or {"mode": "Dynamic", "minWeight": 1}}
+    if windows:
+        spec["windows"] = list(windows)
+    return Policy(
+        name,
+        about,
+        WaterLevelBalance.name,
+        {"mode": mode, "resources": [{"name": "cpu"}], **args},
+        spec,
+        weight,
+    )
 
 
 def _static(percent: float) -> Args:
@@ -128,10 +147,45 @@ POLICIES: dict[str, Policy] = _named(
     (
         Policy("random", "any node that fits", RandomScore.name, weight=1000, measures=False),
         Policy("default", "the default profile: by requests", by_requests=True, measures=False),
+        Policy(
+            "target-load-packing",
+            "Trimaran's, target 40",
+            TargetLoadPacking.name,
+            {"stalenessSeconds": _STALENESS},
+        ),
+        Policy(
+            "load-variation-risk-balancing",
+            "Trimaran's, margin and sensitivity 1",
+            LoadVariationRiskBalancing.name,
+            {"stalenessSeconds": _STALENESS},
+        ),
+        Policy(
+            "dynamic-load",
+            "crane's, by its metrics of cpu",
+            DynamicLoad.name,
+            {
+                "priority": {
+                    "cpu_usage_avg_5m": 0.2,
+                    "cpu_usage_max_avg_1h": 0.3,
+                    "cpu_usage_max_avg_1d": 0.5,
+                },
+                "syncPeriodSeconds": {"cpu_usage_avg_5m": _STALENESS},
+            },
+        ),
+        Policy(
+            "load-aware",
+            "Koordinator's, by cpu",
+            LoadAware.name,
+            {
+                "nodeMetricExpirationSeconds": _STALENESS,
+                "reportIntervalSeconds": STEP,
+                "resourceWeights": {"cpu": 1},
+            },
+        ),
         _water_level(
             "least-used",
             "least measured use, with guard",
-            weight=500,  # beyond a target of 1 the formula is (100 - u) / 99
+            weight=99 * _WEIGHT,  # beyond a target of 1 the formula is (100 - u) / 99
             mode="NodeWindows",
             target=_static(1),
         ),

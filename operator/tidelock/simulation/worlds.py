@@ -244,16 +244,22 @@ def mean_level(world: World) -> Floats:
     return total
 
 
-def burst_world(nodes: int, replicas: int, *, at: float, steps: int) -> World:
-    """Make a world of equal nodes under equal load in which a new Deployment comes within 30 seconds.
+def burst_world(nodes: int, replicas: int, *, at: float, steps: int, apart: bool = False) -> World:
+    """Make a world of equal nodes under equal load to which many pods come within 30 seconds.
 
-    Each node has five pods' worth of a steady Deployment that lasts; the new one has so many replicas.
+    Each node has five pods' worth of a Deployment that lasts. Those that come are the replicas of another
+    one, or `apart`, each a Deployment by itself: then only the nodes' levels tell where they should go.
     """
     a_node, cores = 5, 16
-    steady = Workload("steady", _CORE, cores * _MEMORY_A_CORE // 16, 2 * _CORE, 0)
-    surge = Workload("surge", _CORE // 4, _MEMORY_A_CORE // 8, _CORE, 0)
+    steady = Workload("steady", _CORE, _MEMORY_A_CORE, 2 * _CORE)
+    surges = tuple(
+        Workload(f"surge-{number:04}", _CORE // 4, _MEMORY_A_CORE // 8, _CORE)
+        for number in range(replicas if apart else 1)
+    )
     stays = [_Stay(0, float(number) * 0.1, inf) for number in range(nodes * a_node)]
-    stays += [_Stay(1, at + _BURST * number / replicas, inf) for number in range(replicas)]
-    shares = np.full((2, steps), 0.5, np.float32)
+    stays += [
+        _Stay(1 + number % len(surges), at + _BURST * number / replicas, inf) for number in range(replicas)
+    ]
+    shares = np.full((1 + len(surges), steps), 0.5, np.float32)
     machines = tuple(machine(f"node-{number:05}", cores) for number in range(nodes))
-    return _assembled("burst", machines, (steady, surge), stays, shares, 0.0, np.random.default_rng(0))
+    return _assembled("burst", machines, (steady, *surges), stays, shares, 0.0, np.random.default_rng(0))

@@ -8,15 +8,18 @@ from tidelock.simulation.policies import POLICIES
 from tidelock.simulation.world import World
 from tidelock.simulation.worlds import Setting, synthetic_load, world_of
 
-STEPS = 48
+HOUR = 3600.0
+STEPS = 30
 
 
 @lru_cache
 def world(seed: int = 0, *, steps: int = STEPS) -> World:
-    """Give eight nodes of 16 cores and pods of about an hour."""
+    """Give six nodes of 16 cores and pods of about an hour, for two hours and a half."""
     load = synthetic_load(100, steps, seed)
-    return world_of("small", load, Setting(nodes=8, workloads=16, life=3600.0, steps=steps), seed)
+    return world_of("small", load, Setting(nodes=6, workloads=12, life=HOUR, steps=steps), seed)
 
 
-def play(policy: str, of: World | None = None, *, seed: int = 0, faults: Faults = NO_FAULTS) -> Run:
-    return Simulation(of or world(), POLICIES[policy], seed, faults=faults).run()
+@lru_cache
+def play(policy: str, seed: int = 0, faults: Faults = NO_FAULTS) -> Run:
+    """Play the small world of a seed once; what comes of it is not to be changed."""
+    return Simulation(world(seed), POLICIES[policy], seed, faults=faults).run()

@@ -8,28 +8,31 @@ import numpy as np
 import pytest
 
 from tidelock.plugins.registry import BUILTINS
+from tidelock.plugins.water_level_balance import WaterLevelBalance
 from tidelock.simulation.engine import NOWHERE, Simulation
-from tidelock.simulation.policies import POLICIES, Policy
+from tidelock.simulation.policies import POLICIES, TELLING
 from tidelock.simulation.results import figures
 from tidelock.simulation.world import STEP, World
-from unit.simulation.small import STEPS, play, world
+from unit.simulation.small import HOUR, STEPS, play, world
 
 
-@pytest.mark.parametrize("policy", ["default", "random", "water-level"])
+@pytest.mark.parametrize("policy", ["random", "water-level"])
 def test_one_seed_gives_one_result(policy: str) -> None:
-    one, same = (play(policy, seed=5) for _ in range(2))
+    one, same = (Simulation(world(), POLICIES[policy], 5).run() for _ in range(2))
 
     assert np.array_equal(one.node, same.node)
     assert np.array_equal(one.cpu, same.cpu)
 
 
 def test_the_seed_matters_to_what_is_random() -> None:
-    assert not np.array_equal(play("random", seed=1).node, play("random", seed=2).node)
+    one, other = (Simulation(world(), POLICIES["random"], seed).run() for seed in (1, 2))
+
+    assert not np.array_equal(one.node, other.node)
 
 
 def test_no_node_is_given_more_than_it_has() -> None:
     of = world()
-    run = play("water-level", of)
+    run = play("water-level")
     requests = np.array([each.cpu for each in of.workloads])[of.workload]
     assert (run.node != NOWHERE).all()
 
@@ -41,8 +44,8 @@ def test_no_node_is_given_more_than_it_has() -> None:
 
 def test_use_is_what_the_pods_of_a_node_use() -> None:
     of = world()
-    run = play("default", of)
-    step = 30
+    run = play("default")
+    step = 20
     start, end = step * STEP, (step + 1) * STEP
     share = np.clip(np.minimum(run.bound + of.lives, end) - np.maximum(run.bound, start), 0, None) / STEP
     wanted = np.bincount(run.node, share * of.cpu[:, step], len(of.machines))
@@ -51,27 +54,21 @@ def test_use_is_what_the_pods_of_a_node_use() -> None:
 
 
 def test_the_plugins_that_are_left_out_have_nothing_to_say() -> None:
-    class Whole(Policy):
-        """A policy with all plugins of the default profile."""
+    of, policy = world(steps=12), POLICIES["default"]
+    everything = frozenset(plugin.name for plugin in BUILTINS.defaults) - {WaterLevelBalance.name}
+    assert everything > TELLING
+    nodes = [np.zeros(0, np.intp), np.zeros(0, np.intp)]
 
-        def configuration(self, seed: int, telling: frozenset[str] = frozenset()) -> object:  # type: ignore[override]
-            names = frozenset(plugin.name for plugin in BUILTINS.defaults) - {"WaterLevelBalance"}
-            return Policy.configuration(self, seed, telling=names)
+    for place, telling in enumerate((TELLING, everything)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("tidelock.simulation.policies.TELLING", telling)
+            nodes[place] = Simulation(of, policy).run().node
 
-    of = world(steps=24)
-    few, all_of_them = (
-        Simulation(of, kind("default", "", by_requests=True, measures=False)).run()
-        for kind in (Policy, Whole)
-    )
-
-    assert np.array_equal(few.node, all_of_them.node)
+    assert np.array_equal(*nodes)
 
 
 def test_measured_use_spreads_better_than_requests_and_requests_better_than_chance() -> None:
-    spreads = [
-        np.mean([figures(play(policy, world(seed)), 3600.0).spread for seed in range(3)])
-        for policy in ("water-level", "default", "random")
-    ]
+    spreads = [figures(play(policy, 1), HOUR).spread for policy in ("water-level", "default", "random")]
 
     assert all(better < worse for better, worse in pairwise(spreads))
 

@@ -19,7 +19,9 @@ def test_figures_are_of_what_comes_after_the_warm_up() -> None:
 
 
 def test_a_run_that_is_all_warm_up_has_no_figures() -> None:
-    with pytest.raises(ValueError, match="^t: 2 steps of five minutes are no longer than the warm-up of 36$"):
+    with pytest.raises(
+        ValueError, match=r"^t: 2 steps of five minutes are no longer than the warm-up of 36$"
+    ):
         figures(run([[1.0], [1.0]]))
 
 

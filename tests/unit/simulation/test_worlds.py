@@ -137,7 +137,7 @@ def test_a_burst_comes_within_30_seconds() -> None:
 def test_parts_that_do_not_fit_together_are_refused() -> None:
     world = burst_world(4, 10, at=600.0, steps=3)
 
-    with pytest.raises(ValueError, match="^lives: 1 rows for 30 pods$"):
+    with pytest.raises(ValueError, match=r"^lives: 1 rows for 30 pods$"):
         World(
             "odd",
             world.machines,
@@ -148,5 +148,5 @@ def test_parts_that_do_not_fit_together_are_refused() -> None:
             world.cpu,
             world.memory,
         )
-    with pytest.raises(ValueError, match="^odd: a world needs nodes, pods and steps, and has 0, 30 and 3$"):
+    with pytest.raises(ValueError, match=r"^odd: a world needs nodes, pods and steps, and has 0, 30 and 3$"):
         World("odd", (), world.workloads, world.workload, world.arrives, world.lives, world.cpu, world.memory)
