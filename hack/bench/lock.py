@@ -24,7 +24,7 @@ from bench.figures import Figure, percentile, table
 from bench.locks import LockLostError, Locks
 from bench.programs import bare_kopf, floor, resident_bytes, tidelock
 from bench.witness import witness
-from bench.world import IDENTITY, IN_FLIGHT, add_nodes, admin, install
+from bench.world import IDENTITY, IN_FLIGHT, add_nodes, admin, install, install_answerer
 from devcluster import Component, LocalCluster, start_cluster
 from devcluster.output import say
 from devcluster.programs import APISERVER_GOGC
@@ -89,7 +89,7 @@ async def measure_speed(locks: Locks, program: Component, speed: Speed, options:
 
 
 async def measure_start(locks: Locks, program: Component, start: Start, options: argparse.Namespace) -> None:
-    """Fill the cluster with locks, then kill and start the operator again and again."""
+    """Fill the cluster with locks, then stop and start the operator again and again."""
     await asyncio.to_thread(program.start)
     await asyncio.sleep(options.settle)
     start.idle.add(resident_bytes(program) / _MEBI)
@@ -97,7 +97,7 @@ async def measure_start(locks: Locks, program: Component, start: Start, options:
     await asyncio.sleep(options.settle)
     start.full.add(resident_bytes(program) / _MEBI)
     for _ in range(options.rounds):
-        await asyncio.to_thread(program.kill)
+        await asyncio.to_thread(program.stop)  # which gives its Lease up
         begin = time.perf_counter()
         program.launch()
         first = asyncio.create_task(locks.burst(1))
@@ -118,20 +118,20 @@ async def _rest(locks: Locks) -> None:
 
 async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
     """Measure everything, print it and give the exit status."""
-    kubeconfig = install(cluster)
+    kubeconfig, peers_kubeconfig = install(cluster), install_answerer(cluster)
     ours, peer, bound, start = Speed(), Speed(), Speed(), Start()
-    contestants: tuple[tuple[Callable[[LocalCluster, Path], Component], Speed], ...] = (
-        (tidelock, ours),
-        (bare_kopf, peer),
-        (floor, bound),
+    contestants: tuple[tuple[Callable[[LocalCluster, Path], Component], Path, Speed], ...] = (
+        (tidelock, kubeconfig, ours),
+        (bare_kopf, peers_kubeconfig, peer),
+        (floor, peers_kubeconfig, bound),
     )
     async with admin(cluster) as client, witness(client) as seen:
         await add_nodes(client, options.nodes)
         locks = Locks(client, seen)
         for number in range(options.rounds):
-            for program, speed in contestants:
+            for program, identity, speed in contestants:
                 say(f"Round {number + 1} of {options.rounds}: {program.__name__}.")
-                await measure_speed(locks, program(cluster, kubeconfig), speed, options)
+                await measure_speed(locks, program(cluster, identity), speed, options)
         say(f"Cold start with {options.live} live locks.")
         await measure_start(locks, tidelock(cluster, kubeconfig), start, options)
         faults = [*seen.faults, *await audit(client)]

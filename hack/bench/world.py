@@ -1,13 +1,13 @@
 """The cluster that is measured in: the custom resources, and nodes without machines or kubelets."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from devcluster import LocalCluster
-from devcluster.identity import BASE, SERVICE_ACCOUNT, SYSTEM_NAMESPACE, operator_kubeconfig, token_kubeconfig
+from devcluster.identity import BASE, SERVICE_ACCOUNT, operator_kubeconfig, token_kubeconfig
 from tidelock.kube.client import NODES, KubeClient
 from tidelock.kube.config import load_connection
 
@@ -18,7 +18,7 @@ BACKGROUND = "bench-background"
 # Requests that the benchmark has under way at once, each on a connection of its own.
 IN_FLIGHT = 64
 
-IDENTITY = "the ServiceAccount tidelock of manifests/base"
+IDENTITY = "a ServiceAccount with the rights of manifests/base"
 
 _DEFINITIONS = ("crd/reservations.tidelock.dev", "crd/waterlevels.tidelock.dev")
 _NODE_SIZE = {"cpu": "12", "memory": "48Gi", "pods": "110"}
@@ -30,24 +30,32 @@ def install(cluster: LocalCluster) -> Path:
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *_DEFINITIONS)
     for namespace in (NAMESPACE, BACKGROUND):
         cluster.kubectl("create", "namespace", namespace)
-    # The peer patches where the operator puts.
-    right = ("--verb=patch", "--resource=reservations.tidelock.dev/status")
-    cluster.kubectl("create", "clusterrole", "bench-peer", *right)
-    subject = ("--clusterrole=bench-peer", f"--serviceaccount={SYSTEM_NAMESPACE}:{SERVICE_ACCOUNT}")
-    cluster.kubectl("create", "clusterrolebinding", "bench-peer", *subject)
     return operator_kubeconfig(cluster, cluster.directory)
 
 
-def install_kube_scheduler(cluster: LocalCluster) -> Path:
-    """Give the stock scheduler a ServiceAccount with its usual rights; gives the kubeconfig.
+def install_answerer(cluster: LocalCluster) -> Path:
+    """Give those who answer locks beside Tidelock a ServiceAccount with its rights; gives the kubeconfig.
 
-    Its requests have the priority level of Tidelock's, workload-high, as all of kube-system have.
+    Not its ServiceAccount, as the API server refuses what that writes without leading.
     """
-    name, namespace = "kube-scheduler", "kube-system"
+    # Kopf patches where the operator puts.
+    right = ("--verb=patch", "--resource=reservations.tidelock.dev/status")
+    cluster.kubectl("create", "clusterrole", "bench-answerer", *right)
+    return _install_peer(cluster, "bench-answerer", (SERVICE_ACCOUNT, "bench-answerer"))
+
+
+def install_kube_scheduler(cluster: LocalCluster) -> Path:
+    """Give the stock scheduler a ServiceAccount with its usual rights; gives the kubeconfig."""
+    return _install_peer(cluster, "kube-scheduler", ("system:kube-scheduler", "system:volume-scheduler"))
+
+
+def _install_peer(cluster: LocalCluster, name: str, roles: Sequence[str]) -> Path:
+    """Make a ServiceAccount in kube-system: its requests have the priority level of Tidelock's."""
+    namespace = "kube-system"
     cluster.kubectl("create", "serviceaccount", name, "-n", namespace)
-    for role in ("system:kube-scheduler", "system:volume-scheduler"):
+    for role in roles:
         subject = (f"--clusterrole={role}", f"--serviceaccount={namespace}:{name}")
-        cluster.kubectl("create", "clusterrolebinding", f"bench-{role}", *subject)
+        cluster.kubectl("create", "clusterrolebinding", f"bench-{name}-{role}", *subject)
     return token_kubeconfig(cluster, name, namespace, cluster.directory / f"{name}.kubeconfig")
 
 

@@ -12,7 +12,16 @@ BASE = Path(__file__).parents[2] / "manifests" / "base"
 SYSTEM_NAMESPACE = "tidelock-system"
 SERVICE_ACCOUNT = "tidelock"
 
-_IDENTITY = ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding")
+_IDENTITY = (
+    "Namespace",
+    "ServiceAccount",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "Role",
+    "RoleBinding",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+)
 _FILE_NAME = "operator.kubeconfig"
 _VALIDITY = "8h"  # of the token: longer than any test, story or benchmark
 
@@ -35,13 +44,15 @@ def operator_kubeconfig(cluster: Cluster, directory: Path) -> Path:
 
 
 def token_kubeconfig(cluster: Cluster, account: str, namespace: str, kubeconfig: Path) -> Path:
-    """Write a kubeconfig with nothing but a token of a ServiceAccount."""
+    """Write a kubeconfig with nothing but a token of a ServiceAccount, and its namespace."""
     token = cluster.kubectl(
         "create", "token", account, f"--namespace={namespace}", f"--duration={_VALIDITY}"
     ).strip()
     content = json.loads(cluster.kubectl("config", "view", "--minify", "--raw", "--flatten", "-o", "json"))
     for user in content["users"]:
         user["user"] = {"token": token}
+    for context in content["contexts"]:
+        context["context"]["namespace"] = namespace
     kubeconfig.touch(mode=0o600)
     kubeconfig.write_text(json.dumps(content))
     return kubeconfig

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, NoReturn
+from uuid import uuid4
 
 import kopf
 
@@ -24,6 +25,7 @@ from tidelock.handlers import lifecycle, reservations, waterlevels
 from tidelock.kube.client import KubeClient
 from tidelock.kube.config import ConfigError, Connection, load_connection
 from tidelock.kube.events import EventRecorder
+from tidelock.kube.lease import Alone, Leadership, Lease, LeaseLostError, LeaseTimes
 from tidelock.kube.skew import watch_skew
 from tidelock.load.loop import LoadLoop
 from tidelock.load.metrics import LoadMetrics
@@ -49,6 +51,8 @@ logger = logging.getLogger(__name__)
 # Seconds that writes under way get at shutdown, and that a turn of the loop may take.
 _DRAIN = 5.0
 _STUCK = 30.0
+# Connections for the Lease alone: one to watch it, one to write it.
+_LEASE_CONNECTIONS = 2
 # When to look for cyclic garbage. What is decoded lives long and has no cycles: at Python's pace the search
 # would take a third of a start beside 10,000 locks.
 _GARBAGE = (50_000, 20, 100)
@@ -60,12 +64,21 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
     Raises:
         ConfigurationError: the configuration file is wrong.
         ConfigError: there is no way to reach a cluster.
+        LeaseLostError: another process leads now, or might.
 
     """
     configuration = _configuration(settings)
     connection = load_connection(settings.kubeconfig or None)
     clock, rng, telemetry = SystemClock(), Random(), Telemetry()  # noqa: S311 -- for jitter
-    client = KubeClient(connection, user_agent=f"tidelock/{__version__}")
+    user_agent = f"tidelock/{__version__}"
+    own = KubeClient(connection, user_agent=user_agent, connections=_LEASE_CONNECTIONS)
+    leadership = _leadership(settings, connection, own, rng)
+    client = KubeClient(
+        connection,
+        user_agent=user_agent,
+        may_write=leadership.check,
+        manager=lambda: leadership.manager,
+    )
     extenders = Extenders(configuration.extenders)
     tasks = Tasks(rng)
     decider = Decider(
@@ -75,6 +88,7 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
         api=TurnTaking(client, tasks),
     )
     async with (
+        own,
         client,
         extenders,
         EventRecorder(
@@ -100,25 +114,13 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
             clock,
             busy=lambda: tasks.busy,
         )
-        async with (
-            serve(
-                settings.listen,
-                settings.port,
-                telemetry.registry,
-                alive=lambda: clock.monotonic() - loop.last_turn < _STUCK,
-                ready=lambda: feed.ready,
-            ) as port,
-            _background(
-                *(
-                    reflector.run()
-                    for reflector in reflectors(client, feed, rng, whole=bool(configuration.extenders))
-                ),
-                loop.run(feed),
-                load.run(),
-                watch_skew(client, clock.now, telemetry.clock_skew.set),
-                tasks.crash(),
-            ) as crashed,
-        ):
+        async with serve(
+            settings.listen,
+            settings.port,
+            telemetry.registry,
+            alive=lambda: leadership.waiting or clock.monotonic() - loop.last_turn < _STUCK,
+            ready=lambda: leadership.waiting or feed.ready,
+        ) as port:
             logger.info(
                 "started",
                 extra={
@@ -128,15 +130,57 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
                     "schedulers": ", ".join(decider.profiles),
                 },
             )
-            registry = _handlers(connection, client, publisher, load, clock, stop)
-            operator = asyncio.create_task(_run_kopf(registry, loop.started, stop))
-            await asyncio.wait((operator, crashed), return_when=asyncio.FIRST_COMPLETED)
-            stop.set()
-            await operator
-            if crashed.done():
-                crashed.result()
-            logger.info("stopping")
+            if not await _until(stop, leadership.acquire()):
+                return
+            decider.book.lead(leadership.epoch)
+            async with _background(
+                leadership.keep(),
+                *(
+                    reflector.run()
+                    for reflector in reflectors(client, feed, rng, whole=bool(configuration.extenders))
+                ),
+                loop.run(feed),
+                load.run(),
+                watch_skew(client, clock.now, telemetry.clock_skew.set),
+                tasks.crash(),
+            ) as crashed:
+                registry = _handlers(connection, client, publisher, load, clock, stop)
+                operator = asyncio.create_task(_run_kopf(registry, loop.started, stop))
+                await asyncio.wait((operator, crashed), return_when=asyncio.FIRST_COMPLETED)
+                stop.set()
+                await operator
+                if crashed.done():
+                    crashed.result()
+                logger.info("stopping")
         await tasks.drain(_DRAIN)
+        await leadership.release()
+
+
+def _leadership(settings: Settings, connection: Connection, client: KubeClient, rng: Random) -> Leadership:
+    if not settings.leader_elect:
+        return Alone()
+    duration = float(settings.lease_duration_seconds)
+    return Lease(
+        client,
+        name=settings.lease_name,
+        namespace=settings.lease_namespace or connection.namespace,
+        identity=f"{settings.instance}_{uuid4()}",
+        rng=rng,
+        times=LeaseTimes(duration=duration, renew_deadline=duration * 2 / 3, retry_period=duration * 2 / 15),
+    )
+
+
+async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+    """Do the work unless `stop` is set first; whether it was done."""
+    task, stopped = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if not task.done():
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return False
+    task.result()
+    return True
 
 
 def _configuration(settings: Settings) -> Configuration:
@@ -235,8 +279,33 @@ def _parser() -> argparse.ArgumentParser:
         default=defaults.move_after_seconds,
         help="how long a lock for any node stays on a node that is cordoned or not ready",
     )
+    run.add_argument(
+        "--leader-elect",
+        action=argparse.BooleanOptionalAction,
+        default=defaults.leader_elect,
+        help="decide only while holding the Lease, so that others can stand by",
+    )
+    run.add_argument("--lease-name", default=defaults.lease_name, help="name of the Lease")
+    run.add_argument(
+        "--lease-namespace",
+        default=defaults.lease_namespace,
+        help="namespace of the Lease; default: the pod's own, or that of the kubeconfig's context",
+    )
+    run.add_argument(
+        "--lease-duration-seconds",
+        type=_lease_seconds,
+        default=defaults.lease_duration_seconds,
+        help="how long others wait for a leader that is silent",
+    )
     simulate.add_arguments(commands.add_parser("simulate", help="play load under several policies"))
     return parser
+
+
+def _lease_seconds(text: str) -> int:
+    shortest, longest = 2, 3600
+    if not text.isdecimal() or not shortest <= int(text) <= longest:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {shortest} to {longest}")
+    return int(text)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -254,7 +323,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigurationError as error:
         sys.stderr.write(f"tidelock: configuration {settings.config}: {error}\n")
         return 1
-    except (ConfigError, ListenError) as error:
+    except (ConfigError, ListenError, LeaseLostError) as error:
         sys.stderr.write(f"tidelock: {error}\n")
         return 1
     return 0

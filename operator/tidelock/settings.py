@@ -19,6 +19,11 @@ class Settings:
         log_format: "text" or "json".
         log_level: least severe level that is logged, such as "info".
         move_after_seconds: how long a lock for any node stays on a node that is cordoned or not ready.
+        leader_elect: whether to decide only while holding the Lease, so that others can stand by.
+        lease_name: name of the Lease.
+        lease_namespace: its namespace; empty: the pod's own, or that of the kubeconfig's context.
+        lease_duration_seconds: how long others wait for a leader that is silent; it writes nothing after two
+            thirds of that.
         instance: name of this process in events.
 
     """
@@ -31,4 +36,8 @@ class Settings:
     log_format: str = "text"
     log_level: str = "info"
     move_after_seconds: float = 300.0
+    leader_elect: bool = True
+    lease_name: str = "tidelock"
+    lease_namespace: str = ""
+    lease_duration_seconds: int = 15
     instance: str = socket.gethostname()

@@ -41,7 +41,11 @@ class Api:
 
     def create(self, path: str, manifest: Manifest) -> Manifest:
         """Create an object in a collection; as with kubectl, a field that nobody knows is an error."""
-        return self._request("POST", f"{path}?fieldValidation=Strict", manifest)
+        return self._request("POST", _with(path, "fieldValidation=Strict"), manifest)
+
+    def replace(self, path: str, manifest: Manifest) -> Manifest:
+        """Put an object, or a subresource of it, in the place of the stored one."""
+        return self._request("PUT", path, manifest)
 
     def merge(self, path: str, patch: Manifest) -> Manifest:
         """Merge a patch into an object; None removes a field."""
@@ -54,7 +58,7 @@ class Api:
 
     def delete(self, path: str) -> None:
         """Delete an object, or all of a collection, without a grace period."""
-        self._request("DELETE", f"{path}{'&' if '?' in path else '?'}gracePeriodSeconds=0")
+        self._request("DELETE", _with(path, "gracePeriodSeconds=0"))
 
     def watch(self, path: str, seconds: int, **parameters: str) -> Iterator[tuple[str, Manifest]]:
         """Yield (type, object) of the events of a collection, for so many seconds at most."""
@@ -86,3 +90,7 @@ class Api:
     def _connect(self) -> http.client.HTTPSConnection:
         host, port = self._server.hostname or "", self._server.port
         return http.client.HTTPSConnection(host, port, timeout=_TIMEOUT, context=self._tls)
+
+
+def _with(path: str, parameter: str) -> str:
+    return f"{path}{'&' if '?' in path else '?'}{parameter}"

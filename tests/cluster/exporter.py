@@ -7,7 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from cluster.live import Live
+from cluster.world import World
+from tidelock.kube.client import WATERLEVELS
+
 HOST = "127.0.0.1"
+# The default asks for five minutes of a pod.
+_POD_CPU = "sum by (namespace, pod) (rate(container_cpu_usage_seconds_total[20s]))"
 _MEMORY = 16 * 2**30
 
 
@@ -82,3 +88,20 @@ def exporting() -> Iterator[Exporter]:
         finally:
             server.shutdown()
             thread.join()
+
+
+def water_level(world: World, url: str, **spec: object) -> Live:
+    """Create a WaterLevel of a test's own nodes, which reads a Prometheus every five seconds."""
+    manifest = {
+        "apiVersion": WATERLEVELS.api_version,
+        "kind": WATERLEVELS.kind,
+        "metadata": {"name": world.namespace},
+        "spec": {
+            "nodeSelector": {"matchLabels": world.selector},
+            "source": {"prometheus": {"address": url, "queries": {"podCPU": _POD_CPU}}},
+            "refreshSeconds": 5,
+            "stalenessSeconds": 20,
+        }
+        | spec,
+    }
+    return Live(world.api, WATERLEVELS, world.api.create(WATERLEVELS.collection(), manifest))

@@ -23,7 +23,9 @@ _STOP_TIMEOUT = 10.0
 class OperatorProcess:
     """`tidelock run`, which can be started, stopped and killed again and again at the same port.
 
-    As a context manager it is started and ready at once, and ends with the context if it has not before.
+    As a context manager it is started and ready at once, and ends with the context if it has not before. It
+    leads without an election, so that one that is started after a kill need not wait for the Lease to end,
+    unless the options say otherwise.
     """
 
     def __init__(self, kubeconfig: Path, directory: Path, *options: str) -> None:
@@ -34,6 +36,7 @@ class OperatorProcess:
             f"--kubeconfig={kubeconfig}",
             f"--listen={HOST}",
             f"--port={self.port}",
+            "--no-leader-elect",
             *options,
         ]
         self._log = directory / "operator.log"
@@ -89,9 +92,16 @@ class OperatorProcess:
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Ask it to end by a signal and return its exit status."""
-        process = self._started()
-        process.send_signal(number)
-        return process.wait(_STOP_TIMEOUT)
+        self.signal(number)
+        return self.wait()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self._started().send_signal(number)
+
+    def wait(self) -> int:
+        """Wait for its end and return its exit status."""
+        return self._started().wait(_STOP_TIMEOUT)
 
     def kill(self) -> None:
         """End it at once (SIGKILL), as a crash would."""

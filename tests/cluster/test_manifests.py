@@ -19,6 +19,7 @@ from devcluster.identity import SYSTEM_NAMESPACE, rendered
 from devcluster.loopback import Health
 from tidelock import __version__
 from tidelock.kube.client import PODS
+from tidelock.settings import Settings
 
 KINDS = [
     "ClusterRole",
@@ -30,8 +31,12 @@ KINDS = [
     "Deployment",
     "FlowSchema",
     "Namespace",
+    "Role",
+    "RoleBinding",
     "Service",
     "ServiceAccount",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
 ]
 RESERVATIONS = [
     path
@@ -112,9 +117,16 @@ def test_the_root_file_system_is_read_only(controlplane: Cluster) -> None:
     assert container(of_kind(controlplane, "Deployment"))["securityContext"]["readOnlyRootFilesystem"] is True
 
 
-def test_one_operator_ends_before_the_next_begins(controlplane: Cluster) -> None:
-    spec = of_kind(controlplane, "Deployment")["spec"]
-    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+def test_one_operator_leads_and_one_stands_by(controlplane: Cluster) -> None:
+    """The Lease, the right to it and the fence are of one name, that of the process' default."""
+    name, account = Settings().lease_name, f"system:serviceaccount:{SYSTEM_NAMESPACE}:tidelock"
+    assert of_kind(controlplane, "Deployment")["spec"]["replicas"] == 2
+    assert "--no-leader-elect" not in container(of_kind(controlplane, "Deployment"))["args"]
+    assert of_kind(controlplane, "Role")["rules"][0]["resourceNames"] == [name]
+    binding = of_kind(controlplane, "ValidatingAdmissionPolicyBinding")["spec"]
+    assert binding["paramRef"].items() >= {"name": name, "namespace": SYSTEM_NAMESPACE}.items()
+    (condition,) = of_kind(controlplane, "ValidatingAdmissionPolicy")["spec"]["matchConditions"]
+    assert condition["expression"] == f"request.userInfo.username == '{account}'"
 
 
 def test_the_image_is_this_version(controlplane: Cluster) -> None:

@@ -4,6 +4,7 @@ Use is read from the nodes' annotation when that changes. What a measurement is 
 is asked for at every decision. What is derived here is in the units of `tidelock.model.quantities`.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -41,7 +42,7 @@ _HEAD = 1 + len(RESOURCES)
 _WIDTH = _HEAD + int(np.prod(_SHAPE))
 
 
-class NodeColumns(Follower):
+class NodeColumns(Follower, ABC):
     """Numbers that are read off each node: `width` a row, NaN where there are none."""
 
     def __init__(self, width: int, keys: Sequence[str]) -> None:
@@ -50,9 +51,9 @@ class NodeColumns(Follower):
         self._values: Figures = np.full((width, 64), np.nan)
         self._count = 0
 
+    @abstractmethod
     def read(self, node: Node) -> Sequence[float] | Figures:
         """Give the numbers of a node."""
-        raise NotImplementedError
 
     @property
     def values(self) -> Figures:
@@ -178,5 +179,5 @@ def _filled(figures: list[float]) -> list[float]:
     for place in (*reversed(range(len(figures) - 1)), *range(1, len(figures))):
         if np.isnan(figures[place]):
             behind = figures[place + 1] if place + 1 < len(figures) else np.nan
-            figures[place] = figures[place - 1] if np.isnan(behind) and place else behind
+            figures[place] = figures[place - 1] if place and np.isnan(behind) else behind
     return figures

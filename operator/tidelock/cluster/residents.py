@@ -280,9 +280,6 @@ class Residents(Follower):
     def _put(self, pod: Pod, node_name: str, bound_at: float, workload: WorkloadKey | None) -> None:
         uid = pod.uid
         slot = self._slot_of.get(uid)
-        if slot is not None and self._node_of[uid] != node_name:
-            self.release(uid)
-            slot = None
         if slot is None:
             slot = self._free.pop() if self._free else self._more_slots()
             self._slot_of[uid] = slot
@@ -356,17 +353,12 @@ class Residents(Follower):
         """Have the node of a pod summed again."""
         row = int(self._row[slot])
         if row >= 0:
-            if row >= len(self._stale):
-                self._reach(row + 1)
             self._stale[row] = True
 
     def _touch_all(self, slots: Rows) -> None:
         """Have the nodes of some pods summed again."""
         rows = self._row[slots]
-        rows = rows[rows >= 0]
-        if len(rows):
-            self._reach(int(rows.max()) + 1)
-            self._stale[rows] = True
+        self._stale[rows[rows >= 0]] = True
 
     def _more_slots(self) -> int:
         """Double the slots; gives a free one."""

@@ -115,11 +115,21 @@ class KubeClient:
         user_agent: str,
         timeout_seconds: float = 10.0,
         connections: int = 100,
+        may_write: Callable[[], None] = lambda: None,
+        manager: Callable[[], str] | None = None,
     ) -> None:
+        """Prepare.
+
+        `may_write` is asked right before each write, and raises an ApiError if it must not be sent. `manager`
+        is the fieldManager of what is created and replaced; without it the API server makes one of the user
+        agent.
+        """
         self._connection = connection
         self._user_agent = user_agent
         self._timeout_seconds = timeout_seconds
         self._connections = connections
+        self._may_write = may_write
+        self._manager = manager
         self._session: aiohttp.ClientSession
         self._sockets: WeakSet[socket.socket] = WeakSet()
         self._renewal = asyncio.Lock()
@@ -195,11 +205,11 @@ class KubeClient:
 
     async def create(self, path: str, body: object) -> bytes:
         """Create an object in a collection, or post to a subresource such as a pod's binding."""
-        return await self.request("POST", path, body=body)
+        return await self.request("POST", path, params=self._named(), body=body)
 
     async def replace(self, path: str, body: object) -> bytes:
         """Put an object, or a subresource such as its status, in the place of the stored one."""
-        return await self.request("PUT", path, body=body)
+        return await self.request("PUT", path, params=self._named(), body=body)
 
     async def patch(
         self, path: str, body: object, *, kind: PatchKind = "merge", params: Params | None = None
@@ -252,6 +262,9 @@ class KubeClient:
                 response.connection.transport.abort()
             response.close()
 
+    def _named(self) -> Params | None:
+        return {"fieldManager": self._manager()} if self._manager else None
+
     def _make_socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
         family, kind, protocol, _name, _address = address
         made = socket.socket(family, kind, protocol)
@@ -283,10 +296,14 @@ class KubeClient:
         )
         headers = {} if data is None else {"Content-Type": content_type}
         authorization = await self._current_authorization()
+        if method != "GET":
+            self._may_write()
         with _transport_errors(method):
             response = await send(headers=headers | authorization)
             if response.status == HTTPStatus.UNAUTHORIZED and await self._renew_authorization(authorization):
                 response.release()
+                if method != "GET":
+                    self._may_write()
                 response = await send(headers=headers | self._authorization)
             if response.status < HTTPStatus.MULTIPLE_CHOICES:
                 return response

@@ -95,6 +95,10 @@ class MalformedAnswer(TransientError):
     """The answer is not what the API server sends: cut short, or from something else on the way."""
 
 
+class NotLeading(ApiError):
+    """Never sent: this process does not lead any more, or not yet."""
+
+
 class StatusDetails(msgspec.Struct, frozen=True, rename="camel"):
     """The part of a Status' details that is read."""
 

@@ -98,6 +98,10 @@ class Book:
             for entry in entries.values():
                 listener(entry)
 
+    def lead(self, epoch: int) -> None:
+        """Begin a leadership: its number goes with every lock that is given from now on."""
+        self._epoch = epoch
+
     # What the API server says of the objects.
 
     def upsert(self, reservation: Reservation, now: float) -> None:

@@ -41,9 +41,10 @@ class SecretAccess:
 
     def _context(self, authorities: bytes) -> ssl.SSLContext | None:
         if authorities != self._authorities:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            context.load_verify_locations(cadata=authorities.decode())
-            self._authorities, self._tls = authorities, context if authorities else None
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if authorities else None
+            if context is not None:
+                context.load_verify_locations(cadata=authorities.decode())
+            self._authorities, self._tls = authorities, context
         return self._tls
 
 

@@ -93,7 +93,7 @@ class Annotator:
         written = self._written.get(uid)
         if written is None:
             return True
-        if measured.at <= written.measured.at:
+        if measured.at < written.measured.at:
             return False
         if measured.at - written.measured.at >= age:
             return True

@@ -1,10 +1,11 @@
 """From readings to the levels of nodes, the use of pods, and the use of one pod of each workload."""
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple, TypeVar
 
-from tidelock.load.history import Floats, History, Row, Sample
+from tidelock.load.history import History, Sample
 from tidelock.load.slices import paced
 from tidelock.load.source import Reading, Use
 from tidelock.model.levels import (
@@ -20,6 +21,9 @@ from tidelock.model.levels import (
 from tidelock.model.meta import Key
 
 _RESOURCES: tuple[Measured, ...] = ("cpu", "memory")
+
+# Things that are dealt with between two turns of the event loop.
+_A_SLICE = 200
 
 
 class Subject(NamedTuple):
@@ -82,7 +86,7 @@ class Estimate:
             identify: finds the pods of the group.
 
         """
-        nodes = [(name, *_sample(use)) for name, use in reading.nodes.items() if known(name)]
+        nodes = ((name, *_sample(use)) for name, use in reading.nodes.items() if known(name))
         yield from _put(self._nodes, nodes)
         pods: list[tuple[str, Sample, Sample]] = []
         workloads: dict[WorkloadKey, list[Use]] = {}
@@ -98,19 +102,17 @@ class Estimate:
             if subject.workload is not None:
                 workloads.setdefault(subject.workload, []).append(use)
         yield from _put(self._pods, pods)
-        yield from _put(self._workloads, [(key, *_pooled(uses)) for key, uses in workloads.items()])
+        yield from _put(self._workloads, ((key, *_pooled(uses)) for key, uses in workloads.items()))
         for history in self._all:
             history.looked(at)
 
     def retain(self, known: Callable[[str], bool], pods: Callable[[str], bool]) -> Iterator[None]:
-        """Forget nodes and pods that are gone, and workloads of which no window has anything left."""
+        """Forget nodes and pods that are gone."""
         yield from self._nodes.retain(known)
         yield from self._pods.retain(pods)
-        alive = self.uses.workloads
-        yield from self._workloads.retain(lambda key: key in alive)
 
     def judge(self) -> Iterator[None]:
-        """Compute all levels and uses, a slice at a time."""
+        """Compute all levels and uses, a slice at a time; a workload is forgotten when no window has any."""
         for history in self._all:
             yield from history.judge()
         levels: dict[str, NodeLevel] = {}
@@ -120,6 +122,7 @@ class Estimate:
         workloads: dict[WorkloadKey, PodUsage] = {}
         yield from _collect(self._workloads, PodUsage, workloads)
         self.levels, self.uses = levels, Uses(pods, workloads)
+        yield from self._workloads.retain(workloads.__contains__)
 
 
 def _sample(use: Use) -> tuple[Sample, Sample]:
@@ -141,41 +144,40 @@ def _pooled(uses: Sequence[Use]) -> tuple[Sample, Sample]:
     return (*means, *tops), (at,) * 4
 
 
-_SAMPLES = 1000
-
-
-def _put(history: History[K], samples: Sequence[tuple[K, Sample, Sample]]) -> Iterator[None]:
-    for first in range(0, len(samples), _SAMPLES):
-        history.put(samples[first : first + _SAMPLES])
+def _put(history: History[K], samples: Iterable[tuple[K, Sample, Sample]]) -> Iterator[None]:
+    left = iter(samples)
+    while some := tuple(islice(left, _A_SLICE)):
+        history.put(some)
         yield
 
 
 def _collect(history: History[K], make: Callable[[float, Windows], T], into: dict[K, T]) -> Iterator[None]:
-    stats = history.stats()
-    for item in paced(history.rows()):
-        if item is None:
-            yield
-            continue
-        key, row = item
-        windows, at = _windows(stats, row)
-        if windows:
-            into[key] = make(at, windows)
+    """Make what is to be known of each thing out of its statistics."""
+    left = iter(history.rows())
+    while some := tuple(islice(left, _A_SLICE)):
+        rows = [row.number for _, row in some]
+        tables = {name: table[:, rows].swapaxes(0, 1).tolist() for name, table in history.stats().items()}
+        for place, (key, row) in enumerate(some):
+            known = {name: table[place] for name, table in tables.items()}
+            windows, at = _windows(known, row.latest.tolist())
+            if windows:
+                into[key] = make(at, windows)
+        yield
 
 
-def _windows(stats: Mapping[WindowName, Floats], row: Row) -> tuple[Windows, float]:
+def _windows(
+    stats: Mapping[WindowName, Sequence[Sequence[float]]], latest: Sequence[float]
+) -> tuple[Windows, float]:
     """Give all that was measured of a thing, and the time of what was measured longest ago of it."""
     windows: dict[WindowName, dict[Measured, Stat]] = {}
     at = math.inf
-    for name, table in stats.items():
-        if row.number >= table.shape[1]:
-            continue  # came after the last judgement
-        mean, top, p95 = table[:, row.number].tolist()
+    for name, (mean, top, p95) in stats.items():
         uses: dict[Measured, Stat] = {}
         for column, resource in enumerate(_RESOURCES):
-            if not math.isnan(mean[column]):
+            if mean[column] == mean[column]:  # is not NaN
                 # Of a workload, the highest of any pod has a column of its own.
                 uses[resource] = Stat(mean[column], top[column - len(_RESOURCES)], p95[column])
-                at = min(at, float(row.latest[column]))
+                at = min(at, latest[column])
         if uses:
             windows[name] = uses
     return windows, at

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
 import aiohttp
+import msgspec
 
 from tidelock.clock import Clock
 from tidelock.cluster.cache import Cache
@@ -31,7 +32,7 @@ from tidelock.load.metrics import LoadMetrics
 from tidelock.load.metrics_server import MetricsServerSource
 from tidelock.load.prometheus import PrometheusSource, Queries, anonymous_access
 from tidelock.load.seeds import stored_uses
-from tidelock.load.slices import in_slices, paced
+from tidelock.load.slices import AT_LEISURE, in_slices, paced
 from tidelock.load.source import Reading, Source, SourceError, Use
 from tidelock.load.status import METRICS_STALE, Aspect, Census, aspects, render
 from tidelock.model.levels import PodUsage, Uses, WorkloadKey
@@ -105,7 +106,7 @@ class LoadLoop:
         name = body["metadata"]["name"]
         group = self._groups.get(name)
         if group is not None and group.uid == body["metadata"]["uid"]:
-            group.body = body
+            group.body = max(group.body, body, key=_version)  # the watch lags behind our own writes
             if group.spec == spec:
                 return
             _stop(group)
@@ -194,7 +195,8 @@ class LoadLoop:
         for times in tuple(group.estimate.missed()):
             try:
                 async for at, reading in source.past(times):
-                    await in_slices(group.estimate.absorb(at, reading, nodes.__contains__, identify))
+                    work = group.estimate.absorb(at, reading, nodes.__contains__, identify)
+                    await in_slices(work, AT_LEISURE)
             except SourceError as error:
                 group.past_from = self._clock.monotonic() + _PAST_RETRY
                 fields = {"waterlevel": group.name, "error": str(error)}
@@ -229,15 +231,17 @@ class LoadLoop:
     async def _tell(self, group: Group, nodes: Mapping[str, Node]) -> None:
         """Work out the levels; hand them to the scheduler, and write them to objects."""
         estimate, cache = group.estimate, self._cache
-        await in_slices(estimate.judge())
 
         def placed_here(uid: str) -> bool:
             placed = cache.get(uid)
             return placed is not None and placed.node_name in nodes
 
         await in_slices(estimate.retain(nodes.__contains__, placed_here))
+        await in_slices(estimate.judge())
         self._publish_uses()
         await self._write_status(group, nodes)
+        if group.failure is not None:
+            return  # nothing is newer than what is written
         objects: list[Annotated] = []
         await in_slices(self._news_of_nodes(group, nodes, objects))
         await in_slices(self._news_of_workloads(group, objects))
@@ -318,12 +322,13 @@ class LoadLoop:
             "status": wanted | dict.fromkeys(stored.keys() - wanted.keys()),
         }
         try:
-            await self._client.patch(WATERLEVELS.item(group.name, subresource="status"), patch)
+            answer = await self._client.patch(WATERLEVELS.item(group.name, subresource="status"), patch)
         except ApiError as error:
             logger.info(
                 "a WaterLevel's status was not written", extra={"waterlevel": group.name, "error": str(error)}
             )
             return
+        group.body = msgspec.json.decode(answer)  # the next status may be written before the watch tells
         self._tell_transitions(group, stored, conditions)
 
     def _tell_transitions(self, group: Group, stored: Mapping[str, Any], conditions: list[Aspect]) -> None:
@@ -335,6 +340,10 @@ class LoadLoop:
                 self._recorder.record(
                     about, "Warning" if bad else "Normal", each.reason, "Measure", each.message
                 )
+
+
+def _version(body: Mapping[str, Any]) -> int:
+    return int(body["metadata"]["resourceVersion"])
 
 
 def _stop(group: Group) -> None:

@@ -24,7 +24,7 @@ from typing import NamedTuple, TypeVar
 import aiohttp
 import msgspec
 
-from tidelock.load.slices import in_slices, paced
+from tidelock.load.slices import AT_LEISURE, in_slices, paced
 from tidelock.load.source import Reading, SourceError, Trouble, Use, cores, percent, size
 from tidelock.model.meta import Key
 
@@ -189,7 +189,7 @@ class PrometheusSource:
             names = _Names(self._labels, self._known_nodes())
             if text := self._queries.node_names:
                 learnt = await self._query("query", access, {"query": text, "time": f"{some[-1]}"})
-                await in_slices(names.learn(learnt.series))
+                await in_slices(names.learn(learnt.series), AT_LEISURE)
             span = {"start": f"{some[0]}", "end": f"{some[-1]}", "step": f"{times.step}"}
             known = {
                 what: {float(at): (_Latest[str](), _Latest[Key]()) for at in some}
@@ -198,13 +198,13 @@ class PrometheusSource:
             for what, latest in known.items():
                 if text := getattr(self._queries, what):
                     answer = await self._query("query_range", access, {"query": text} | span)
-                    await in_slices(_read_past(what, answer.series, names, latest))
+                    await in_slices(_read_past(what, answer.series, names, latest), AT_LEISURE)
             for instant in some:
                 reading, at = Reading(), float(instant)
                 cpu, memory = known["node_cpu"][at], known["node_memory"][at]
-                await in_slices(_join(cpu[0], memory[0], reading.nodes))
+                await in_slices(_join(cpu[0], memory[0], reading.nodes), AT_LEISURE)
                 cpu, memory = known["pod_cpu"][at], known["pod_memory"][at]
-                await in_slices(_join(cpu[1], memory[1], reading.pods))
+                await in_slices(_join(cpu[1], memory[1], reading.pods), AT_LEISURE)
                 yield at, reading
 
     async def _query(self, path: str, access: Access, form: Mapping[str, str]) -> Vector:
@@ -274,12 +274,12 @@ class _Names:
                 continue
             labels = _decode_series(raw).metric
             name = next((labels[key] for key in ("node", "nodename") if labels.get(key) in self._known), None)
-            if name is not None:
-                for key in ("instance", "internal_ip"):
-                    if alias := labels.get(key):
-                        self._aliases[alias] = name
-                        if key == "internal_ip" or "nodename" in labels:
-                            self._aliases[_host(alias)] = name
+            if name is None:
+                continue
+            # The instance of a series with an internal_ip is the program that tells of all nodes.
+            key = "internal_ip" if "internal_ip" in labels else "instance"
+            if alias := labels.get(key):
+                self._aliases[alias] = self._aliases[_host(alias)] = name
 
     def of(self, what: str, labels: Mapping[str, str]) -> str | None:
         """Give the node of a series; None for one of something else."""

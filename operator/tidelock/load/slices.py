@@ -10,8 +10,10 @@ from tidelock.load.source import SourceError, Trouble
 
 T = TypeVar("T")
 
-# Of what a Python loop does some microseconds for each: a slice is about two milliseconds.
+# Of what a Python loop does some microseconds for each: a slice is one or two milliseconds.
 _ITEMS = 200
+# Seconds to rest after a slice of what is in no hurry.
+AT_LEISURE = 0.005
 
 
 def paced(items: Iterable[T]) -> Iterator[T | None]:
@@ -22,8 +24,8 @@ def paced(items: Iterable[T]) -> Iterator[T | None]:
             yield None
 
 
-async def in_slices(work: Iterable[object]) -> None:
-    """Run work that yields between its slices, and let everything else run in between.
+async def in_slices(work: Iterable[object], rest: float = 0.0) -> None:
+    """Run work that yields between its slices; let all else run in between, and rest for some seconds.
 
     Raises:
         SourceError: an item of an answer is not what it ought to be.
@@ -31,6 +33,6 @@ async def in_slices(work: Iterable[object]) -> None:
     """
     try:
         for _ in work:
-            await asyncio.sleep(0)
+            await asyncio.sleep(rest)
     except msgspec.MsgspecError as error:
         raise SourceError(Trouble.MALFORMED, f"an item of the answer is malformed: {error}") from error

@@ -53,7 +53,7 @@ class Quality(enum.Enum):
     INVALID = "invalid"
 
 
-class Stat(msgspec.Struct, frozen=True):
+class Stat(msgspec.Struct, frozen=True, gc=False):
     """Use of one resource over one window."""
 
     mean: _NotNegative
@@ -65,14 +65,14 @@ Windows = Mapping[WindowName, Mapping[Measured, Stat]]
 """Statistics by window and resource; what was not measured is not there."""
 
 
-class NodeLevel(msgspec.Struct, frozen=True):
+class NodeLevel(msgspec.Struct, frozen=True, gc=False):
     """Use of a node in percent of its capacity, 0 to 100, as it was at an instant."""
 
     at: float
     windows: Windows
 
 
-class PodUsage(msgspec.Struct, frozen=True):
+class PodUsage(msgspec.Struct, frozen=True, gc=False):
     """Use of a pod, or of one pod of a workload, in cores and bytes, as it was at an instant."""
 
     at: float

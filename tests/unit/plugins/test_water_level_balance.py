@@ -11,7 +11,9 @@ from tidelock.framework.api import Code, PreScore
 from tidelock.framework.moment import Moment
 from tidelock.framework.ownlocks import OwnLocks
 from tidelock.model.levels import NODE_LEVEL, Uses, WorkloadKey
+from tidelock.model.meta import ObjectMeta, OwnerReference
 from tidelock.model.nodes import Node
+from tidelock.model.workloads import Workload
 from tidelock.plugins.water_level_balance import WaterLevelBalance
 from unit.plugins.scene import Scene
 
@@ -169,6 +171,45 @@ def test_a_lock_for_a_workload_adds_what_history_says() -> None:
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"}
     scene.lock("lock", "node-a", resources={"cpu": "3"}, owners=[{"controller": owner}])
     assert scored(scene, **STATIC) == [80 * 8 / 20 + 20]
+
+
+def test_a_lock_that_waits_adds_nothing() -> None:
+    scene = Scene(measured("node-a"))
+    scene.book.upsert(reservation("lock", resources={"cpu": "3"}), NOW)
+    waiting = OwnLocks(tuple(scene.book.entries.values()))
+    assert scene.judge(WaterLevelBalance, POD, waiting, **CPU_ALONE, **STATIC).scores == {"node-a": 24}
+
+
+@pytest.mark.parametrize(
+    "owners",
+    [
+        [{"controller": {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web"}}],
+        [
+            {"pod": {"name": "other"}},
+            {"controller": {"apiVersion": "x/v1", "kind": "StatefulSet", "name": "web"}},
+        ],
+    ],
+)
+def test_a_lock_for_others_adds_what_it_holds(owners: list[Any]) -> None:
+    scene = Scene(measured("node-a"))
+    at_once(scene.measurements.take(Uses({}, {WorkloadKey("StatefulSet", "shop", "web"): usage(7.0)})))
+    scene.lock("lock", "node-a", resources={"cpu": "3"}, owners=owners)
+    assert scored(scene, **STATIC) == [80 * 4 / 20 + 20]
+
+
+def test_a_pod_whose_workload_comes_to_be_known_later_counts_by_history_from_the_next_reading_on() -> None:
+    scene = Scene(measured("node-a"))
+    plugin = WaterLevelBalance(scene.handle, {**CPU_ALONE, **STATIC})
+    for name in ("web-1", "web-2", "other-1"):
+        replica_set = f"{name.partition('-')[0]}-abc"
+        scene.cache.assume(pod(name, controller=f"apps/v1/ReplicaSet/{replica_set}"), "node-a")
+    assert scene.judging(plugin, POD).scores["node-a"] == 80 * 4 / 20 + 20
+
+    owner = OwnerReference("apps/v1", "Deployment", "web", "uid-web", controller=True)
+    meta = ObjectMeta("web-abc", "shop", owner_references=(owner,))
+    scene.objects.replica_sets.upsert(None, Workload(meta))
+    at_once(scene.measurements.take(Uses({}, {WorkloadKey("Deployment", "shop", "web"): usage(3.0)})))
+    assert scene.judging(plugin, POD).scores["node-a"] == 80 * 8 / 20 + 20
 
 
 def test_without_the_guard_only_the_sample_counts() -> None:
@@ -358,6 +399,12 @@ def test_a_dynamic_target_is_drawn_from_the_nodes_of_its_group() -> None:
     found = scene.judge(WaterLevelBalance, POD, **CPU_ALONE).scores
     assert found["low-0"] == pytest.approx(10 * 89 / 90)
     assert found["high-0"] == pytest.approx(60 * 39 / 40)
+
+
+def test_a_dynamic_target_is_drawn_from_measured_nodes_alone() -> None:
+    scene = Scene(measured("node-a", 10), measured("node-b", 30), node("node-c", cpu="100"))
+    found = scene.judge(WaterLevelBalance, POD, **CPU_ALONE).scores
+    assert found["node-a"] == pytest.approx(80 * 11 / 20 + 20)
 
 
 # Args.

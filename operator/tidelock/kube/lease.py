@@ -1,0 +1,326 @@
+"""Leadership: of all processes that hold one Lease in view, one at a time decides and writes.
+
+The rules are those of client-go's leader election: who leads renews the Lease again and again; the others
+count its duration from the moment when they last saw it change, by their own clocks, and take it when that
+has passed. Three things are added that Tidelock promises:
+
+- A leader's writes stop with its right to them: `check` is asked before every write, and is a matter of this
+  process' monotonic clock, which goes on while the process is stopped.
+- Every leadership has a number, `epoch`, the Lease's leaseTransitions. Bindings and the statuses of locks
+  carry it, so that the API server itself can refuse what a former leader still sends
+  (manifests/base/fence.yaml).
+- The others watch the Lease, so that one that was given up is taken at once.
+
+The election of the kubernetes package is not used: it has no number to fence with, a hung renewal outlasts
+its deadline, and a Lease is neither given up at the end nor watched.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from random import Random
+from typing import Any, NoReturn, Protocol
+
+import msgspec
+
+from tidelock.kube.client import KubeClient, Resource
+from tidelock.kube.errors import AlreadyExists, ApiError, Conflict, NotLeading
+from tidelock.kube.watch import Reflector
+from tidelock.model.meta import ObjectMeta
+
+logger = logging.getLogger(__name__)
+
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+
+
+class LeaseLostError(Exception):
+    """The Lease could not be renewed in time, or somebody else has it."""
+
+
+class Leadership(Protocol):
+    """The right to decide and to write."""
+
+    epoch: int
+    """Number of this leadership, greater than that of any before; 0 where nobody is elected."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether somebody else leads, as far as is known, and this process stands by."""
+
+    @property
+    def manager(self) -> str:
+        """The fieldManager of what this leader writes: it tells the epoch."""
+        return f"tidelock-{self.epoch}"
+
+    async def acquire(self) -> None:
+        """Wait until this process leads."""
+
+    async def keep(self) -> NoReturn:
+        """Go on leading for ever; raises LeaseLostError when that has failed."""
+
+    async def release(self) -> None:
+        """Let somebody else lead from now on."""
+
+    def check(self) -> None:
+        """Raise NotLeading unless this process leads now."""
+
+
+class Alone(Leadership):
+    """Leads without asking: nobody else decides for this cluster."""
+
+    epoch = 0
+
+    @property
+    def waiting(self) -> bool:
+        """Never."""
+        return False
+
+    async def acquire(self) -> None:
+        """Lead at once."""
+
+    async def keep(self) -> NoReturn:
+        """Lead for ever."""
+        await asyncio.Future()
+        raise AssertionError
+
+    async def release(self) -> None:
+        """Nobody waits for it."""
+
+    def check(self) -> None:
+        """Lead always."""
+
+
+class LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """Who has a Lease; an empty holder has given it up."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    lease_transitions: int | None = None
+    acquire_time: str | None = None
+
+
+class LeaseObject(msgspec.Struct, frozen=True):
+    """A Lease of coordination.k8s.io/v1."""
+
+    metadata: ObjectMeta
+    spec: LeaseSpec = LeaseSpec()
+
+    @property
+    def meta(self) -> ObjectMeta:
+        """Identity and version."""
+        return self.metadata
+
+
+_decode = msgspec.json.Decoder(LeaseObject).decode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseTimes:
+    """Times of an election, in seconds; each must be shorter than the one before it.
+
+    Attributes:
+        duration: how long others wait after the last change that they saw before they take the Lease.
+        renew_deadline: how long after its last renewal the leader still decides and writes.
+        retry_period: time between two renewals.
+
+    """
+
+    duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+
+
+class Lease(Leadership):
+    """Leads while it has a Lease; `identity` is of this process alone, not of its host."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        name: str,
+        namespace: str,
+        identity: str,
+        rng: Random,
+        times: LeaseTimes = LeaseTimes(),
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        """Prepare; the client is of this alone, so that a renewal never waits for other requests."""
+        self.epoch = 0
+        self._client = client
+        self._name, self._namespace, self._identity = name, namespace, identity
+        self._rng = rng
+        self._times = times
+        self._clock, self._wall = clock, wall
+        self._seen: LeaseObject | None = None
+        self._seen_at = clock()
+        self._news = asyncio.Event()
+        self._held: LeaseObject | None = None
+        self._valid_until = float("-inf")
+
+    @property
+    def waiting(self) -> bool:
+        """Whether somebody else leads, as far as is known, and this process stands by."""
+        return self._held is None and self._seen is not None and bool(self._seen.spec.holder_identity)
+
+    def check(self) -> None:
+        """Raise NotLeading unless the Lease was renewed not long ago; without asking anybody."""
+        if self._clock() >= self._valid_until:
+            raise NotLeading(f"Lease {self._namespace}/{self._name} is not held any more, or not yet")
+
+    async def acquire(self) -> None:
+        """Wait for the Lease to be free and take it; API errors are waited out."""
+        follower = Reflector(
+            self._client,
+            LEASES,
+            _decode,
+            self,
+            rng=self._rng,
+            namespace=self._namespace,
+            field_selector=f"metadata.name={self._name}",
+        )
+        following = asyncio.create_task(follower.run())
+        try:
+            await follower.synced.wait()
+            while not await self._take():
+                await self._change()
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+        logger.info("leading", extra={"lease": self._name, "epoch": self.epoch, "identity": self._identity})
+
+    async def keep(self) -> NoReturn:
+        """Renew for ever.
+
+        Raises:
+            LeaseLostError: somebody else has it, or it could not be renewed in time.
+
+        """
+        while True:
+            await asyncio.sleep(self._times.retry_period)
+            await self._renew()
+
+    async def release(self) -> None:
+        """Give the Lease up, so that who stands by takes it at once; if that fails, they wait for its end."""
+        self._valid_until = float("-inf")
+        if self._held is None:
+            return
+        held, self._held = self._held, None
+        try:
+            await self._put(held, {**self._spec(), "holderIdentity": "", "leaseDurationSeconds": 1})
+        except ApiError as error:
+            logger.info("the Lease was not given up", extra={"error": str(error)})
+
+    # What the API server says of the Lease while this process stands by.
+
+    def upsert(self, old: LeaseObject | None, new: LeaseObject) -> None:
+        """See a change of the Lease."""
+        if old is None or old.spec.holder_identity != new.spec.holder_identity:
+            logger.info("seen", extra={"lease": self._name, "leader": new.spec.holder_identity or "nobody"})
+        self._see(new)
+
+    def remove(self, last: LeaseObject) -> None:  # noqa: ARG002 -- the interface of a sink
+        """See that the Lease is gone: it is free."""
+        self._see(None)
+
+    def synced(self) -> None:
+        """Nothing more: a Lease that is not in the list is not there."""
+
+    def _see(self, lease: LeaseObject | None) -> None:
+        self._seen, self._seen_at = lease, self._clock()
+        self._news.set()
+
+    async def _change(self) -> None:
+        """Wait for a change of the Lease, or for its end."""
+        try:
+            async with asyncio.timeout(max(self._free_at() - self._clock(), self._times.retry_period / 10)):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+        self._news.clear()
+
+    def _free_at(self) -> float:
+        """Tell when the Lease as it was last seen can be taken, by the clock."""
+        if self._seen is None or not self._seen.spec.holder_identity:
+            return self._seen_at
+        return self._seen_at + (self._seen.spec.lease_duration_seconds or 0)
+
+    async def _take(self) -> bool:
+        """Take the Lease if it is free; whether that worked."""
+        seen, now = self._seen, self._clock()
+        if now < self._free_at():
+            return False
+        self.epoch = (seen.spec.lease_transitions or 0) + 1 if seen else 1
+        try:
+            spec = self._spec(acquired=True)
+            self._held = await (self._put(seen, spec) if seen else self._create(spec))
+        except (Conflict, AlreadyExists):
+            return False  # somebody else was faster; the watch will tell
+        except ApiError as error:
+            logger.warning("the Lease was not taken", extra={"lease": self._name, "error": str(error)})
+            await asyncio.sleep(self._times.retry_period)
+            return False
+        self._valid_until = now + self._times.renew_deadline
+        return True
+
+    async def _renew(self) -> None:
+        """Renew, or learn that it is too late."""
+        held, sent = self._held, self._clock()
+        if held is None or sent >= self._valid_until:
+            self._lose("was not renewed in time")
+        try:
+            async with asyncio.timeout(self._valid_until - sent):
+                self._held = await self._put(held, self._spec())
+        except Conflict:
+            # Or an earlier renewal was applied and its answer lost.
+            await self._look_again()
+            return
+        except (ApiError, TimeoutError) as error:
+            logger.warning("the Lease was not renewed", extra={"lease": self._name, "error": str(error)})
+            return
+        self._valid_until = sent + self._times.renew_deadline
+
+    async def _look_again(self) -> None:
+        try:
+            found = _decode(await self._client.get(LEASES.item(self._name, self._namespace)))
+        except ApiError as error:
+            logger.warning("the Lease was not read", extra={"lease": self._name, "error": str(error)})
+            return
+        if found.spec.holder_identity != self._identity:
+            self._lose(f"is {found.spec.holder_identity or 'nobody'}'s")
+        self._held = found
+
+    def _lose(self, why: str) -> NoReturn:
+        self._held, self._valid_until = None, float("-inf")
+        raise LeaseLostError(f"Lease {self._namespace}/{self._name} {why}")
+
+    async def _create(self, spec: dict[str, Any]) -> LeaseObject:
+        path = LEASES.collection(self._namespace)
+        return _decode(await self._client.create(path, self._body({}, spec)))
+
+    async def _put(self, last: LeaseObject, spec: dict[str, Any]) -> LeaseObject:
+        """Write the Lease, if it is still as it was last seen."""
+        path = LEASES.item(self._name, self._namespace)
+        version = {"resourceVersion": last.meta.resource_version, "uid": last.meta.uid}
+        return _decode(await self._client.replace(path, self._body(version, spec)))
+
+    def _body(self, version: dict[str, str], spec: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.kind,
+            "metadata": {"name": self._name, "namespace": self._namespace, **version},
+            "spec": spec,
+        }
+
+    def _spec(self, *, acquired: bool = False) -> dict[str, Any]:
+        now = datetime.fromtimestamp(self._wall(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return {
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": max(round(self._times.duration), 1),
+            "acquireTime": now if acquired or self._held is None else self._held.spec.acquire_time,
+            "renewTime": now,
+            "leaseTransitions": self.epoch,
+        }

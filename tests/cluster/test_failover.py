@@ -1,0 +1,134 @@
+"""Two operators and one Lease: hand-over, crash, and a leader that was stopped and goes on."""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+
+from cluster.api import Api, RefusedError
+from cluster.operator_process import OperatorProcess
+from cluster.world import World
+from devcluster import LocalCluster, wait_for
+from devcluster.identity import SYSTEM_NAMESPACE
+from tidelock.kube.lease import LEASES
+
+LEASE = LEASES.item("tidelock", SYSTEM_NAMESPACE)
+SECONDS = 8  # of the Lease
+
+Replica = Callable[[str], OperatorProcess]
+
+
+@pytest.fixture
+def replica(private_cluster: LocalCluster, private_kubeconfig: Path, tmp_path: Path) -> Iterator[Replica]:
+    """Start an operator under a name, ready to lead or to stand by; the Lease goes with the test."""
+    with ExitStack() as running:
+        running.callback(_forget_lease, Api(private_cluster.kubeconfig))
+
+        def start(name: str) -> OperatorProcess:
+            directory = tmp_path / name
+            directory.mkdir()
+            return running.enter_context(
+                OperatorProcess(
+                    private_kubeconfig,
+                    directory,
+                    "--leader-elect",
+                    f"--lease-namespace={SYSTEM_NAMESPACE}",
+                    f"--lease-duration-seconds={SECONDS}",
+                )
+            )
+
+        yield start
+
+
+def _forget_lease(api: Api) -> None:
+    with suppress(RefusedError):
+        api.delete(LEASE)
+
+
+def until_led(operator: OperatorProcess) -> None:
+    """Wait until an operator decides."""
+    wait_for(lambda: "leading" in operator.log, what="the operator to lead", timeout=40)
+
+
+def test_a_leader_that_ends_hands_over(replica: Replica, private_world: World) -> None:
+    first, second = replica("first"), replica("second")
+    node = private_world.node(cpu="4")
+    lock = private_world.active_lock("web-0", "3", node)
+    assert lock.status()["epoch"] == 1
+    assert "leading" not in second.log
+
+    assert first.stop() == 0
+    until_led(second)
+    assert "given up" not in first.log
+    assert lock.status()["phase"] == "Active"
+    private_world.pod("stranger", cpu="3").until_refused("3 locked by")
+    assert private_world.pod("web-0", cpu="3").until_bound() == node.name
+    assert private_world.active_lock("next", "1", node).status()["epoch"] == 2
+
+
+def test_a_leader_that_crashes_is_followed(replica: Replica, private_world: World) -> None:
+    first, second = replica("first"), replica("second")
+    node = private_world.node(cpu="4")
+    private_world.active_lock("web-0", "3", node)
+    first.kill()
+    assert private_world.pod("web-0", cpu="3").until_bound(timeout=40) == node.name
+    assert second.stop() == 0
+
+
+def test_a_leader_that_was_stopped_ends_when_it_goes_on(replica: Replica, private_world: World) -> None:
+    first, second = replica("first"), replica("second")
+    node = private_world.node(cpu="4")
+    private_world.active_lock("web-0", "3", node)
+    first.signal(signal.SIGSTOP)
+    until_led(second)
+    pod = private_world.pod("web-0", cpu="3")
+    assert pod.until_bound(timeout=40) == node.name
+    # What the first would like to write, had it seen only a part of this.
+    lock = private_world.active_lock("other", "1", node)
+    before = lock.read()
+
+    first.signal(signal.SIGCONT)
+    assert first.wait() == 1
+    assert "tidelock: Lease tidelock-system/tidelock" in first.log
+    assert lock.read() == before
+    assert second.stop() == 0
+
+
+def test_the_api_server_refuses_what_a_former_leader_sends(
+    replica: Replica, private_world: World, private_cluster: LocalCluster, private_kubeconfig: Path
+) -> None:
+    for name in ("first", "second"):
+        operator = replica(name)
+        until_led(operator)
+        if name == "first":
+            assert operator.stop() == 0
+    node = private_world.node(cpu="4")
+    lock = private_world.active_lock("web-0", "1", node).read()
+    assert lock is not None
+    assert lock["status"]["epoch"] == 2
+    pod = private_world.pod("plain", cpu="1", schedulerName="nobody")
+    as_operator = Api(private_kubeconfig)
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": pod.name, "namespace": pod.namespace},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node.name},
+    }
+
+    def bind(manager: str) -> None:
+        as_operator.create(f"{pod.path}/binding?fieldManager={manager}&dryRun=All", binding)
+
+    def release(manager: str) -> None:
+        path = f"/apis/tidelock.dev/v1alpha1/namespaces/{private_world.namespace}/reservations/web-0/status"
+        as_operator.replace(f"{path}?fieldManager={manager}&dryRun=All", lock)
+
+    for write in (bind, release):
+        for manager in ("tidelock-1", "tidelock", "tidelock-2x"):
+            with pytest.raises(RefusedError, match="is over: the Lease is at 2") as refusal:
+                write(manager)
+            assert refusal.value.status == HTTPStatus.FORBIDDEN
+        write("tidelock-2")
+        write("tidelock-3")  # the next one may be ahead of what the API server has seen of the Lease
