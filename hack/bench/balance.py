@@ -23,7 +23,6 @@ from rich.console import Console
 from rich.progress import Progress
 
 from bench.figures import columns
-from devcluster.output import say
 from tidelock.simulation.engine import Simulation
 from tidelock.simulation.measuring import FAULTS, Faults
 from tidelock.simulation.plots import plot_nodes, plot_ratios, plot_spread
@@ -167,7 +166,7 @@ def report(outcomes: Sequence[Outcome], policies: Sequence[str]) -> None:
     reported = [outcome for outcome in outcomes if outcome.case.day not in TUNED_ON] or list(outcomes)
     worlds = [outcome.figures for outcome in reported]
     days = sorted({outcome.case.day for outcome in reported})
-    say(f"\n{len(worlds)} worlds of the days {', '.join(days)}; points of CPU, ratio of the deviation:")
+    print(f"\n{len(worlds)} worlds of the days {', '.join(days)}; points of CPU, ratio of the deviation:")
     rows: list[tuple[str, ...]] = [
         ("policy", "deviation", "max - min", "mean", "p99", "over 80 %", "pending", "of the default's")
     ]
@@ -175,10 +174,10 @@ def report(outcomes: Sequence[Outcome], policies: Sequence[str]) -> None:
         mean = averaged([world[name] for world in worlds])
         shown = [f"{getattr(mean, field):.2f}" for field in _SHOWN]
         rows.append((name, *shown, str(estimate(ratios(worlds, name, DEFAULT)))))
-    say(columns(rows))
+    print(columns(rows))
     rivals = [name for name in RIVALS if name in policies]
     verdicts = day_verdicts(outcomes, rivals)
-    say(f"\n{OURS} by day, as a part of the default's deviation and of the best rival's:")
+    print(f"\n{OURS} by day, as a part of the default's deviation and of the best rival's:")
     table = [("day", "of the default's", "of the rival's", "rival", "p99 and pending", "")]
     table += [
         (
@@ -191,12 +190,12 @@ def report(outcomes: Sequence[Outcome], policies: Sequence[str]) -> None:
         )
         for verdict in verdicts
     ]
-    say(columns(table))
+    print(columns(table))
     counting = [verdict for verdict in verdicts if verdict.day not in TUNED_ON]
     met = sum(verdict.met for verdict in counting)
     if counting:
         word = "met" if met >= _OF_DAYS * len(counting) else "missed"
-        say(
+        print(
             f"At most {_OF_DEFAULT} of the default's and {_OF_RIVAL} of the best rival's, p99 and pending no "
             f"worse, on {_OF_DAYS:.0%} of the days: {met} of {len(counting)}, {word}."
         )
@@ -214,8 +213,8 @@ def report_faults(outcomes: Sequence[Outcome]) -> None:
             good = part.mean <= _OF_DEFAULT_AT_FAULT and pending == 0
             verdict = "" if fault == "none" else "met" if good else "missed"
             rows.append((fault, f"{mean.spread:.2f}", str(part), f"{pending:g}", verdict))
-    say(f"\n{OURS} with faults; at most {_OF_DEFAULT_AT_FAULT} of the default's, and all pods placed:")
-    say(columns(rows))
+    print(f"\n{OURS} with faults; at most {_OF_DEFAULT_AT_FAULT} of the default's, and all pods placed:")
+    print(columns(rows))
 
 
 def burst(nodes: int, policies: Sequence[str]) -> dict[str, tuple[int, int]]:
@@ -237,13 +236,13 @@ def burst(nodes: int, policies: Sequence[str]) -> dict[str, tuple[int, int]]:
 def report_burst(most: dict[str, tuple[int, int]], nodes: int) -> None:
     """Print how evenly a burst was placed."""
     fair = -(-_BURST_REPLICAS // nodes)
-    say(f"\n{_BURST_REPLICAS} pods in 30 s on {nodes} equal nodes, metrics frozen; fair share {fair}:")
-    rows = [("policy", "most on a node, one Deployment", "as many Deployments", "")]
+    print(f"\n{_BURST_REPLICAS} pods in 30 s on {nodes} equal nodes, metrics frozen; fair share {fair}:")
+    rows: list[tuple[str, ...]] = [("policy", "most on a node, one Deployment", "as many Deployments", "")]
     rows += [
         (name, *map(str, counts), "met" if max(counts) <= fair + 1 else "missed")
         for name, counts in most.items()
     ]
-    say(columns(rows))
+    print(columns(rows))
 
 
 def draw(options: argparse.Namespace, outcomes: Sequence[Outcome], policies: Sequence[str]) -> None:

@@ -64,7 +64,7 @@ def test_the_plugins_that_are_left_out_have_nothing_to_say() -> None:
             patch.setattr("tidelock.simulation.policies.TELLING", telling)
             nodes[place] = Simulation(of, policy).run().node
 
-    assert np.array_equal(*nodes)
+    assert np.array_equal(nodes[0], nodes[1])
 
 
 def test_measured_use_spreads_better_than_requests_and_requests_better_than_chance() -> None:
