@@ -8,6 +8,7 @@ burst with frozen metrics, and what is left of the effect when measurements fail
 
 import argparse
 import gc
+import logging
 import os
 import sys
 from collections import defaultdict
@@ -116,6 +117,12 @@ def play(case: Case, *, folder: Path, nodes: int, steps: int, policies: Sequence
     return Outcome(case, {name: figures(run) for name, run in runs.items()})
 
 
+def _prepare() -> None:
+    """Prepare a process: garbage is rarely looked for, and plugins' warnings are part of the play."""
+    gc.set_threshold(*_GARBAGE)
+    logging.getLogger("tidelock").addHandler(logging.NullHandler())
+
+
 @lru_cache(maxsize=8)
 def _load(folder: Path, day: str) -> Loads:
     return read_planetlab(planetlab_days(folder)[day])
@@ -129,7 +136,7 @@ def play_all(
         play, folder=options.traces, nodes=options.nodes, steps=options.steps, policies=tuple(policies)
     )
     with (
-        get_context("forkserver").Pool(options.jobs, initializer=gc.set_threshold, initargs=_GARBAGE) as pool,
+        get_context("forkserver").Pool(options.jobs, initializer=_prepare) as pool,
         Progress(console=Console(stderr=True)) as bar,
     ):
         return list(bar.track(pool.imap(work, cases), total=len(cases), description=title))
@@ -308,6 +315,7 @@ def _days(options: argparse.Namespace) -> list[str]:
 def main(arguments: Sequence[str]) -> int:
     """Play all, and print what came of it; gives the exit status."""
     options = parse(arguments)
+    _prepare()
     try:
         days = _days(options)
         outcomes = play_all(list(cases(options, days)), options.policies, options, "days")

@@ -99,7 +99,7 @@ class NodeLevels(NodeColumns):
             numbers[0] = _UNREADABLE
             return numbers
         numbers[0] = level.at
-        numbers[_HEAD:] = np.array([use_of(level.windows, name) for name in STATISTICS]).ravel()
+        numbers[_HEAD:] = _all_of(level.windows)
         return numbers
 
     @property
@@ -127,6 +127,19 @@ class NodeLevels(NodeColumns):
         at = self.at
         fresh: Mask = np.less_equal(np.abs(at - now), staleness)
         return fresh
+
+
+def _all_of(windows: Windows) -> Sequence[float] | Figures:
+    """Lay out all statistics one after the other; this runs for each node at each reading."""
+    try:
+        return [
+            getattr(windows[window][resource], name)
+            for name in STATISTICS
+            for window in WINDOWS
+            for resource in RESOURCES
+        ]
+    except KeyError:
+        return np.array([use_of(windows, name) for name in STATISTICS]).ravel()
 
 
 def use_of(windows: Windows, statistic: str) -> Figures:

@@ -1,6 +1,7 @@
 """The command `tidelock simulate`: plays a world under several policies and shows what came of it."""
 
 import argparse
+import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -60,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; gives the exit status."""
+    logging.getLogger("tidelock").addHandler(logging.NullHandler())  # plugins' warnings are part of the play
     try:
         names = _policies(arguments.policies)
         world = _world(arguments)
