@@ -1,10 +1,17 @@
 from contextlib import suppress
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from devcluster import DevClusterError, attached
 from devcluster.binaries import find_binaries
 from devcluster.prometheus import find_prometheus
+
+# A slow machine is no fault of what is tested, and a test that passes once passes again: whoever looks for
+# other examples says --hypothesis-profile=explore.
+settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("tidelock", settings.get_profile("explore"), derandomize=True)
+settings.load_profile("tidelock")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

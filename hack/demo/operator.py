@@ -12,7 +12,7 @@ from pathlib import Path
 from devcluster import wait_for
 from devcluster.loopback import free_ports
 
-_STOP_SECONDS = 10.0
+_STOP_SECONDS = 60.0
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def _ready(process: subprocess.Popen[bytes], port: int, log: Path) -> bool:
     if process.poll() is not None:
         raise RuntimeError(f"the operator ended with status {process.returncode}:\n{log.read_text()}")
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=1) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
             return bool(answer.status == HTTPStatus.OK)
     except (urllib.error.URLError, OSError):
         return False

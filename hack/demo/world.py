@@ -17,7 +17,7 @@ T = TypeVar("T")
 NAMESPACE = "demo"
 SCHEDULER = "tidelock-scheduler"
 _POLL_SECONDS = 0.005
-_PATIENCE_SECONDS = 15.0
+_PATIENCE_SECONDS = 60.0
 
 
 class StepError(AssertionError):

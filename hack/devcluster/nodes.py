@@ -18,7 +18,7 @@ def add_kwok_node(
     memory: str = "16Gi",
     pods: int = 110,
     labels: Mapping[str, str] | None = None,
-    timeout: float = 30.0,
+    timeout: float = 60.0,
 ) -> None:
     """Create a node of this allocatable size, and wait until it is Ready and takes pods.
 

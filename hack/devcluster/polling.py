@@ -14,12 +14,12 @@ def wait_for(
     until: Callable[[T], object] = bool,
     *,
     what: str,
-    timeout: float = 30.0,
+    timeout: float = 60.0,
     interval: float = 0.1,
 ) -> T:
     """Probe every `interval` seconds and return the first value that `until` accepts.
 
-    `what` completes the sentence "waited 30 s for ..."; errors of the probe are not caught.
+    `what` completes the sentence "waited 60 s for ..."; errors of the probe are not caught.
 
     Raises:
         WaitTimeoutError: nothing was accepted within `timeout` seconds; names the last value seen.

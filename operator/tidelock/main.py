@@ -29,6 +29,7 @@ from tidelock.kube.lease import Alone, Leadership, Lease, LeaseLostError, LeaseT
 from tidelock.kube.skew import watch_skew
 from tidelock.load.loop import LoadLoop
 from tidelock.load.metrics import LoadMetrics
+from tidelock.load.slices import AT_LEISURE, in_slices
 from tidelock.logs import configure_logs
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.binding import Binder
@@ -114,6 +115,7 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
             clock,
             busy=lambda: tasks.busy,
         )
+        load.on_uses(lambda uses: tasks.spawn(in_slices(decider.measurements.take(uses), AT_LEISURE)))
         async with serve(
             settings.listen,
             settings.port,
@@ -330,9 +332,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 async def _serve(settings: Settings) -> None:
-    stop = asyncio.Event()
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    loop.set_exception_handler(lifecycle.close_quietly)
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)  # Kopf puts its own in their place
+        loop.add_signal_handler(number, stop.set)  # Kopf puts its own in their place
     await operate(settings, stop)
 
 

@@ -12,7 +12,7 @@ from tidelock.kube.config import load_connection
 
 Manifest = dict[str, Any]
 
-_TIMEOUT = 30.0  # seconds
+_TIMEOUT = 60.0  # seconds
 _MERGE_PATCH = "application/merge-patch+json"
 _APPLY_PATCH = "application/apply-patch+yaml"
 

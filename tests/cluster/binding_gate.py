@@ -22,7 +22,7 @@ _WEBHOOKS = Resource(
     "ValidatingWebhookConfiguration",
     namespaced=False,
 )
-_TIMEOUT = 20  # seconds
+_TIMEOUT = 30  # seconds; the API server waits no longer for any webhook
 
 
 class BindingGate:

@@ -2,14 +2,21 @@
 
 from pathlib import Path
 
-from devcluster import Cluster
+from devcluster import Cluster, DevClusterError, wait_for
 
 _ROOT = Path(__file__).parents[2]
 SAMPLES = _ROOT / "manifests" / "samples"
-_DEFINITIONS = ("crd/reservations.tidelock.dev", "crd/waterlevels.tidelock.dev")
 
 
 def install_crds(cluster: Cluster) -> None:
     """Apply crds/ and wait until both kinds are served; harmless if they are there."""
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(_ROOT / "crds"))
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *_DEFINITIONS)
+
+    def served() -> bool:
+        try:
+            cluster.kubectl("get", "reservations,waterlevels", "--all-namespaces")
+        except DevClusterError:  # a definition is established before its kind is discovered and served
+            return False
+        return True
+
+    wait_for(served, what="the custom resources to be served")

@@ -8,9 +8,10 @@ from typing import Any
 from cluster.api import Api, Manifest, RefusedError
 from devcluster import wait_for
 from tidelock.kube.client import Resource
-from tidelock.model.instants import parse_instant
+from tidelock.model.instants import format_instant, parse_instant
 
 _INTERVAL = 0.03  # seconds between two looks
+_REPLAY_SECONDS = 60  # within which a watch tells what has been
 
 
 class Live:
@@ -36,13 +37,12 @@ class Live:
             raise
         return found if found["metadata"]["uid"] == self.uid else None
 
-    def until(self, accept: Callable[[Manifest], object], what: str, timeout: float = 20.0) -> Manifest:
+    def until(self, accept: Callable[[Manifest], object], what: str) -> Manifest:
         """Wait until the object, which must not go, is as described; returns it."""
         seen = wait_for(
             self.read,
             until=lambda found: found is None or accept(found),
             what=f"{self.name} to {what}",
-            timeout=timeout,
             interval=_INTERVAL,
         )
         assert seen is not None, f"{self.name} is gone before it could {what}"
@@ -53,15 +53,24 @@ class Live:
         wait_for(self.read, until=lambda found: found is None, what=f"{self.name} to go", interval=_INTERVAL)
 
     def history(self) -> list[tuple[str, Manifest]]:
-        """Tell all that became of the object since its creation, as (event type, object)."""
-        past = []
-        for event in self.api.watch(
-            self._collection, 1, fieldSelector=f"metadata.name={self.name}", resourceVersion=self._version
+        """Tell all that became of the object from its creation until now, as (event type, object).
+
+        What lasts for a moment only is looked up here: whoever polls for it may come too late.
+        """
+        now = self.read()
+        version = now["metadata"]["resourceVersion"] if now else None
+        past: list[tuple[str, Manifest]] = []
+        if version == self._version:
+            return past
+        selector = f"metadata.name={self.name}"
+        for kind, told in self.api.watch(
+            self._collection, _REPLAY_SECONDS, fieldSelector=selector, resourceVersion=self._version
         ):
-            past.append(event)
-            if event[0] == "DELETED":
-                break
-        return past
+            assert kind != "ERROR", told
+            past.append((kind, told))
+            if kind == "DELETED" or told["metadata"]["resourceVersion"] == version:
+                return past
+        raise AssertionError(f"the watch did not tell all of {self.name}: {past}")
 
     def merge(self, patch: Manifest, subresource: str = "") -> Manifest:
         """Merge a patch into the object, or into one of its subresources."""
@@ -93,9 +102,9 @@ class Node(Live):
 class Pod(Live):
     """A pod for the operator's scheduler."""
 
-    def until_bound(self, timeout: float = 20.0) -> str:
+    def until_bound(self) -> str:
         """Wait until the pod is bound; returns the node's name."""
-        bound = self.until(lambda pod: pod["spec"].get("nodeName"), "be bound", timeout)
+        bound = self.until(lambda pod: pod["spec"].get("nodeName"), "be bound")
         return str(bound["spec"]["nodeName"])
 
     def until_refused(self, *words: str) -> str:
@@ -110,14 +119,14 @@ class Pod(Live):
 class Lock(Live):
     """A Reservation."""
 
-    def until_phase(self, phase: str, timeout: float = 20.0) -> Manifest:
-        """Wait for a phase; returns the status."""
-        found = self.until(lambda lock: lock.get("status", {}).get("phase") == phase, f"be {phase}", timeout)
+    def until_phase(self, phase: str) -> Manifest:
+        """Wait for a phase that lasts; returns the status."""
+        found = self.until(lambda lock: lock.get("status", {}).get("phase") == phase, f"be {phase}")
         status: Manifest = found["status"]
         return status
 
     def until_condition(self, kind: str, status: str, reason: str) -> Manifest:
-        """Wait for a condition; returns it."""
+        """Wait for a condition that lasts; returns it."""
         found = self.until(
             lambda lock: _matches(condition(lock["status"], kind), status, reason),
             f"have {kind}={status} with reason {reason}",
@@ -147,6 +156,11 @@ def condition(status: Manifest, kind: str) -> Manifest:
     """Give a condition of a status; empty if it is not there."""
     conditions: list[Manifest] = status.get("conditions", [])
     return next((each for each in conditions if each["type"] == kind), {})
+
+
+def in_seconds(seconds: float) -> str:
+    """Write the instant so many seconds from now."""
+    return format_instant(time.time() + seconds)
 
 
 def until_past(instant: str) -> None:

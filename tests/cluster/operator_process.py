@@ -16,8 +16,8 @@ from devcluster.loopback import HOST, Health, free_ports
 
 COMMAND = Path(sys.executable).with_name("tidelock")
 
-_START_TIMEOUT = 30.0  # seconds; it takes two on an idle machine
-_STOP_TIMEOUT = 10.0
+_START_TIMEOUT = 100.0  # seconds; it takes two on an idle machine
+_STOP_TIMEOUT = 60.0
 
 
 class OperatorProcess:

@@ -10,7 +10,7 @@ from demo.story import CHAPTERS
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_the_demo_goes_as_its_story_says() -> None:
     environment = {**os.environ, "PYTHONPATH": "operator:hack", "TIDELOCK_PROVIDER": "go"}
     environment.pop("TIDELOCK_KUBECONFIG", None)

@@ -73,7 +73,15 @@ def test_service_account_token_is_bound_by_rbac(private: LocalCluster) -> None:
 
     who = json.loads(private.kubectl("auth", "whoami", "--output=json", *login))
     assert who["status"]["userInfo"]["username"] == "system:serviceaccount:default:reader"
-    private.kubectl("get", "nodes", *login)
+
+    def lists_nodes() -> bool:
+        try:
+            private.kubectl("get", "nodes", *login)
+        except DevClusterError:  # the API server has not seen the new binding yet
+            return False
+        return True
+
+    wait_for(lists_nodes, what="the role to be bound")
     with pytest.raises(DevClusterError, match='cannot list resource "secrets"'):
         private.kubectl("get", "secrets", *login)
 
@@ -121,7 +129,7 @@ def test_stopped_component_can_not_be_frozen(private: LocalCluster) -> None:
 def test_attached_cluster_is_used_and_not_stopped(private: LocalCluster) -> None:
     with attach(private.kubeconfig) as cluster:
         assert "default" in cluster.kubectl("get", "namespaces", "--output=name")
-    assert private.apiserver.healthy()
+    private.apiserver.wait_healthy()
 
 
 def test_node_that_stays_unready_is_told(private: LocalCluster) -> None:
@@ -154,7 +162,7 @@ def test_cluster_ends_with_its_owner(tmp_path: Path) -> None:
 
     assert set(processes) == {"etcd", "kube-apiserver"}
     for process in processes.values():
-        assert process.wait(15)
+        assert process.wait(60)
 
 
 def test_component_that_ends_at_its_start_is_named_with_its_log(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_the_image_runs_the_operator_as_nobody() -> None:
     assert json.loads(final["ENTRYPOINT"]) + json.loads(final["CMD"]) == ["tidelock", "run"]
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_the_build_steps_give_a_command_that_works(tmp_path: Path) -> None:
     source, installed = tmp_path / "src", tmp_path / "opt"
     source.mkdir()

@@ -13,8 +13,9 @@ from tidelock.kube.config import load_connection
 from tidelock.kube.errors import NotLeading
 from tidelock.kube.lease import LEASES, Lease, LeaseLostError, LeaseTimes
 
-TIMES = LeaseTimes(duration=6.0, renew_deadline=5.0, retry_period=0.5)
-PATIENCE = 30.0
+# Long enough for a machine that stalls: who can't renew for so long has lost the Lease, and rightly.
+TIMES = LeaseTimes(duration=15.0, renew_deadline=12.0, retry_period=0.5)
+PATIENCE = 90.0
 LONGER = 1.25 * TIMES.duration
 
 

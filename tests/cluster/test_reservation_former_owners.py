@@ -11,7 +11,7 @@ from cluster.world import World
 def former(private_world: World) -> Pod:
     """A bound pod that stays until its finalizer is taken away."""
     node = private_world.node(cpu="4")
-    return private_world.bound_pod(node, "web-0", metadata={"finalizers": ["test.tidelock.dev/stay"]})
+    return private_world.pod(nodeName=node.name, metadata={"finalizers": ["test.tidelock.dev/stay"]})
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])

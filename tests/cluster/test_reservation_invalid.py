@@ -60,8 +60,9 @@ def test_an_expire_at_in_the_past_expires_at_once(world: World) -> None:
 
 
 def test_a_node_that_is_unknown_is_told_until_the_deadline(world: World) -> None:
-    lock = store(world, REFUSED["unknown node"], pendingDeadlineSeconds=1)
+    lock = store(world, REFUSED["unknown node"])
     lock.until_condition("Active", "False", "NodeNotFound")
+    lock.edit(pendingDeadlineSeconds=1)
     assert "no-such-node" in condition(lock.until_phase("Rejected"), "Active")["message"]
 
 
@@ -79,10 +80,16 @@ def test_every_manifest_that_the_operator_refuses_leaves_it_running(
     world: World, operator: OperatorProcess
 ) -> None:
     locks = [
-        store(world, manifest | {"metadata": {"name": f"refused-{number}"}}, pendingDeadlineSeconds=0)
+        store(
+            world,
+            manifest | {"metadata": {"name": f"refused-{number}"}},
+            pendingDeadlineSeconds=0,
+            retention="Retain",
+        )
         for number, (_, manifest, _) in enumerate(OPERATOR_REFUSES)
     ]
     world.active_lock(node=world.node())
     for lock in locks:
+        lock.until(lambda found: found["status"].get("phase") in {"Rejected", "Expired"}, "be refused")
         assert "Active" not in lock.phases()
     assert operator.running

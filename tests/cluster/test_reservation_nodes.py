@@ -118,9 +118,8 @@ def test_a_lock_for_any_node_moves_after_the_grace_time(world: World, trouble: s
     if trouble == "cordoned":
         left.cordon()
     else:
-        left.set_ready("False")
         left.merge({"spec": {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]}})
-    lock.until_condition("Ready", "False", "NodeCordoned" if trouble == "cordoned" else "NodeNotReady")
+        left.set_ready("False")
     lock.until_condition("Active", "True", "Moved")
     status = lock.status()
     assert (status["nodeName"], status["expiresAt"]) == (other.name, first["expiresAt"])

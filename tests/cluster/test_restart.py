@@ -1,13 +1,11 @@
 """Crashes and outages: the ledger is rebuilt from the API, and no room is given twice."""
 
-import time
 from decimal import Decimal
 
-from cluster.live import until_past
+from cluster.live import in_seconds, until_past
 from cluster.operator_process import Launch
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
-from tidelock.model.instants import format_instant
 
 
 def test_after_a_crash_active_locks_hold_on(launch: Launch, private_world: World) -> None:
@@ -30,14 +28,14 @@ def test_after_a_crash_active_locks_hold_on(launch: Launch, private_world: World
 def test_what_happened_while_it_was_down_is_made_up_for(launch: Launch, private_world: World) -> None:
     world, operator = private_world, launch()
     node, doomed = world.node(cpu="8"), world.node("doomed")
-    expiring = world.active_lock("expiring", node=node, ttlSeconds=2, retention="Retain")
+    expiring = world.active_lock("expiring", node=node, expireAt=in_seconds(10), retention="Retain")
     arrived = world.active_lock("arrived", node=node, retention="Retain")
     deleted = world.active_lock("deleted", node=node)
     shrunk = world.active_lock("shrunk", "2", node)
     lost = world.active_lock("lost", node=doomed)
     operator.kill()
     until_past(expiring.status()["expiresAt"])
-    owner = world.bound_pod(node, "arrived")
+    owner = world.pod("arrived", nodeName=node.name)
     deleted.delete()
     shrunk.edit(resources={"cpu": "1"})
     doomed.delete()
@@ -69,7 +67,7 @@ def test_crashes_amid_a_rush_never_book_room_twice(launch: Launch, private_world
     def taken() -> list[Decimal]:
         return [world.taken_cpu(node) for node in nodes]
 
-    wait_for(lambda: taken() == [10, 10], what="the nodes to be full", timeout=40)
+    wait_for(lambda: taken() == [10, 10], what="the nodes to be full")
     stranger = world.pod("stranger")
     stranger.until_refused("Insufficient cpu")
     assert taken() == [10, 10]
@@ -81,16 +79,16 @@ def test_the_operator_outlives_an_outage_of_the_api_server(
     world, operator = private_world, launch()
     node = world.node(cpu="4")
     held = world.active_lock("held", "2", node)
-    end = format_instant(time.time() + 2.5)
+    end = in_seconds(10)
     expiring = world.active_lock("expiring", "2", node, expireAt=end, retention="Retain")
     before = held.status()
     private_cluster.apiserver.stop()
     until_past(end)
     private_cluster.apiserver.start()
 
-    assert expiring.until_phase("Expired", timeout=40)["expiresAt"] == end
-    assert world.pod("stranger", cpu="2").until_bound(timeout=40) == node.name
+    assert expiring.until_phase("Expired")["expiresAt"] == end
+    assert world.pod("stranger", cpu="2").until_bound() == node.name
     assert held.status() == before
-    assert world.pod("held", cpu="2").until_bound(timeout=40) == node.name
+    assert world.pod("held", cpu="2").until_bound() == node.name
     assert operator.stop() == 0
     assert "Traceback" not in operator.log

@@ -7,6 +7,7 @@ import pytest
 
 from cluster.disks import Disks, bound_volume, refuse, selected_node, using
 from cluster.world import World
+from devcluster import wait_for
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def test_a_pod_without_a_volume_is_refused_until_there_is_one(world: World, disk
     pod.until_refused("node(s) didn't find available persistent volumes to bind")
 
     volume = disks.volume("large", node, size="2Gi")
-    assert pod.until_bound(timeout=60) == node.name
+    assert pod.until_bound() == node.name
     assert bound_volume(claim) == volume.name
 
 
@@ -87,9 +88,9 @@ def test_a_volume_that_could_not_be_made_is_asked_for_again(world: World, disks:
     selected_node(claim)
 
     refuse(claim)
-    assert disks.make(claim) == pod.until_bound(timeout=60)
+    assert disks.make(claim) == pod.until_bound()
     assert bound_volume(claim) == world.node_name("made-for-data")
-    assert "FailedScheduling" in world.event_reasons(pod)
+    wait_for(lambda: "FailedScheduling" in world.event_reasons(pod), what="the event")
 
 
 def test_a_bound_claim_keeps_its_pods_on_its_node(world: World, disks: Disks) -> None:
@@ -107,4 +108,4 @@ def test_a_bound_claim_keeps_its_pods_on_its_node(world: World, disks: Disks) ->
         "node(s) didn't match PersistentVolume's node affinity", "node(s) were unschedulable"
     )
     node.cordon(on=False)
-    assert second.until_bound(timeout=60) == node.name
+    assert second.until_bound() == node.name

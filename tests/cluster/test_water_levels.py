@@ -87,7 +87,7 @@ def test_levels_are_annotated_and_summed_up_in_the_status(
     )
 
     for node, part in zip(nodes, (20, 40, 60), strict=True):
-        found = node.until(measured(part, 50), f"be measured at {part} %", PATIENCE)
+        found = node.until(measured(part, 50), f"be measured at {part} %")
         crane = [decode_crane(found["metadata"]["annotations"][name]) for name in CRANE_METRICS]
         assert all(isinstance(each, Reading) for each in crane)
         assert isinstance(decode_crane_hot_value(found["metadata"]["annotations"]["node_hot_value"]), Reading)
@@ -98,7 +98,6 @@ def test_levels_are_annotated_and_summed_up_in_the_status(
     found = level.until(
         lambda seen: has("Ready", "True")(seen) and seen["status"]["nodesMeasured"] == 3,
         "sum up three nodes",
-        PATIENCE,
     )
     status = found["status"]
     expected = {"mean": 40, "min": 20, "max": 60, "standardDeviation": 16, "target": 30}
@@ -125,7 +124,6 @@ def test_people_see_the_level_in_a_table(
     level.until(  # a rate needs two samples, so memory is known before
         lambda seen: seen.get("status", {}).get("cpu", {}).get("mean") in {39, 40, 41},
         "be measured",
-        PATIENCE,
     )
 
     header, row = private_cluster.kubectl("get", "waterlevels", level.name).splitlines()
@@ -148,7 +146,6 @@ def test_one_pods_use_of_every_kind_of_workload_is_annotated(
         found = live.until(
             lambda seen: "cpu" in seen["metadata"].get("annotations", {}).get(POD_USAGE, ""),
             "be annotated",
-            PATIENCE,
         )
         usage = decode_pod_usage(found["metadata"]["annotations"][POD_USAGE])
         assert isinstance(usage, PodUsage)
@@ -162,11 +159,11 @@ def test_a_server_that_dies_makes_levels_stale_and_never_zero(
     nodes = three_nodes(world, exporter)
     level = water_level(world, prometheus.url)
     for node, part in zip(nodes, (20, 40, 60), strict=True):
-        node.until(measured(part, 50), f"be measured at {part} %", PATIENCE)
-    level.until(has("Ready", "True"), "be ready", PATIENCE)
+        node.until(measured(part, 50), f"be measured at {part} %")
+    level.until(has("Ready", "True"), "be ready")
 
     prometheus.component.kill()
-    stale = level.until(has("MetricsStale", "True"), "be stale", PATIENCE)
+    stale = level.until(has("MetricsStale", "True"), "be stale")
 
     assert stale["status"]["nodesStale"] == 3
     assert condition(stale["status"], "Ready")["reason"] == "SourceUnreachable"
@@ -175,7 +172,7 @@ def test_a_server_that_dies_makes_levels_stale_and_never_zero(
         assert found is not None
         assert measured(part, 50)(found)
     prometheus.component.start()
-    level.until(has("MetricsStale", "False"), "be fresh again", PATIENCE)
+    level.until(has("MetricsStale", "False"), "be fresh again")
     wait_for(
         lambda: event_reasons(world.api, level),
         until={"Measured", "NothingFresh", "SourceUnreachable"}.issubset,
@@ -192,13 +189,12 @@ def test_a_node_with_nonsense_or_without_an_exporter_is_told_apart(
     del exporter.nodes[missing.name]
     level = water_level(world, prometheus.url)
 
-    good.until(measured(60, 50), "be measured", PATIENCE)
+    good.until(measured(60, 50), "be measured")
     found = level.until(
         lambda seen: (
             seen.get("status", {}).get("nodesMissing") == 1 and seen["status"].get("nodesMeasured", 0) >= 1
         ),
         "tell of its nodes",
-        PATIENCE,
     )
     assert NODE_LEVEL not in (missing.read() or {})["metadata"].get("annotations", {})
     partly = bad.read()
@@ -212,10 +208,10 @@ def test_an_edited_spec_counts_at_once(
 ) -> None:
     three_nodes(world, exporter)
     level = water_level(world, prometheus.url)
-    level.until(has("Ready", "True"), "be ready", PATIENCE)
+    level.until(has("Ready", "True"), "be ready")
 
     level.merge({"spec": {"nodeSelector": {"matchLabels": {"no": "such"}}}})
-    found = level.until(has("Ready", "False"), "have no node", PATIENCE)
+    found = level.until(has("Ready", "False"), "have no node")
 
     assert condition(found["status"], "Ready")["reason"] == "NoNodes"
     assert found["status"]["observedGeneration"] == found["metadata"]["generation"]

@@ -3,16 +3,19 @@
 import secrets
 from collections.abc import Mapping
 from decimal import Decimal
+from http import HTTPStatus
 from typing import Any
 
 from kubernetes.utils.quantity import parse_quantity
 
-from cluster.api import Api, Manifest
+from cluster.api import Api, Manifest, RefusedError
 from cluster.live import Live, Lock, Node, Pod
+from devcluster import wait_for
 from tidelock.kube.client import EVENTS, NODES, PODS, RESERVATIONS, Resource
 
 SCHEDULER = "tidelock-scheduler"
 
+_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 _LABEL = "test.tidelock.dev/world"
 _DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 _NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
@@ -77,8 +80,35 @@ class World:
         return Pod(self.api, PODS, self.api.create(PODS.collection(self.namespace), manifest))
 
     def bound_pod(self, node: Node, name: str = "resident", cpu: str = "1", **spec: Any) -> Pod:
-        """Create a pod that is bound from the start, as another scheduler or a kubelet would."""
-        return self.pod(name, cpu, nodeName=node.name, **spec)
+        """Create a pod that is bound from the start, as by another scheduler, and that the operator knows."""
+        pod = self.pod(name, cpu, nodeName=node.name, **spec)
+        self.until_known(pod)
+        return pod
+
+    def until_known(self, pod: Pod) -> None:
+        """Wait until the operator has seen that a pod is bound: a lock for such a pod is consumed.
+
+        Its watches of pods and of locks are in no order, so a lock might be given beside a pod that was there
+        before it, and be taken away again.
+        """
+        witness = self.lock(
+            f"{pod.name}-is-known", "1m", owners=[{"pod": {"name": pod.name}}], retention="Retain"
+        )
+        witness.until_phase("Consumed")
+        witness.delete()
+
+    def priority_class(self, name: str, value: int, policy: str = "PreemptLowerPriority") -> Live:
+        """Create a class of priority, if it is not there, and wait until pods may be created in it."""
+        manifest = {
+            "apiVersion": _CLASSES.api_version,
+            "kind": _CLASSES.kind,
+            "metadata": {"name": name},
+            "value": value,
+            "preemptionPolicy": policy,
+        }
+        made = Live(self.api, _CLASSES, self.api.apply(_CLASSES.item(name), manifest))
+        wait_for(lambda: self._admits(name), what=f"pods of class {name} to be admitted")
+        return made
 
     def deployment(self, name: str, cpu: str) -> None:
         """Create a Deployment of one such pod."""
@@ -154,6 +184,18 @@ class World:
             and not any(owner.get("pod", {}).get("name") in bound for owner in lock["spec"]["owners"])
         )
         return sum(map(parse_quantity, (*requested, *held)), Decimal(0))
+
+    def _admits(self, class_name: str) -> bool:
+        """Whether the API server lets a pod of this class in; it looks classes up in a cache of its own."""
+        spec = self.pod_spec("1") | {"priorityClassName": class_name}
+        path = f"{PODS.collection(self.namespace)}?dryRun=All"
+        try:
+            self.api.create(path, {"metadata": {"name": "dry-run"}, "spec": spec})
+        except RefusedError as refusal:
+            if refusal.status != HTTPStatus.FORBIDDEN:
+                raise
+            return False
+        return True
 
     def pod_spec(self, cpu: str) -> Manifest:
         """Write the spec of a pod that may run on the nodes of this test."""

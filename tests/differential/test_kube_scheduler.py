@@ -31,7 +31,7 @@ def _batches() -> list[range]:
     return [seeds[start : start + _SCENARIOS_AT_ONCE] for start in range(0, len(seeds), _SCENARIOS_AT_ONCE)]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("seeds", _batches(), ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
 async def test_every_verdict_is_kube_schedulers(
     scheduled_cluster: LocalCluster, seeds: Sequence[int]

@@ -30,7 +30,7 @@ FLAGS = ("--vmodule=schedule_one=10", "--feature-gates=OpportunisticBatching=fal
 _ROUND = "round"  # a label that no scenario looks at
 _AT_ONCE = 16
 _POLL_SECONDS = 0.05
-_DECISION_SECONDS = 60.0
+_DECISION_SECONDS = 200.0
 _SCORE = re.compile(
     r'"Plugin scored node for pod".* pod="(?P<pod>[^"]+)" plugin="(?P<plugin>[^"]+)" '
     r'node="(?P<node>[^"]+)" score=(?P<score>-?\d+)'
@@ -128,7 +128,7 @@ class Upstream:
         await self._clear(f"{NODES.collection()}?labelSelector={SCENARIO}")
 
     async def _clear(self, path: str) -> None:
-        await self._client.request("DELETE", path, timeout=60.0)
+        await self._client.request("DELETE", path, timeout=_DECISION_SECONDS)
 
     async def _until_known(self, nodes: int, namespace: str) -> None:
         """Ask for the impossible until the refusal counts all nodes, and none of the batch before."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 from hypothesis import strategies as st
@@ -85,7 +86,7 @@ LABELS: list[Json] = [
 
 @st.composite
 def nodes(draw: st.DrawFn) -> list[Node]:
-    labels = draw(st.lists(st.sampled_from(LABELS), min_size=1, max_size=len(NODES)))
+    labels = draw(ALL_LABELS)
     names = NODES[: len(labels)] if draw(st.booleans()) else NODES[::-1][: len(labels)]
     return [node(name, labels={HOST: name} | each) for name, each in zip(names, labels, strict=True)]
 
@@ -164,6 +165,10 @@ WAYS_OF_CLAIMS: list[Json] = [
 BOUND: list[Json] = [{"volume": name} for name in VOLUMES]
 
 
+def ways(of: Sequence[Json]) -> st.SearchStrategy[Json]:
+    return st.sampled_from([*of, *([{}] * (len(of) // 2))])
+
+
 @dataclass(frozen=True)
 class Flavour:
     """Of what kind most volumes, claims and limits are."""
@@ -171,6 +176,14 @@ class Flavour:
     volumes: tuple[Json, ...] = ()
     claims: tuple[Json, ...] = ()
     limits: tuple[int | None, ...] = (None,)
+
+    @cached_property
+    def ways_of_claims(self) -> st.SearchStrategy[Json]:
+        return ways([*self.claims, *WAYS_OF_CLAIMS])
+
+    @cached_property
+    def limit(self) -> st.SearchStrategy[int | None]:
+        return st.sampled_from(self.limits)
 
 
 ANY = Flavour()
@@ -181,22 +194,24 @@ OF_A_DRIVER = Flavour(
     (None, 0, 1, 1, 2, 2, 3),
 )
 
-
-def ways(of: Sequence[Json]) -> st.SearchStrategy[Json]:
-    return st.sampled_from([*of, *([{}] * (len(of) // 2))])
+# Strategies are made once: Hypothesis spends more on each new one than on what is drawn from it.
+ALL_LABELS = st.lists(st.sampled_from(LABELS), min_size=1, max_size=len(NODES))
+ALL_WAYS_OF_VOLUMES = ways(WAYS_OF_VOLUMES)
+ALL_SIZES = st.sampled_from(SIZES)
+ALL_AFFINITIES = st.sampled_from(AFFINITIES)
+COUNTS_OF_CLAIMS = st.sampled_from([3, 3, 3, 2])
+OWNERS = st.sampled_from(["web-0", "web-0", "web-0", "stranger", ""])
 
 
 @st.composite
-def volumes(draw: st.DrawFn, name: str, flavour: Flavour) -> PersistentVolume:
-    fields = draw(ways(WAYS_OF_VOLUMES))
-    return volume(
-        name, capacity=draw(st.sampled_from(SIZES)), affinity=draw(st.sampled_from(AFFINITIES)), **fields
-    )
+def volumes(draw: st.DrawFn, name: str) -> PersistentVolume:
+    fields = draw(ALL_WAYS_OF_VOLUMES)
+    return volume(name, capacity=draw(ALL_SIZES), affinity=draw(ALL_AFFINITIES), **fields)
 
 
 @st.composite
 def claims(draw: st.DrawFn, name: str, flavour: Flavour, owner: str = "") -> PersistentVolumeClaim:
-    return claim(name, **draw(ways([*flavour.claims, *WAYS_OF_CLAIMS])), owner=owner)
+    return claim(name, **draw(flavour.ways_of_claims), owner=owner)
 
 
 TOPOLOGIES: st.SearchStrategy[Topologies] = st.sampled_from(
@@ -222,6 +237,9 @@ ATTACHMENTS = st.sampled_from(
 )
 
 
+OTHERS = st.lists(st.one_of(ATTACHMENTS, CAPACITIES), max_size=3)
+
+
 @st.composite
 def stored(draw: st.DrawFn, flavour: Flavour) -> list[Stored]:
     """Draw what is there beside nodes and pods; of anything something may be missing."""
@@ -231,12 +249,12 @@ def stored(draw: st.DrawFn, flavour: Flavour) -> list[Stored]:
         storage_class("slow", provisioner=DRIVER, mode="Immediate"),
         csi_driver(storage_capacity=draw(st.booleans())),
     ]
-    there += [draw(volumes(name, flavour)) for name in VOLUMES[draw(st.integers(0, 3)) :]]
-    there += [draw(claims(name, flavour)) for name in CLAIMS[: draw(st.sampled_from([3, 3, 3, 2]))]]
-    there += [csi_node(name, csi_example_com=draw(st.sampled_from(flavour.limits))) for name in NODES]
-    others = draw(st.lists(st.one_of(ATTACHMENTS, CAPACITIES), max_size=3))
+    there += [draw(volumes(name)) for name in VOLUMES[draw(st.integers(0, 3)) :]]
+    there += [draw(claims(name, flavour)) for name in CLAIMS[: draw(COUNTS_OF_CLAIMS)]]
+    there += [csi_node(name, csi_example_com=draw(flavour.limit)) for name in NODES]
+    others = draw(OTHERS)
     there += {(type(each), each.meta.name): each for each in others}.values()
-    owner = draw(st.sampled_from(["web-0", "web-0", "web-0", "stranger", ""]))
+    owner = draw(OWNERS)
     if owner:
         there.append(draw(claims("web-0-scratch", flavour, owner=owner)))
     return there

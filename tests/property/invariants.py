@@ -1,28 +1,111 @@
-"""What must hold of the operator's state: after every step, and when it has come to rest."""
+"""What must hold of the operator's state: after every move, and when it has come to rest."""
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
-from builders import Json, encode
-from property.model_api import ModelApi
-from property.process import HandClock, Process
+from builders import Json
+from property.process import Process
+from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import owns
+from tidelock.ledger.transitions import SETTLED, Event
+from tidelock.model.instants import parse_instant
 from tidelock.model.meta import Key
-from tidelock.model.pods import Pod, decode_pod
-from tidelock.model.quantities import Resources, parse_resources, plus
+from tidelock.model.pods import Pod
+from tidelock.model.quantities import Resources, covers, plus
 from tidelock.model.reservations import Phase
+from tidelock.scheduler.cycle import Assumed
+from tidelock.scheduler.queue import Place
 
 
-def check(process: Process, api: ModelApi, disturbed: set[str]) -> None:
-    """Check what must hold at every instant; `disturbed` are nodes on which others have taken room."""
-    check_sums(process)
-    check_holders(process)
-    check_ends(process)
-    check_room(process)
-    check_server(process, api, disturbed)
+class _Held(NamedTuple):
+    """What a lock has held."""
+
+    entry: Entry
+    node: str
+    amounts: Resources
+
+
+class Observer:
+    """Watches a process, and the API server that it works with."""
+
+    def __init__(self, process: Process) -> None:
+        self._activated: dict[str, str] = {}
+        self._disturbed: set[str] = set()
+        self.follow(process)
+
+    def follow(self, process: Process) -> None:
+        """Turn to another process, which goes on with the same objects."""
+        self._process = process
+        self._held: dict[str, _Held] = {}
+
+    def disturb(self, node_name: str) -> None:
+        """Learn that others take room of a node, or destroy it, until nothing of it is lacking again."""
+        self._disturbed.add(node_name)
+
+    def check(self) -> None:
+        """Check what must hold at every instant."""
+        process = self._process
+        check_sums(process)
+        check_holders(process)
+        check_index(process)
+        check_pods(process)
+        if process.feed.ready:
+            check_ends(process)
+            check_room(process)
+            check_server(process, self._disturbed)
+            self._check_decision()
+        self._check_what_was_held()
+
+    def check_rest(self) -> None:
+        """Check what must hold when there is nothing to do."""
+        check_stored(self._process)
+        check_nobody_waits_in_vain(self._process)
+        check_rebuild(self._process)
+        self._check_activation()
+        self._disturbed = {name for name in self._disturbed if self._process.columns.shortfall(name)}
+
+    def _check_decision(self) -> None:
+        """Nobody gets what a lock holds: not the owner's siblings, nor a preemptor that is not above it."""
+        process, outcome = self._process, self._process.outcome
+        if isinstance(outcome, Assumed):
+            claim = process.book._claims.get(outcome.pod.uid)
+            nodes = [entry.node for entry, held in claim.taken if held] if claim is not None else []
+            assert not outcome.pod.requires_reservation or outcome.node_name in nodes, outcome.pod.key
+            still = [e.key for e in process.book.entries.values() if e.held and _owned_by(e, outcome.pod)]
+            assert not still, f"{still} are held beside their owner {outcome.pod.key}"
+        highest = max((each.pod.spec.priority for each in process.attempts), default=-(2**31))
+        for change in process.book.changes:
+            if change.event is Event.DISPLACE and change.reason == reasons.PREEMPTED:
+                entry = process.book.entries.get(change.meta.key)
+                assert entry is None or entry.priority < highest, f"{change.meta.key} was broken"
+        process.book.changes.clear()
+
+    def _check_what_was_held(self) -> None:
+        """What comes to be held has not expired; where a node is overcommitted, the right locks go."""
+        process, before = self._process, self._held
+        self._held = {e.uid: _Held(e, e.node, e.held) for e in process.book.entries.values() if e.held}
+        for uid in self._held.keys() - before.keys():
+            entry = self._held[uid].entry
+            alive = entry.expires_at is not None and entry.expires_at > process.clock.now()
+            assert alive or not process.feed.ready, f"{entry.key} has expired and is held"
+        stayed = [self._held[uid] for uid in self._held.keys() & before.keys()]
+        for uid in before.keys() - self._held.keys():
+            loser, node, amounts = before[uid]
+            if loser.phase is Phase.PENDING and loser.reason == reasons.OVERCOMMITTED:
+                rivals = [h.entry for h in stayed if h.node == node and h.amounts.keys() >= amounts.keys()]
+                spared = [rival.key for rival in rivals if _rank(rival) < _rank(loser)]
+                assert not spared, f"{loser.key} has lost its room, and {spared} have not"
+
+    def _check_activation(self) -> None:
+        """A lock is given once: neither a restart nor another node prolongs it."""
+        for lock in self._process.api.reservations.decoded.values():
+            activated = lock.status.get("activatedAt", "")
+            assert self._activated.setdefault(lock.meta.uid, activated) in ("", activated), lock.key
+            self._activated[lock.meta.uid] = activated
 
 
 def check_sums(process: Process) -> None:
@@ -38,12 +121,13 @@ def check_sums(process: Process) -> None:
 
 
 def check_holders(process: Process) -> None:
-    """I2: a lock is held, or claimed by one pod whose binding is under way, or neither."""
+    """I2: a lock is held, or claimed by one pod that may be bound by now, or neither."""
     book = process.book
+    asked = [*book.hearsay, *process.questions, *(claim for claim, _ in process.answers)]
     claims = Counter(
         entry.key
-        for taken in book._claims.values()
-        for entry, _ in taken
+        for claim in (*book._claims.values(), *asked)
+        for entry, _ in claim.taken
         if book.entries.get(entry.key) is entry and entry.phase is Phase.BOUND
     )
     assert all(count == 1 for count in claims.values()), claims
@@ -52,65 +136,152 @@ def check_holders(process: Process) -> None:
         assert bool(entry.held) == (entry.phase is Phase.ACTIVE), (entry.key, entry.phase, entry.held)
         assert (entry.phase is Phase.BOUND) == (entry.key in claims), (entry.key, entry.phase)
         assert (entry.key in book.waiting) == entry.wanting, entry.key
+        assert entry.kept_of(entry.held) == entry.held, f"{entry.key} holds more than its spec asks for"
+
+
+def check_index(process: Process) -> None:
+    """A pod's own locks are those that a look at all of them finds."""
+    entries = process.book.entries
+    for pod in process.api.pods.decoded.values():
+        own = sorted(e.key for e in entries.values() if e.phase not in SETTLED and _owned_by(e, pod))
+        assert [entry.key for entry in process.book.own(pod)] == own, pod.key
+
+
+def check_pods(process: Process) -> None:
+    """A pod waits, or is being bound, or is bound; only who waits is nominated; victims are evicted once."""
+    for uid, waiting in process.queue._pods.items():
+        placed = process.cache.get(uid)
+        assert placed is None or (placed.assumed and waiting.place is Place.IN_FLIGHT), uid
+    unbound = {pod.uid for pod in process.api.pods.decoded.values() if not pod.node_name}
+    idle = unbound - process.in_flight.keys()
+    assumed = {uid for uid, placed in process.cache._placed.items() if placed.assumed}
+    assert not assumed & idle, "assumed without a binding"
+    locks = {entry.uid for entry in process.book.waiting.values()}
+    for uid, node in process.nominator._node_of.items():
+        assert not node or uid in locks or process.queue.get(uid) is not None, f"{uid} is nominated"
+    victims = Counter(pod.uid for attempt in process.attempts for pod in attempt.victims)
+    assert all(count == 1 for count in victims.values()), "evicted twice"
 
 
 def check_ends(process: Process) -> None:
     """I3: nothing is held after its expiry, as of the last decision, or for an owner that is bound."""
-    if not process.feed.ready:
-        return
-    bound = [placed.pod for placed in process.cache._placed.values() if not placed.assumed]
+    asked = (*process.book.hearsay, *process.questions, *(claim for claim, _ in process.answers))
+    doubtful = [entry for claim in asked for entry in claim.entries]
+    bound = [each.pod for each in process.cache._placed.values() if not each.assumed and not each.pod.leaving]
+    stored = {lock.meta.uid for lock in process.api.reservations.decoded.values()}
     for entry in process.book.entries.values():
         if entry.held:
             assert entry.expires_at is not None
             assert entry.expires_at > process.decided_at, f"{entry.key} is held after its expiry"
-            assert not any(_owned_by(entry, pod) for pod in bound), f"{entry.key}: its owner is bound"
+            if entry not in doubtful:
+                assert not any(_owned_by(entry, pod) for pod in bound), f"{entry.key}: its owner is bound"
+        if entry.phase is Phase.CONSUMED and entry.uid in stored:
+            assert entry.uid in process.api.owned, f"{entry.key} was consumed by nobody"
 
 
 def check_room(process: Process) -> None:
-    """I1 in the operator's eyes: no lock uses what its node has too little of."""
-    if not process.feed.ready:
-        return
-    for name in process.columns.row_of:
+    """I1 in the operator's eyes: no lock uses what its node has too little of, or is on another node."""
+    for name, row in process.columns.row_of.items():
         shortfall = process.columns.shortfall(name)
         for entry in process.book.held_on(name):
             assert not any(entry.held.get(resource) for resource in shortfall), (entry.key, name, shortfall)
+            assert entry.node_uid == process.columns.nodes[row].meta.uid, f"{entry.key} is on another {name}"
+    gone = set(process.book.nodes_with_locks()) - process.columns.row_of.keys()
+    assert not gone, f"locks on nodes that are gone: {gone}"
 
 
-def check_server(process: Process, api: ModelApi, disturbed: set[str]) -> None:
+def check_server(process: Process, disturbed: set[str]) -> None:
     """I1 on the server: bound pods, bindings under way and locks fit, but where others took the room."""
-    if not process.feed.ready:
-        return
-    pods = [decode_pod(encode(stored)) for stored in api.pods.objects.values()]
-    for key, stored in api.nodes.objects.items():
+    for key, node in process.api.nodes.decoded.items():
         if key.name not in disturbed:
-            takers = [pod.requests for pod in pods if _takes(process, pod, key.name)]
+            takers = [p.requests for p in process.api.pods.decoded.values() if _takes(process, p, key.name)]
             taken = _total([*takers, *(entry.held for entry in process.book.held_on(key.name))])
-            allocatable = parse_resources(stored["status"]["allocatable"])
-            over = {name: units for name, units in taken.items() if units > allocatable.get(name, 0)}
-            assert not over, f"{key.name}: {over} of {allocatable}"
+            over = {name: units for name, units in taken.items() if units > node.allocatable.get(name, 0)}
+            assert not over, f"{key.name}: {over} of {node.allocatable}"
 
 
-def check_rebuild(process: Process, api: ModelApi, clock: HandClock) -> None:
+def check_stored(process: Process) -> None:
+    """The stored objects say by themselves what each lock was promised, whatever the operator remembers."""
+    now = process.clock.now()
+    pods = process.api.pods.decoded.values()
+    assert {entry.uid for entry in process.book.entries.values()} == {
+        lock.meta.uid for lock in process.api.reservations.decoded.values()
+    }
+    for lock in process.api.reservations.decoded.values():
+        status = lock.status
+        phase = Phase(status["phase"])
+        owners = [pod.key for pod in pods if lock.spec and _bound(pod) and owns(lock.spec, pod)]
+        assert not owners or phase in SETTLED, f"{lock.key} is {phase} beside {owners}"
+        if lock.spec is None or lock.problem or phase in SETTLED:
+            continue
+        if lock.expire_at is not None:
+            assert lock.expire_at > now, f"{lock.key} has not expired"
+            assert parse_instant(status["expiresAt"]) == lock.expire_at
+        elif "activatedAt" in status:
+            ttl = parse_instant(status["expiresAt"]) - parse_instant(status["activatedAt"])
+            assert round(ttl, 3) == lock.spec.ttl_seconds, lock.key
+        if phase is Phase.PENDING:
+            since = next(c["lastTransitionTime"] for c in status["conditions"] if c["type"] == "Reconciling")
+            waited = now - parse_instant(since)
+            assert waited < max(lock.spec.pending_deadline_seconds, 1) + 1, f"{lock.key} waits for ever"
+
+
+def check_nobody_waits_in_vain(process: Process) -> None:
+    """Who waits for an event has no room as things are; the owner of a lock that is large enough has it."""
+    api = process.api
+    unbound = {p.uid: p for p in api.pods.decoded.values() if not p.node_name and not p.leaving}
+    ours = {uid for uid, pod in unbound.items() if pod.spec.scheduler_name in process.decider.profiles}
+    assert process.queue._pods.keys() == ours
+    for uid, waiting in process.queue._pods.items():
+        assert process.nominator.node_of(uid) == unbound[uid].status.nominated_node_name, unbound[uid].key
+        if waiting.place is Place.UNSCHEDULABLE:
+            found = process.decider._cycle.feasible(waiting.profile, waiting.pod, process.clock.now())
+            assert not found, f"{waiting.pod.key} fits on {[node.name for node in found]}"
+            nominated = process.nominator.node_of(uid)
+            going = [p for p in process.cache.pods_on(nominated) if p.pod.leaving]
+            assert not nominated or going, f"{waiting.pod.key} waits for nobody to leave {nominated}"
+        if waiting.place in (Place.UNSCHEDULABLE, Place.GATED) and not waiting.pod.spec.scheduling_gates:
+            for entry in process.book.own(waiting.pod):
+                row = process.columns.row_of.get(entry.node)
+                sound = row is not None and process.columns.nodes[row].sound
+                fits = sound and not waiting.pod.spec.node_selector and not process.nominator.on(entry.node)
+                assert not fits or not covers(entry.held, waiting.pod.requests), waiting.pod.key
+    for entry in process.book.entries.values():
+        if entry.node_problem is not None and not entry.pinned:
+            assert entry.moving or entry.move_at is not None, f"{entry.key} never moves"
+
+
+def check_rebuild(process: Process) -> None:
     """I4: another operator would make the same of the stored objects, and find no room for what waits."""
-    rebuilt = Process(api, clock, scheduler_name="nobody's")
-    rebuilt.catch_up()
+    rebuilt = Process(process.api, process.clock, scheduler_name="nobody's")
+    for watch in rebuilt.watches.values():
+        while watch.behind:
+            watch.deliver()
+    assert not rebuilt.book.hearsay
     assert _locks(rebuilt) == _locks(process)
     assert _amounts(rebuilt) == _amounts(process)
     for key, entry in process.book.entries.items():
-        stored = api.reservations.objects[key]["status"]
+        stored = process.api.reservations.objects[key]["status"]
         assert process.wanted(entry) == stored
-        if not entry.problem:  # what cannot be read is remembered by the one that read it before
-            assert rebuilt.wanted(rebuilt.book.entries[key]) == stored
+        assert rebuilt.wanted(rebuilt.book.entries[key]) == stored
     for _ in process.book.entries:
         rebuilt.step()
     assert _locks(rebuilt) == _locks(process), "what waits has room"
     assert _deadlines(rebuilt) == _deadlines(process)
 
 
+def _rank(entry: Entry) -> tuple[int, float]:
+    """Order locks by who keeps its room for longer: higher priority, then older."""
+    return entry.priority, -(entry.activated_at or 0.0)
+
+
+def _bound(pod: Pod) -> bool:
+    return bool(pod.node_name) and not pod.leaving
+
+
 def _owned_by(entry: Entry, pod: Pod) -> bool:
     spec = entry.reservation.spec
-    mine = pod.meta.namespace == entry.key.namespace and not pod.leaving
-    return mine and spec is not None and owns(spec, pod)
+    return pod.meta.namespace == entry.key.namespace and spec is not None and owns(spec, pod)
 
 
 def _takes(process: Process, pod: Pod, node_name: str) -> bool:
@@ -146,9 +317,7 @@ def _amounts(process: Process) -> dict[str, list[dict[str, int]]]:
 
 
 def _deadlines(process: Process) -> dict[Key, float | None]:
-    """When locks are next due; not stored are the age of a node's problem and a spec that was good."""
+    """When locks are next due; how long a node has had a problem is not stored."""
     return {
-        key: entry.deadline()
-        for key, entry in process.book.entries.items()
-        if entry.node_problem is None and not entry.problem
+        key: entry.deadline() for key, entry in process.book.entries.items() if entry.node_problem is None
     }

@@ -5,14 +5,19 @@ bound once, owners and nodeName of a lock are fixed while its stored status says
 whole spec once the lock has ended.
 """
 
-import copy
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-from builders import Json
+from builders import Json, encode
 from tidelock.kube.watch import HasMeta, Sink
+from tidelock.ledger.matching import owns
+from tidelock.model.instants import format_instant
+from tidelock.model.locks import Reservation, decode_reservation
 from tidelock.model.meta import Key
+from tidelock.model.nodes import Node, decode_node
+from tidelock.model.pods import Pod, decode_pod
 
 T = TypeVar("T", bound=HasMeta)
 
@@ -24,12 +29,18 @@ class RefusedError(Exception):
     """The server does not do what was asked."""
 
 
-class Collection:
-    """One resource: its objects, and everything that has happened to them, for watches to tell."""
+class Collection(Generic[T]):
+    """One resource: its objects, as JSON and decoded, and all that has happened to them, for watches to tell.
 
-    def __init__(self) -> None:
+    `versions` are those of each uid; `history` has None where something was deleted.
+    """
+
+    def __init__(self, decode: Callable[[bytes], T]) -> None:
         self.objects: dict[Key, Json] = {}
-        self.history: list[tuple[str, Json]] = []
+        self.decoded: dict[Key, T] = {}
+        self.versions: defaultdict[str, list[T]] = defaultdict(list)
+        self.history: list[tuple[Key, T | None]] = []
+        self._decode = decode
 
     def get(self, key: Key, uid: str) -> Json:
         stored = self.objects.get(key)
@@ -37,77 +48,112 @@ class Collection:
             raise RefusedError(f"no {key} with uid {uid}")
         return stored
 
-    def put(self, changed: Json) -> Json:
+    def put(self, changed: Json) -> T:
         """Store an object under the next version."""
-        changed = copy.deepcopy(changed)
-        self._record("PUT", changed)
-        self.objects[key_of(changed)] = changed
-        return changed
+        changed["metadata"] = changed["metadata"] | {"resourceVersion": str(len(self.history) + 1)}
+        key = key_of(changed)
+        self.objects[key] = changed
+        self.decoded[key] = decoded = self._decode(encode(changed))
+        self.versions[decoded.meta.uid].append(decoded)
+        self.history.append((key, decoded))
+        return decoded
+
+    def change(self, key: Key, part: str, **fields: Any) -> T:
+        """Change fields of a part of an object."""
+        stored = self.objects[key]
+        return self.put(stored | {part: stored[part] | fields})
 
     def delete(self, key: Key) -> None:
-        self._record("DELETED", copy.deepcopy(self.objects.pop(key)))
-
-    def _record(self, type_: str, changed: Json) -> None:
-        changed["metadata"]["resourceVersion"] = str(len(self.history) + 1)
-        self.history.append((type_, changed))
+        del self.objects[key], self.decoded[key]
+        self.history.append((key, None))
 
 
 class ModelApi:
-    """The three resources and the writes that the operator makes."""
+    """The three resources, and the writes that are made to them.
+
+    Attributes:
+        owned: uids of the locks of which an owner was there, bound and not leaving, since they were created;
+            what was edited just then counts as it was before too.
+
+    """
 
     def __init__(self) -> None:
-        self.nodes = Collection()
-        self.pods = Collection()
-        self.reservations = Collection()
+        self.nodes: Collection[Node] = Collection(decode_node)
+        self.pods: Collection[Pod] = Collection(decode_pod)
+        self.reservations: Collection[Reservation] = Collection(decode_reservation)
+        self.owned: set[str] = set()
 
     def bind(self, key: Key, uid: str, node_name: str) -> None:
         """Bind a pod, as its subresource does: once, and not while it is being deleted."""
-        pod = copy.deepcopy(self.pods.get(key, uid))
+        pod = self.pods.get(key, uid)
         if pod["spec"]["nodeName"] or "deletionTimestamp" in pod["metadata"]:
             raise RefusedError(f"{key} can't be bound any more")
-        pod["spec"]["nodeName"] = node_name
-        self.pods.put(pod)
+        self.pods.change(key, "spec", nodeName=node_name)
+        self.note_owned()
+
+    def end_pod(self, key: Key, now: float) -> None:
+        """Delete a pod: at once, or, if it runs on a node, when its kubelet has ended it."""
+        pod = self.pods.objects[key]
+        if pod["spec"]["nodeName"] and "deletionTimestamp" not in pod["metadata"]:
+            self.pods.change(key, "metadata", deletionTimestamp=format_instant(now))
+        else:
+            self.pods.delete(key)
+
+    def nominate(self, key: Key, uid: str, node_name: str) -> None:
+        self.pods.get(key, uid)
+        self.pods.change(key, "status", nominatedNodeName=node_name)
 
     def edit_spec(self, key: Key, **changes: object) -> None:
         """Change a Reservation's spec under the rules of its CRD; None takes a field away."""
-        edited = copy.deepcopy(self.reservations.objects[key])
+        edited = self.reservations.objects[key]
         before, phase = edited["spec"], edited["status"].get("phase")
         after = {name: value for name, value in (before | changes).items() if value is not None}
         fixed = ("owners", "nodeName") if phase in _HELD else tuple(after | before) if phase in _FINAL else ()
         if any(before.get(name) != after.get(name) for name in fixed):
             raise RefusedError(f"{key} is {phase}")
         if after != before:
-            edited["spec"] = after
-            edited["metadata"]["generation"] += 1
-            self.reservations.put(edited)
+            generation = edited["metadata"]["generation"] + 1
+            self.reservations.put(
+                edited | {"metadata": edited["metadata"] | {"generation": generation}, "spec": after}
+            )
+            self.note_owned()
 
-    def write_status(self, key: Key, uid: str, version: str, status: Json) -> Json:
+    def write_status(self, key: Key, uid: str, version: str, status: Json) -> Reservation:
         """Replace a status, unless the object has changed since that version."""
-        edited = copy.deepcopy(self.reservations.get(key, uid))
+        edited = self.reservations.get(key, uid)
         if edited["metadata"]["resourceVersion"] != version:
             raise RefusedError(f"{key} has changed")
-        edited["status"] = json.loads(json.dumps(status))
-        return self.reservations.put(edited)
+        return self.reservations.put(edited | {"status": json.loads(json.dumps(status))})
 
-    def delete_reservation(self, key: Key, uid: str) -> None:
-        self.reservations.get(key, uid)
+    def delete_reservation(self, key: Key, uid: str, version: str) -> None:
+        if self.reservations.get(key, uid)["metadata"]["resourceVersion"] != version:
+            raise RefusedError(f"{key} has changed")
         self.reservations.delete(key)
+
+    def note_owned(self) -> None:
+        """Note which locks have an owner that is bound."""
+        bound = [pod for pod in self.pods.decoded.values() if pod.node_name and not pod.leaving]
+        pods = [version for pod in bound for version in self.pods.versions[pod.uid]]
+        for lock in self.reservations.decoded.values():
+            specs = (version.spec for version in self.reservations.versions[lock.meta.uid] if version.spec)
+            if any(owns(spec, pod) for spec in specs for pod in pods):
+                self.owned.add(lock.meta.uid)
 
 
 class Reflection(Generic[T]):
     """What a reflector makes of one resource, one event or one listed object at a time.
 
-    The order of one resource is kept, nothing comes twice; between resources anything goes. A list that is
-    broken off is begun anew, and what vanished is only found out at the end of a whole one.
+    The order of one resource is kept; between resources anything goes. A list that is broken off is begun
+    anew, and what vanished is only found out at the end of a whole one.
     """
 
-    def __init__(self, collection: Collection, decode: Callable[[bytes], T], sink: Sink[T]) -> None:
+    def __init__(self, collection: Collection[T], sink: Sink[T]) -> None:
         self._collection = collection
-        self._decode = decode
         self._sink = sink
         self._store: dict[Key, T] = {}
         self._position = 0
         self._listing: Iterator[None] | None = None
+        self._last: tuple[T | None, T] | None = None
         self.relist()
 
     @property
@@ -118,7 +164,7 @@ class Reflection(Generic[T]):
     def relist(self) -> None:
         """Lose all undelivered events, and list from the start instead."""
         self._position = len(self._collection.history)
-        self._listing = self._list(dict(self._collection.objects))
+        self._listing = self._list(dict(self._collection.decoded))
 
     def deliver(self) -> None:
         """Deliver the next difference of the list, or the next event."""
@@ -127,34 +173,43 @@ class Reflection(Generic[T]):
                 self._listing = None
                 self._sink.synced()
         elif self.behind:
-            type_, changed = self._collection.history[self._position]
+            key, changed = self._collection.history[self._position]
             self._position += 1
-            if type_ == "DELETED":
-                self._remove(key_of(changed))
+            if changed is None:
+                self._remove(key)
             else:
                 self._upsert(changed)
 
-    def _list(self, present: dict[Key, Json]) -> Iterator[None]:
+    def repeat(self) -> None:
+        """Deliver the last event again, and before it, if the sink goes by versions, the one before that."""
+        if self._last is not None:
+            old, new = self._last
+            if old is not None and isinstance(old, Reservation):
+                self._sink.upsert(new, old)
+            self._sink.upsert(new, new)
+
+    def _list(self, present: dict[Key, T]) -> Iterator[None]:
         for key, listed in present.items():
             known = self._store.get(key)
-            if known is None or known.meta.resource_version != listed["metadata"]["resourceVersion"]:
+            if known is None or known.meta.resource_version != listed.meta.resource_version:
                 self._upsert(listed)
                 yield
         for key in [key for key in self._store if key not in present]:
             self._remove(key)
             yield
 
-    def _upsert(self, plain: Json) -> None:
-        new = self._decode(json.dumps(plain).encode())
+    def _upsert(self, new: T) -> None:
         old = self._store.get(new.meta.key)
         if old is not None and old.meta.uid != new.meta.uid:
             self._remove(new.meta.key)
             old = None
         self._store[new.meta.key] = new
         self._sink.upsert(old, new)
+        self._last = (old, new)
 
     def _remove(self, key: Key) -> None:
         last = self._store.pop(key, None)
+        self._last = None
         if last is not None:
             self._sink.remove(last)
 
@@ -165,6 +220,7 @@ class Delivering(Protocol):
     @property
     def behind(self) -> bool: ...
     def deliver(self) -> None: ...
+    def repeat(self) -> None: ...
     def relist(self) -> None: ...
 
 

@@ -1,30 +1,37 @@
 """One life of the operator: its pure core over the model API server, driven by hand instead of by tasks.
 
-Where the shell would wait for an answer, the answer waits here until somebody delivers it: a binding or a
-status write is carried out by one call and learnt of by another, or never.
+Where the shell would wait for an answer, the answer waits here until somebody delivers it: a binding, a
+status write, an eviction or a look at a pod is carried out by one call and learnt of by another, or never.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from builders import SCHEDULER, Json, encode
+from builders import SCHEDULER, Json
 from property.model_api import Delivering, ModelApi, Reflection, RefusedError
 from tidelock.framework.config import default_configuration
+from tidelock.ledger.book import Claim
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render
-from tidelock.model.locks import decode_reservation
+from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key
-from tidelock.model.nodes import decode_node
-from tidelock.model.pods import decode_pod
+from tidelock.model.pods import Pod
 from tidelock.model.reservations import Phase
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.cycle import Assumed
-from tidelock.scheduler.decider import Decider
+from tidelock.scheduler.decider import Decider, Outcome
 from tidelock.scheduler.feed import Feed
+from tidelock.scheduler.preempting import Preemption
 
 MOVE_AFTER = 30.0
 
-_MOST_MOVES = 500
+KINDS = (
+    *("nodes", "pods", "reservations", "decide"),
+    *("bind", "bound", "write", "written", "look up", "looked up", "evict", "report"),
+)
+"""What may happen next: an event is delivered, a request is carried out or its answer learnt of."""
+
+_MOST_MOVES = 1000
 
 
 class HandClock:
@@ -41,129 +48,186 @@ class HandClock:
 
 
 class Process:
-    """The decider and its feed, with the bindings and writes that are under way."""
+    """The decider and its feed, with all that is under way.
+
+    `check` hears of each move, and of what was decided by it. `accidents` are moves that go wrong, each once:
+    a request that never arrives ("bind", "evict"), an answer that is lost ("written"), an event that comes
+    twice ("nodes", "pods", "reservations").
+    """
 
     def __init__(self, api: ModelApi, clock: HandClock, scheduler_name: str = SCHEDULER) -> None:
         self.api = api
         self.clock = clock
         self.decider = Decider(default_configuration(scheduler_name, BUILTINS), move_after=MOVE_AFTER)
         self.book, self.cache, self.columns = self.decider.book, self.decider.cache, self.decider.columns
+        self.queue, self.nominator = self.decider.queue, self.decider.cache.nominator
         self.feed = Feed(
             self.cache, self.book, self.decider.queue, self.decider.waiting_pods, clock, lambda: None
         )
         self.watches: dict[str, Delivering] = {
-            "nodes": Reflection(api.nodes, decode_node, self.feed.nodes),
-            "pods": Reflection(api.pods, decode_pod, self.feed.pods),
-            "reservations": Reflection(api.reservations, decode_reservation, self.feed.reservations),
+            "nodes": Reflection(api.nodes, self.feed.nodes),
+            "pods": Reflection(api.pods, self.feed.pods),
+            "reservations": Reflection(api.reservations, self.feed.reservations),
         }
+        self.accidents: list[str] = []
         self.decided_at = 0.0
+        self.outcome: Outcome | None = None
+        self.attempts: list[Preemption] = []
         self.in_flight: dict[str, Assumed] = {}
         self.bind_answers: dict[str, bool] = {}
         self.unwritten: dict[Key, None] = {}
-        self.write_answers: dict[Key, Json] = {}
+        self.write_answers: dict[Key, Reservation] = {}
+        self.questions: list[Claim] = []
+        self.answers: list[tuple[Claim, Pod | None]] = []
+        self.evictions: dict[str, tuple[Pod, str]] = {}
+        self.unreported: dict[str, Pod] = {}
+
+    def moves(self) -> dict[str, Callable[[], None]]:
+        """Give the first of each kind that may happen next."""
+        return dict(self._moves())
+
+    def _moves(self) -> Iterator[tuple[str, Callable[[], None]]]:
+        for resource, watch in self.watches.items():
+            if watch.behind:
+                yield resource, partial(self._deliver, resource)
+        if self.due:
+            yield "decide", self.step
+        if unsent := next((uid for uid in self.in_flight if uid not in self.bind_answers), ""):
+            yield "bind", partial(self.send_binding, unsent)
+        for kind, work, waits in (
+            ("bound", self._learn_binding, self.bind_answers),
+            ("written", self._learn_write, self.write_answers),
+            ("look up", self._look_up, self.questions),
+            ("looked up", self._learn_answer, self.answers),
+            ("evict", self._evict, self.evictions),
+            ("report", self._report, self.unreported),
+        ):
+            if waits:
+                yield kind, work
+        if any(key not in self.write_answers for key in self.unwritten):
+            yield "write", self._write
+
+    def go_on(self, check: Callable[[], None], order: Sequence[str] = KINDS, most: int | None = None) -> None:
+        """Let what is under way happen, what comes first in the order first; what it lacks has to wait.
+
+        All of it comes to an end, unless only so many moves are let happen at most.
+        """
+        for _ in range(_MOST_MOVES if most is None else most):
+            moves = self.moves()
+            kind = next((kind for kind in order if kind in moves), None)
+            if kind is None:
+                return
+            moves[kind]()
+            check()
+            self.outcome, self.attempts = None, []
+        assert most is not None, f"no end of {self.moves().keys()}"
 
     # Decisions.
-
-    def step(self) -> None:
-        """Decide once, as the loop does when the feed is ready, and note what is to be written."""
-        if not self.feed.ready:
-            return
-        self.decided_at = self.clock.now()
-        outcome = self.decider.step(self.decided_at)
-        if isinstance(outcome, Assumed):
-            self.in_flight[outcome.pod.uid] = outcome
-        self.unwritten.update(self.book.changed)
-        self.book.changed.clear()
 
     @property
     def due(self) -> bool:
         """Whether there is anything to decide now."""
         due = self.decider.next_due()
-        return self.feed.ready and (bool(self.book.changed) or (due is not None and due <= self.clock.now()))
+        asked = self.book.changed or self.book.hearsay
+        return self.feed.ready and (bool(asked) or (due is not None and due <= self.clock.now()))
 
-    @property
-    def behind(self) -> list[str]:
-        """Resources of which something is left to deliver."""
-        return [resource for resource, watch in self.watches.items() if watch.behind]
+    def step(self) -> None:
+        """Decide once, as the loop does when the feed is ready, and note what is to be done about it."""
+        if not self.feed.ready:
+            return
+        self.decided_at = self.clock.now()
+        outcome = self.outcome = self.decider.step(self.decided_at)
+        if isinstance(outcome, Assumed):
+            self.in_flight[outcome.pod.uid] = outcome
+        elif outcome is not None:
+            self.unreported[outcome.waiting.pod.uid] = outcome.waiting.pod
+        self.attempts = self.decider.take_preemptions()
+        for attempt in self.attempts:
+            self.evictions.update({pod.uid: (pod, attempt.pod.uid) for pod in attempt.victims})
+            self.unreported.update({pod.uid: pod for pod in attempt.outdone})
+        self.questions += self.decider.take_hearsay()
+        self.unwritten.update(self.book.changed)
+        self.book.changed.clear()
 
-    def moves(self) -> dict[str, Callable[[], None]]:
-        """Name what may happen next; in which order it does is up to the world."""
-        return {
-            **{f"deliver {resource}": self.watches[resource].deliver for resource in self.behind},
-            **({"decide": self.step} if self.due else {}),
-            **{f"send binding of {uid}": partial(self.send_binding, uid) for uid in self.unsent_bindings},
-            **{f"learn binding of {uid}": partial(self.learn_binding, uid) for uid in self.bind_answers},
-            **{f"send write of {key}": partial(self.send_write, key) for key in self.unsent_writes},
-            **{f"learn write of {key}": partial(self.learn_write, key) for key in self.write_answers},
-        }
+    def _has_accident(self, kind: str) -> bool:
+        if kind not in self.accidents:
+            return False
+        self.accidents.remove(kind)
+        return True
 
-    def accidents(self) -> dict[str, Callable[[], None]]:
-        """Name what may go wrong next."""
-        return {
-            **{f"lose binding of {uid}": partial(self.lose_binding, uid) for uid in self.unsent_bindings},
-            **{f"lose answer for {key}": partial(self.lose_answer, key) for key in self.write_answers},
-        }
+    def _deliver(self, resource: str) -> None:
+        self.watches[resource].deliver()
+        if self._has_accident(resource):
+            self.watches[resource].repeat()
 
-    # Bindings.
-
-    @property
-    def unsent_bindings(self) -> list[str]:
-        """Uids of the pods whose bindings are on their way."""
-        return [uid for uid in self.in_flight if uid not in self.bind_answers]
+    # Pods.
 
     def send_binding(self, uid: str) -> None:
         """Have the API server carry a binding out, or refuse it."""
         assumed = self.in_flight[uid]
-        try:
-            self.api.bind(assumed.pod.key, uid, assumed.node_name)
-        except RefusedError:
-            self.bind_answers[uid] = False
-        else:
-            self.bind_answers[uid] = True
+        self.bind_answers[uid] = not self._has_accident("bind") and _accepted(
+            lambda: self.api.bind(assumed.pod.key, uid, assumed.node_name)
+        )
 
-    def lose_binding(self, uid: str) -> None:
-        """Have a binding never arrive."""
-        self.bind_answers[uid] = False
-
-    def learn_binding(self, uid: str) -> None:
+    def _learn_binding(self) -> None:
         """Get the answer to a binding, or look its outcome up."""
+        uid = next(iter(self.bind_answers))
         assumed = self.in_flight.pop(uid)
         if self.bind_answers.pop(uid):
             self.decider.bound(assumed, self.clock.now())
         else:
             self.decider.binding_failed(assumed, self.clock.now())
+            self.unreported[uid] = assumed.pod
 
-    # Writes.
+    def _look_up(self) -> None:
+        claim = self.questions.pop(0)
+        stored = self.api.pods.decoded.get(claim.pod.key)
+        self.answers.append((claim, stored if stored is not None and stored.uid == claim.pod.uid else None))
 
-    @property
-    def unsent_writes(self) -> list[Key]:
-        """Keys of the objects that are to be compared and are not being written."""
-        return [key for key in self.unwritten if key not in self.write_answers]
+    def _learn_answer(self) -> None:
+        self.feed.answered(*self.answers.pop(0))
 
-    def send_write(self, key: Key) -> None:
+    def _evict(self) -> None:
+        uid = next(iter(self.evictions))
+        victim, for_whom = self.evictions.pop(uid)
+        if self._has_accident("evict"):
+            self.decider.eviction_failed(uid, for_whom, self.clock.now())
+            return
+        stored = self.api.pods.decoded.get(victim.key)
+        if stored is not None and stored.uid == uid and not stored.meta.deletion_timestamp:
+            self.api.end_pod(victim.key, self.clock.now())
+
+    def _report(self) -> None:
+        """Write for which node a pod is nominated, if that is news."""
+        uid, pod = self.unreported.popitem()
+        waiting, node_name = self.queue.get(uid), self.nominator.node_of(uid)
+        if waiting is not None and waiting.pod.status.nominated_node_name != node_name:
+            _accepted(lambda: self.api.nominate(pod.key, uid, node_name))
+
+    # Locks.
+
+    def _write(self) -> None:
         """Begin to make an object what it ought to be; one that is refused waits for the watch."""
+        key = next(key for key in self.unwritten if key not in self.write_answers)
         del self.unwritten[key]
         entry = self.book.entries.get(key)
         if entry is None or not self._differs(entry):
             return
+        version = entry.reservation.meta.resource_version
+        if self._removable(entry) and (entry.phase is Phase.CONSUMED or not self._status_differs(entry)):
+            entry.deleted = _accepted(lambda: self.api.delete_reservation(key, entry.uid, version))
+            return
         try:
-            if self._removable(entry) and (entry.phase is Phase.CONSUMED or not self._status_differs(entry)):
-                self.api.delete_reservation(key, entry.uid)
-                entry.deleted = True
-                return
-            version = entry.reservation.meta.resource_version
             self.write_answers[key] = self.api.write_status(key, entry.uid, version, self.wanted(entry))
         except RefusedError:
             return
 
-    def learn_write(self, key: Key) -> None:
-        """Get the answer to a write, and look again."""
-        self.book.acknowledge(decode_reservation(encode(self.write_answers.pop(key))))
-        self.unwritten[key] = None
-
-    def lose_answer(self, key: Key) -> None:
-        """Get no answer to a write, and look again."""
-        del self.write_answers[key]
+    def _learn_write(self) -> None:
+        """Get the answer to a write, or none, and look again."""
+        key = next(iter(self.write_answers))
+        written = self.write_answers.pop(key)
+        if not self._has_accident("written"):
+            self.book.acknowledge(written)
         self.unwritten[key] = None
 
     def wanted(self, entry: Entry) -> Json:
@@ -181,20 +245,10 @@ class Process:
         removable_at = entry.removable_at()
         return removable_at is not None and removable_at <= self.clock.now()
 
-    # All of it.
 
-    def catch_up(self) -> None:
-        """Deliver all events."""
-        for watch in self.watches.values():
-            while watch.behind:
-                watch.deliver()
-
-    def settle(self, check: Callable[[], None]) -> None:
-        """Let all that is under way happen, which must come to an end; `check` after every single move."""
-        for _ in range(_MOST_MOVES):
-            move = next(iter(self.moves().values()), None)
-            if move is None:
-                return
-            move()
-            check()
-        raise AssertionError(f"not settled after {_MOST_MOVES} moves: {self.moves().keys()}")
+def _accepted(request: Callable[[], None]) -> bool:
+    try:
+        request()
+    except RefusedError:
+        return False
+    return True

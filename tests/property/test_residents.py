@@ -124,6 +124,7 @@ def test_a_new_process_finds_the_same(few: int, rule: str, steps: list[Callable[
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(residents, "_FEW", few)  # both ways of summing
         patched.setattr(residents, "_SLICE", 2)
+        patched.setattr(residents, "_NODES_A_SLICE", 2)
         world = World(RULES[rule])
         for step in steps:
             step(world)

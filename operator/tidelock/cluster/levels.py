@@ -37,6 +37,7 @@ NEVER = -np.inf
 """The time of a sample that there is not."""
 _UNREADABLE = np.inf
 
+_CELLS = tuple((window, resource) for window in WINDOWS for resource in RESOURCES)
 _SHAPE = (len(STATISTICS), len(WINDOWS), len(RESOURCES))
 _HEAD = 1 + len(RESOURCES)
 _WIDTH = _HEAD + int(np.prod(_SHAPE))
@@ -99,7 +100,7 @@ class NodeLevels(NodeColumns):
             numbers[0] = _UNREADABLE
             return numbers
         numbers[0] = level.at
-        numbers[_HEAD:] = _all_of(level.windows)
+        numbers[_HEAD:] = _figures(level.windows)
         return numbers
 
     @property
@@ -129,19 +130,6 @@ class NodeLevels(NodeColumns):
         return fresh
 
 
-def _all_of(windows: Windows) -> Sequence[float] | Figures:
-    """Lay out all statistics one after the other; this runs for each node at each reading."""
-    try:
-        return [
-            getattr(windows[window][resource], name)
-            for name in STATISTICS
-            for window in WINDOWS
-            for resource in RESOURCES
-        ]
-    except KeyError:
-        return np.array([use_of(windows, name) for name in STATISTICS]).ravel()
-
-
 def use_of(windows: Windows, statistic: str) -> Figures:
     """Lay out one statistic as W x R; a window that was not measured is taken from the nearest longer one.
 
@@ -167,19 +155,26 @@ def means(usage: PodUsage) -> Sequence[float]:
 
     This runs for each pod at each reading.
     """
+    windows = usage.windows
     try:
-        short, middle, long = map(usage.windows.__getitem__, WINDOWS)
-        return (
-            short["cpu"].mean,
-            short["memory"].mean,
-            middle["cpu"].mean,
-            middle["memory"].mean,
-            long["cpu"].mean,
-            long["memory"].mean,
-        )
+        return [windows[window][resource].mean for window, resource in _CELLS]
     except KeyError:
-        laid: list[float] = use_of(usage.windows, "mean").ravel().tolist()
+        laid: list[float] = use_of(windows, "mean").ravel().tolist()
         return laid
+
+
+def _figures(windows: Windows) -> Sequence[float]:
+    """Give all statistics one after the other, each window by window; this runs for each node's reading."""
+    try:
+        stats = [windows[window][resource] for window, resource in _CELLS]
+    except KeyError:
+        laid: list[float] = np.array([use_of(windows, name) for name in STATISTICS]).ravel().tolist()
+        return laid
+    return [
+        *(stat.mean for stat in stats),
+        *(stat.max for stat in stats),
+        *(stat.p95 for stat in stats),
+    ]
 
 
 def _figure(windows: Windows, window: WindowName, resource: Measured, statistic: str) -> float:

@@ -31,6 +31,7 @@ _SPANS = np.array([WINDOW_SECONDS[window] for window in WINDOWS], np.float64)
 # Up to this many nodes are summed by looking at their own pods, more of them by looking at all.
 _FEW = 32
 _SLICE = 500
+_NODES_A_SLICE = 16
 _NOWHERE = -1
 
 
@@ -233,15 +234,20 @@ class Residents(Follower):
     # What the load layer tells.
 
     def remeasure(self) -> Iterator[None]:
-        """Take over the newest reading in slices."""
+        """Take over the newest reading: in slices, at the end of which the sums of some nodes are new."""
         self._histories.clear()
         if self._history:
             yield from self._expect_anew()
-        if self._measured:
-            uids = tuple(self._slot_of)
-            for start in range(0, len(uids), _SLICE):
-                self._measure(uids[start : start + _SLICE])
-                yield
+        names = tuple(self._on_node)
+        row_of = self._columns.row_of
+        for start in range(0, len(names), _NODES_A_SLICE):
+            part = names[start : start + _NODES_A_SLICE]
+            if self._measured:
+                self._measure([uid for name in part for uid in self._on_node.get(name, ())])
+            rows = np.array(sorted(row_of[name] for name in part if name in row_of), np.intp)
+            self._sum(rows)
+            self._stale[rows] = False
+            yield
 
     def _expect_anew(self) -> Iterator[None]:
         for number, uid in enumerate(tuple(self._unowned)):
@@ -253,11 +259,10 @@ class Residents(Follower):
         for number, key in enumerate(tuple(self._of_workload)):
             slots = np.array(tuple(self._of_workload.get(key, ())), np.intp)
             known = self._history_of(key)
-            if known is not None and len(slots):
+            if known is not None:
                 # What the history lacks stays as it was expected.
                 self._expected[slots] = np.where(np.isnan(known), self._expected[slots], known)
                 self._by_history[slots] = True
-                self._touch_all(slots)
             if number % _SLICE == _SLICE - 1:
                 yield
 
@@ -265,15 +270,14 @@ class Residents(Follower):
         """Take over what was measured of some pods themselves."""
         uses = self._measurements.uses.pods
         there = [
-            (slot, usage.at, means(usage))
+            (self._slot_of[uid], usage.at, means(usage))
             for uid in uids
-            if (slot := self._slot_of.get(uid)) is not None and (usage := uses.get(uid)) is not None
+            if (usage := uses.get(uid)) is not None
         ]
         if there:
             slots, at, figures = map(list, zip(*there, strict=True))
             self._own[slots] = np.array(figures).reshape(-1, *_SHAPE) * UNITS
             self._own_at[slots] = at
-            self._touch_all(np.array(slots, np.intp))
 
     # Inside.
 
@@ -325,7 +329,9 @@ class Residents(Follower):
             there = [slot for name in names for slot in self._on_node.get(name, {}).values()]
             slots = np.array(there, np.intp)
         else:
-            slots = np.flatnonzero((self._row >= 0) & self._stale[self._row])
+            wanted = np.zeros(len(self._stale), np.bool_)
+            wanted[rows] = True
+            slots = np.flatnonzero((self._row >= 0) & wanted[self._row])
         at = self._row[slots]
         counted = self._rule(
             Slots(
@@ -354,11 +360,6 @@ class Residents(Follower):
         row = int(self._row[slot])
         if row >= 0:
             self._stale[row] = True
-
-    def _touch_all(self, slots: Rows) -> None:
-        """Have the nodes of some pods summed again."""
-        rows = self._row[slots]
-        self._stale[rows[rows >= 0]] = True
 
     def _more_slots(self) -> int:
         """Double the slots; gives a free one."""

@@ -1,12 +1,15 @@
-"""Kopf's settings and login, in the terms of the rest of the process."""
+"""Kopf's settings, login and end, in the terms of the rest of the process."""
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from typing import Any
 
 import kopf
 
 from tidelock.kube.config import Connection
+
+logger = logging.getLogger(__name__)
 
 
 class _NoDiffs(kopf.DiffBaseStorage):
@@ -61,3 +64,16 @@ def register(registry: kopf.OperatorRegistry, connection: Connection, stop: asyn
     async def release(**_: Any) -> None:
         # After a signal Kopf would give the task that still waits for the flag five seconds to end.
         stop.set()
+
+
+def close_quietly(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Handle an error that no task has, as the loop's exception handler.
+
+    Kopf's watches may be cancelled where they are suspended, so that they are left to the end of the loop. It
+    closes a watch and the context within it at once, and the watch complains that its context is not through
+    yet. Nothing is lost by that, so nobody needs to see a traceback; all else is told as ever.
+    """
+    if "asyncgen" in context:
+        logger.debug(context["message"], exc_info=context.get("exception"))
+    else:
+        loop.default_exception_handler(context)

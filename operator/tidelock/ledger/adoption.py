@@ -11,7 +11,7 @@ from tidelock.ledger.entry import Entry
 from tidelock.ledger.transitions import FINAL
 from tidelock.model.instants import from_datetime
 from tidelock.model.locks import Reservation
-from tidelock.model.quantities import NOTHING, PODS, QuantityError, Resources, at_most, parse_resources
+from tidelock.model.quantities import NOTHING, PODS, QuantityError, Resources, parse_resources
 from tidelock.model.reservations import Phase, ReservationStatus
 
 _HELD = frozenset({Phase.ACTIVE, Phase.BOUND})
@@ -50,7 +50,7 @@ def _resume(entry: Entry, status: ReservationStatus, now: float) -> None:
     if status.activated_at is not None and status.expires_at is not None:
         entry.activated_at = from_datetime(status.activated_at)
         entry.expires_at = from_datetime(status.expires_at)
-        if not current and entry.reservation.spec is not None:
+        if not current and not entry.problem:
             entry.expires_at = entry.expiry_from(entry.activated_at)
     if status.phase in _HELD and entry.activated_at is not None and (held := _held(status)):
         _resume_held(entry, status, held)
@@ -74,7 +74,7 @@ def _held(status: ReservationStatus) -> Resources:
 def _resume_held(entry: Entry, status: ReservationStatus, held: Resources) -> None:
     """Hold what was held; what is asked less of since then is shrunk at once."""
     entry.phase = Phase.ACTIVE
-    entry.held = held if entry.reservation.pod is None else at_most(held, entry.reservation.requests)
+    entry.held = entry.kept_of(held)
     entry.node, entry.node_uid = status.node_name or "", status.node_uid or ""
     _resume_reason(entry, status)
     for condition in status.conditions:

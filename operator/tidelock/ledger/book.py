@@ -6,7 +6,7 @@ now and is safe to repeat. Instants (`now`) are seconds since the epoch.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
 from msgspec.structs import replace as replace_meta
@@ -23,7 +23,7 @@ from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
-from tidelock.model.quantities import NOTHING, PODS, Resources, at_most, format_resources
+from tidelock.model.quantities import NOTHING, PODS, Resources, format_resources
 from tidelock.model.reservations import BoundPod, Phase
 
 # A lock that waits for long has its numbers renewed at most this often (seconds), or each event in a
@@ -56,6 +56,19 @@ class Shift:
     after: Resources
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Claim:
+    """The locks that end if a pod is bound, and what those held which it has taken over till that is known.
+
+    `failure` tells why they come back if it is not.
+    """
+
+    pod: Pod
+    entries: tuple[Entry, ...]
+    taken: tuple[tuple[Entry, Resources], ...]
+    failure: str
+
+
 class Book:
     """All Reservations and the room that they hold.
 
@@ -64,6 +77,10 @@ class Book:
         nominator: where locks are nominated for which room is being made, until they are held or give up.
         epoch: number of this leadership, written with every lock that is given.
         move_after: seconds after which a lock for any node leaves a node that takes no pods.
+
+    Attributes:
+        hearsay: claims of pods that a watch says are bound, for others to take and to ask the API server.
+        refusers: plugins that have refused locks since all that wait were last tried.
 
     """
 
@@ -81,13 +98,15 @@ class Book:
         self.changed: dict[Key, None] = {}
         self.changes: list[Change] = []
         self.shifts: list[Shift] = []
+        self.hearsay: list[Claim] = []
+        self.refusers: set[str] = set()
         self._columns = columns
         self._nominator = nominator or Nominator(columns)
         self._epoch = epoch
         self._move_after = move_after
         self._owners = OwnerIndex()
         self._on_node: defaultdict[str, dict[Key, Entry]] = defaultdict(dict)
-        self._claims: dict[str, tuple[tuple[Entry, Resources], ...]] = {}
+        self._claims: dict[str, Claim] = {}
         self._timers: Timers[Key] = Timers()
         self._listeners: list[Callable[[Entry], None]] = []
 
@@ -125,7 +144,9 @@ class Book:
                 entry.message = _held_text(entry)
         else:
             self._revise(entry, reservation, now)
-        if entry.reservation.spec is not None and entry.phase not in SETTLED:
+        if entry.reservation.spec is None or entry.phase in SETTLED:
+            self._owners.discard(entry.key)
+        else:
             self._owners.put(entry.key, entry.reservation.spec)
         self._touch(entry)
 
@@ -164,9 +185,12 @@ class Book:
         self._place(entry, node, requests, now)
         self._step(entry, Event.ADMIT, reasons.ADMITTED, _held_text(entry), now)
 
-    def refuse(self, entry: Entry, reason: str, message: str, now: float) -> None:
+    def refuse(
+        self, entry: Entry, reason: str, message: str, now: float, plugins: Collection[str] = ()
+    ) -> None:
         """Note why there is no room for a waiting lock; why one has lost its room is not overwritten."""
         entry.tried = True
+        self.refusers.update(plugins)
         news = entry.reason != reason or now >= entry.refused_at + REFUSAL_RENEWAL
         if entry.phase is Phase.ACTIVE:
             entry.resize_problem = message if entry.growing else ""
@@ -189,39 +213,53 @@ class Book:
 
     def claim(self, pod: Pod, node_name: str, now: float) -> None:
         """Release the locks of a pod that has been reserved on a node."""
-        taken = tuple((entry, entry.held) for entry in self.own(pod) if entry.phase is not Phase.BOUND)
-        for entry, _ in taken:
-            self._hold(entry, NOTHING)
-            entry.bound_pod = BoundPod(name=pod.meta.name, uid=pod.uid)
-            self._step(
-                entry, Event.CLAIM, reasons.CLAIMED, f"pod {pod.key} is being bound to {node_name}", now
-            )
-        if taken:
-            self._claims[pod.uid] = taken
+        own = self.own(pod)
+        if own:
+            text = f"pod {pod.key} is being bound to {node_name}"
+            self._claims[pod.uid] = self._claim(pod, own, text, "the owner's binding failed", now)
 
     def unclaim(self, pod_uid: str, now: float) -> None:
         """Take locks back after their owner's binding failed, as far as they live and their room is there."""
-        for entry, held in self._claims.pop(pod_uid, ()):
+        claim = self._claims.pop(pod_uid, None)
+        if claim is not None:
+            self.settle_claim(claim, "", now)
+
+    def owner_bound(self, pod: Pod, node_name: str, now: float) -> None:
+        """End the locks that a pod has claimed, as the API server has confirmed that it is bound."""
+        claim = self._claims.pop(pod.uid, None)
+        if claim is not None:
+            self.settle_claim(claim, node_name, now)
+        self.hear_bound(pod, node_name, now)  # for locks that came meanwhile
+
+    def hear_bound(self, pod: Pod, node_name: str, now: float) -> None:
+        """Have a pod that a watch says is bound claim its locks, until the API server has been asked.
+
+        The watch of pods may be behind that of Reservations: a lock that it tells nothing of yet may be for a
+        pod that is still to come, while its namesake has gone already.
+        """
+        own = [
+            entry
+            for entry in self.own(pod)
+            if entry.phase is not Phase.BOUND or entry.bound_pod is None or entry.bound_pod.uid != pod.uid
+        ]
+        if own:
+            text = f"pod {pod.key} seems to be bound to {node_name}"
+            self.hearsay.append(self._claim(pod, own, text, "the owner is not bound after all", now))
+
+    def settle_claim(self, claim: Claim, node_name: str, now: float) -> None:
+        """End the locks of a claim whose pod is bound to a node; what is not its any more goes back."""
+        if node_name:
+            for entry in self.own(claim.pod):
+                if entry in claim.entries:
+                    self._consume(entry, claim.pod, node_name, now)
+        for entry, held in claim.taken:
             if self.entries.get(entry.key) is not entry or entry.phase is not Phase.BOUND:
                 continue
             entry.bound_pod = None
             if _expired(entry, now):
                 self._expire(entry, now)
             else:
-                self._take_back(entry, held, now)
-
-    def owner_bound(self, pod: Pod, node_name: str, now: float) -> None:
-        """End the locks of a pod that is bound, whoever bound it; claimed ones that it lost go back."""
-        for entry in self.own(pod):
-            self.consume(entry, pod, node_name, now)
-        self.unclaim(pod.uid, now)
-
-    def consume(self, entry: Entry, pod: Pod, node_name: str, now: float) -> None:
-        """End a lock whose owner is bound."""
-        self._hold(entry, NOTHING)
-        entry.bound_pod = BoundPod(name=pod.meta.name, uid=pod.uid)
-        message = f"pod {pod.key} is bound to {node_name}"
-        self._end(entry, Event.OWNER_BOUND, reasons.CONSUMED, message, now)
+                self._take_back(entry, held, claim.failure, now)
 
     # What becomes of nodes.
 
@@ -279,15 +317,31 @@ class Book:
         line = self.untried if untried_only else self.waiting
         entries = sorted(line.values(), key=lambda entry: entry.order)
         self.untried.clear()
+        if not untried_only:
+            self.refusers.clear()
         return entries
 
     # Inside.
 
+    def _claim(self, pod: Pod, own: list[Entry], text: str, failure: str, now: float) -> Claim:
+        taken = tuple((entry, entry.held) for entry in own if entry.phase is not Phase.BOUND)
+        for entry, _ in taken:
+            self._hold(entry, NOTHING)
+            entry.bound_pod = BoundPod(name=pod.meta.name, uid=pod.uid)
+            self._step(entry, Event.CLAIM, reasons.CLAIMED, text, now)
+        return Claim(pod, tuple(own), taken, failure)
+
+    def _consume(self, entry: Entry, pod: Pod, node_name: str, now: float) -> None:
+        self._hold(entry, NOTHING)
+        entry.bound_pod = BoundPod(name=pod.meta.name, uid=pod.uid)
+        message = f"pod {pod.key} is bound to {node_name}"
+        self._end(entry, Event.OWNER_BOUND, reasons.CONSUMED, message, now)
+
     def _revise(self, entry: Entry, reservation: Reservation, now: float) -> None:
         edited = reservation.meta.generation != entry.reservation.meta.generation
-        if reservation.problem and entry.phase not in (Phase.PENDING, Phase.REJECTED):
-            # What is held, or has ended, goes by the last spec that could be read.
-            reservation = replace(reservation, spec=entry.reservation.spec, pod=entry.reservation.pod)
+        before, spec = entry.reservation.spec, reservation.spec
+        if entry.held and before is not None and spec is not None and before.owners != spec.owners:
+            self.shifts.append(Shift(entry, entry.node, NOTHING, entry.held))  # new to its new owners
         entry.reservation, entry.problem = reservation, reservation.problem
         if not edited or entry.final:
             return
@@ -323,15 +377,15 @@ class Book:
         if spec is not None and spec.node_name not in (None, entry.node):
             self._displace(entry, reasons.WAITING, f"the spec now names {spec.node_name}", now)
             return
-        self._hold(entry, at_most(entry.held, entry.reservation.requests))
+        self._hold(entry, entry.kept_of(entry.held))
         entry.resize_problem = ""
         entry.message = _held_text(entry)
 
-    def _take_back(self, entry: Entry, held: Resources, now: float) -> None:
+    def _take_back(self, entry: Entry, held: Resources, failure: str, now: float) -> None:
         node = self._node(entry.node)
-        held = at_most(held, entry.reservation.requests)  # the spec may have shrunk meanwhile
+        held = entry.kept_of(held)  # the spec may have shrunk meanwhile
         if not held:
-            self._step(entry, Event.RETURN, reasons.WAITING, "the owner's binding failed", now)
+            self._step(entry, Event.RETURN, reasons.WAITING, failure, now)
             self._reject_if_unreadable(entry, now)
         elif node is None or node.meta.uid != entry.node_uid:
             self._lose(entry, now)
@@ -340,7 +394,7 @@ class Book:
             self._step(entry, Event.ADMIT, reasons.ADMITTED, _held_text(entry), now)
             self._resize(entry, now)
         else:
-            text = f"the owner's binding failed and {entry.node} has no room left"
+            text = f"{failure} and {entry.node} has no room left"
             self._displace(entry, reasons.INSUFFICIENT_CAPACITY, text, now)
 
     def _displace_overcommitted(self, name: str, now: float) -> None:

@@ -7,7 +7,7 @@ from tidelock.ledger.transitions import FINAL, SETTLED
 from tidelock.model.instants import from_datetime
 from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key
-from tidelock.model.quantities import Resources, covers
+from tidelock.model.quantities import Resources, at_most, covers
 from tidelock.model.reservations import BoundPod, Phase
 
 Order = tuple[int, float, Key]
@@ -18,9 +18,9 @@ Order = tuple[int, float, Key]
 class Entry:
     """The state of a lock; the ledger alone changes it.
 
-    Instants are seconds since the epoch. `reservation` is the newest version seen whose spec could be read
-    (or the newest at all, if none could); `problem` tells what is wrong with a newer spec. `deleted` means
-    that the API server has taken the deletion, of which the watch will tell.
+    Instants are seconds since the epoch. `reservation` is the newest version seen; `problem` tells what is
+    wrong with its spec, and what is held then stays as it was given. `deleted` means that the API server has
+    taken the deletion, of which the watch will tell.
     """
 
     reservation: Reservation
@@ -59,13 +59,13 @@ class Entry:
 
     @property
     def pinned(self) -> bool:
-        """Whether it can be on no other node: its spec names the node, or cannot be read."""
+        """Whether it can be on no other node: its spec names the node, or is lost."""
         spec = self.reservation.spec
         return spec is None or spec.node_name is not None
 
     @property
     def priority(self) -> int:
-        """Priority of the lock; 0 if its spec cannot be read."""
+        """Priority of the lock; 0 if its spec is lost."""
         return self.reservation.spec.priority if self.reservation.spec else 0
 
     @property
@@ -86,13 +86,22 @@ class Entry:
 
     @property
     def wanting(self) -> bool:
-        """Whether the lock waits for room: for its first, for more, or for some elsewhere."""
-        return self.phase is Phase.PENDING or self.growing or self.moving
+        """Whether the lock waits for room: for its first, for more, or for some elsewhere.
+
+        One whose spec cannot be read does not, as nobody can tell for what.
+        """
+        readable = self.reservation.pod is not None
+        return readable and (self.phase is Phase.PENDING or self.growing or self.moving)
 
     @property
     def ends_at(self) -> float | None:
         """The instant at which the lock ends at the latest, if that is known before it is active."""
         return self.expires_at if self.expires_at is not None else self.reservation.expire_at
+
+    def kept_of(self, held: Resources) -> Resources:
+        """Give what stays of room that was held: no more than is asked for, if that can be read."""
+        pod = self.reservation.pod
+        return held if pod is None else at_most(held, pod.requests)
 
     def wait(self, now: float) -> None:
         """Begin to wait for room again; the status keeps the instant for a later process."""

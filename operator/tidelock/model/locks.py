@@ -18,8 +18,8 @@ from tidelock.model.reservations import ReservationSpec, spec_problems
 class Reservation:
     """One version of a Reservation.
 
-    A spec that cannot be read is no error here: `problem` then says what is wrong with it, and `spec` and
-    `pod` are None. `status` is the stored status as plain JSON values.
+    A spec that cannot be read is no error here: `problem` then says what is wrong with it, `pod` is None, and
+    `spec` has what can be read of it, or is None. `status` is the stored status as plain JSON values.
     """
 
     meta: ObjectMeta
@@ -62,10 +62,20 @@ def decode_reservation(raw: bytes | msgspec.Raw) -> Reservation:
         spec = ReservationSpec.model_validate(stored.spec)
         pod = stand_in_pod(stored.metadata, spec, stored.spec)
     except pydantic.ValidationError as error:
-        return Reservation(stored.metadata, problem=spec_problems(error), status=stored.status)
+        legible = _legible(stored.spec, error)
+        return Reservation(stored.metadata, legible, problem=spec_problems(error), status=stored.status)
     except (QuantityError, msgspec.ValidationError) as error:
-        return Reservation(stored.metadata, problem=f"spec: {error}", status=stored.status)
+        return Reservation(stored.metadata, spec, problem=f"spec: {error}", status=stored.status)
     return Reservation(stored.metadata, spec, pod, status=stored.status)
+
+
+def _legible(plain: dict[str, Any], error: pydantic.ValidationError) -> ReservationSpec | None:
+    """Read a spec but for the fields that cannot be read; None if its owners are among them."""
+    bad = {problem["loc"][0] for problem in error.errors() if problem["loc"]}
+    try:
+        return ReservationSpec.model_validate({name: plain[name] for name in plain if name not in bad})
+    except pydantic.ValidationError:
+        return None
 
 
 def stand_in_pod(meta: ObjectMeta, spec: ReservationSpec, plain: dict[str, Any]) -> Pod:

@@ -57,13 +57,17 @@ class Binder:
         """Bind a pod in the background; `started` is the monotonic time at which its attempt began."""
         self._tasks.spawn(self._bind(assumed, started))
 
+    def look_up(self, pod: Pod, answered: Callable[[Pod | None], None]) -> None:
+        """Ask the API server for a pod in the background; calls `answered` with it, or with None."""
+        self._tasks.spawn(self._look_up(pod, answered))
+
     def report(self, outcome: Unschedulable) -> None:
         """Tell a pod that it fits nowhere, or what went wrong; the same message is told once."""
         waiting, message = outcome.waiting, outcome.refusal.message
         self._recorder.record(
             pod_reference(waiting.pod), "Warning", "FailedScheduling", "Scheduling", message
         )
-        nominated = outcome.refusal.nominated_node_name
+        nominated: str | None = self._decider.cache.nominator.node_of(waiting.pod.uid)
         if nominated == waiting.pod.status.nominated_node_name:
             nominated = None  # as it is written already
         if waiting.message != message or nominated is not None:
@@ -75,6 +79,9 @@ class Binder:
         advice = await self._extenders.advise(consultation.waiting.pod, consultation.nodes)
         self._decider.advised(consultation, advice)
         answered()
+
+    async def _look_up(self, pod: Pod, answered: Callable[[Pod | None], None]) -> None:
+        answered(await self._stored(pod))
 
     async def _bind(self, assumed: Assumed, started: float) -> None:
         waiting = self._decider.queue.get(assumed.pod.uid)
@@ -154,19 +161,23 @@ class Binder:
 
     async def _bound_after_all(self, assumed: Assumed) -> bool:
         """Look whether a binding whose answer was lost has been made; until then the room stays taken."""
-        pod = assumed.pod
+        stored = await self._stored(assumed.pod)
+        return stored is not None and stored.node_name == assumed.node_name
+
+    async def _stored(self, pod: Pod) -> Pod | None:
+        """Read a pod until the API server answers; None if it is gone, whoever has its name now."""
         pause = self._tasks.retry_pauses()
         while True:
             try:
                 async with self._tasks.turn:
                     raw = await self._client.get(PODS.item(pod.meta.name, pod.meta.namespace))
             except NotFound:
-                return False
+                return None
             except ApiError as error:
                 await pause(error)
             else:
                 stored = decode_pod(raw)
-                return stored.uid == pod.uid and stored.node_name == assumed.node_name
+                return stored if stored.uid == pod.uid else None
 
     async def _run(self, point: str, plugin: str, work: Awaitable[Status]) -> Code:
         """Run a plugin.

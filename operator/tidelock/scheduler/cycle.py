@@ -60,14 +60,12 @@ class Refusal:
 
     With `error`, none was found because something failed, not because none fits. The plugins in `pending`
     have let the pod wait until they activate it themselves.
-    `nominated_node_name` is to be written for a pod; None leaves what is there.
     """
 
     message: str
     plugins: frozenset[str]
     error: bool = False
     pending: frozenset[str] = frozenset()
-    nominated_node_name: str | None = None
 
 
 class PluginError(Exception):
@@ -130,8 +128,9 @@ class Cycle:
         return assumed
 
     def undo(self, assumed: Assumed, now: float) -> None:
-        """Take a reservation of room back after its binding failed."""
-        self._cache.forget(assumed.pod.uid)
+        """Take a reservation of room back after its binding failed; the pod's nomination is used up."""
+        if self._cache.forget(assumed.pod.uid):
+            self._cache.nominator.nominate(assumed.pod, "")
         self._unreserve(assumed, now)
 
     def place_lock(self, profile: Profile, entry: Entry, now: float) -> Refusal | None:
@@ -153,7 +152,8 @@ class Cycle:
 
     def refuse_lock(self, entry: Entry, refusal: Refusal, now: float) -> None:
         """Note why a lock has no room."""
-        self._book.refuse(entry, self._reason(_stand_in(entry), refusal), refusal.message, now)
+        reason = self._reason(_stand_in(entry), refusal)
+        self._book.refuse(entry, reason, refusal.message, now, refusal.plugins)
 
     def _find(
         self, profile: Profile, pod: Pod, state: CycleState, *, sound_only: bool = False
@@ -201,11 +201,11 @@ class Cycle:
         return snapshot, shared, yielding(verdict, self._cache.nominator, state, pod, snapshot)
 
     def _reserve(self, assumed: Assumed, now: float) -> Refusal | None:
+        self._cache.assume(assumed.pod, assumed.node_name)
         for plugin in assumed.profile.reserve:
             status = plugin.reserve(assumed.state, assumed.pod, assumed.node_name, now)
             if not status.ok:
                 return turned_down("Reserve", plugin.name, status)
-        self._cache.assume(assumed.pod, assumed.node_name)
         return None
 
     def _permit(self, assumed: Assumed) -> Refusal | None:
@@ -227,7 +227,7 @@ class Cycle:
         refusal = unfit.refusal
         result = self.preempting.attempt(profile, state, pod, unfit.snapshot, unfit.verdict, now, kind=kind)
         message = " ".join((refusal.message, *result.status.reasons))
-        return replace(refusal, message=message, nominated_node_name=result.nominated_node_name)
+        return replace(refusal, message=message)
 
     def _unreserve(self, assumed: Assumed, now: float) -> None:
         for plugin in reversed(assumed.profile.reserve):

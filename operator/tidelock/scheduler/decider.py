@@ -19,7 +19,7 @@ from tidelock.framework.events import ASSIGNED_POD_DELETE, RESERVATION_ACTIVE, R
 from tidelock.framework.extender import Advice, has_advice
 from tidelock.framework.profile import Profile, build_profiles
 from tidelock.framework.waiting import WaitingPods
-from tidelock.ledger.book import Book
+from tidelock.ledger.book import Book, Claim
 from tidelock.ledger.entry import Entry, Order
 from tidelock.ledger.matching import owner_names
 from tidelock.model.nodes import Node
@@ -136,13 +136,13 @@ class Decider:
 
     def binding_failed(self, assumed: Assumed, now: float) -> None:
         """Learn that a pod could not be bound: its room is free, its locks are back, it tries again later."""
-        self._cycle.undo(assumed, now)
+        self._undo(assumed, now)
         self.queue.back_off(assumed.pod.uid, now)
         self._tell_of_undoing(assumed, now)
 
     def rejected(self, assumed: Assumed, refusal: Refusal, now: float) -> None:
         """Learn that a pod was refused while it waited for a permit: events that may help will wake it."""
-        self._cycle.undo(assumed, now)
+        self._undo(assumed, now)
         self.queue.park(assumed.pod.uid, now, refusal.plugins, refusal.pending)
         self._tell_of_undoing(assumed, now)
 
@@ -150,6 +150,11 @@ class Decider:
         """Give the attempts to make room since the last call, for somebody else to carry out."""
         attempts, self._cycle.preempting.attempts = self._cycle.preempting.attempts, []
         return attempts
+
+    def take_hearsay(self) -> list[Claim]:
+        """Give the claims since the last call of pods that a watch says are bound, for somebody to ask."""
+        claims, self.book.hearsay = self.book.hearsay, []
+        return claims
 
     def reject_waiting(self, uid: str) -> bool:
         """Refuse a victim that is reserved and waits for its permit; whether it did, so that it may live."""
@@ -256,6 +261,13 @@ class Decider:
         ended, self.cache.nominator.ended = self.cache.nominator.ended, []
         for pod in ended:
             self.queue.notify(ASSIGNED_POD_DELETE, pod, None, now)
+
+    def _undo(self, assumed: Assumed, now: float) -> None:
+        """Take a reservation of room back; the pod owns its locks yet if somebody else has bound it."""
+        self._cycle.undo(assumed, now)
+        placed = self.cache.get(assumed.pod.uid)
+        if placed is not None and not placed.pod.leaving:
+            self.book.hear_bound(placed.pod, placed.node_name, now)
 
     def _tell_of_undoing(self, assumed: Assumed, now: float) -> None:
         pod = assigned_to(assumed.pod, assumed.node_name)

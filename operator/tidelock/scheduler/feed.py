@@ -23,7 +23,7 @@ from tidelock.framework.events import (
     pod_changes,
 )
 from tidelock.framework.waiting import WaitingPods
-from tidelock.ledger.book import Book
+from tidelock.ledger.book import Book, Claim
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import owns
 from tidelock.ledger.transitions import SETTLED
@@ -82,28 +82,46 @@ class Feed:
             return
         self.ready = True
         for entry in tuple(self.book.entries.values()):
-            self.end_if_owner_bound(entry)
+            self.look_for_owner(entry)
         for name in self.book.nodes_with_locks():
             self.settle(name)
         self.wake()
 
     def notify(self, event: ClusterEvent, old: object, new: object) -> None:
-        """Tell the queue what happened."""
+        """Tell the queue what happened; locks are tried again if a plugin that refused one waits for that."""
         self.queue.notify(event, old, new, self.clock.now())
+        if self.book.refusers and not self.book.refusers.isdisjoint(self.queue.hearers(event)):
+            self.cache.columns.freed += 1
 
     def settle(self, node_name: str) -> None:
         """Bring the locks of a node in line with it, once everything is known."""
         if self.ready and node_name:
             self.book.settle_node(node_name, self.clock.now())
 
-    def end_if_owner_bound(self, entry: Entry) -> None:
-        """End a lock whose owner has arrived already."""
+    def look_for_owner(self, entry: Entry) -> None:
+        """Have a lock whose owner seems to be bound already be claimed by it."""
         spec = entry.reservation.spec
         if spec is None or entry.phase in SETTLED:
             return
         for pod, node_name in self._bound_owners(entry.key, spec):
-            self.book.consume(entry, pod, node_name, self.clock.now())
+            self.book.hear_bound(pod, node_name, self.clock.now())
             return
+
+    def answered(self, claim: Claim, stored: Pod | None) -> None:
+        """Learn from the API server what a pod is that a watch said is bound; None if it is gone."""
+        now = self.clock.now()
+        if stored is not None and stored.node_name and not stored.leaving:
+            self.book.settle_claim(claim, stored.node_name, now)
+        else:  # the watch will say so too, in a while
+            if stored is None:
+                self.pods.remove(claim.pod)
+            else:
+                self.pods.upsert(claim.pod, stored)
+            self.book.settle_claim(claim, "", now)
+        for entry in claim.entries:
+            if self.book.entries.get(entry.key) is entry:
+                self.look_for_owner(entry)  # there may be another
+        self.wake()
 
     def _bound_owners(self, key: Key, spec: ReservationSpec) -> Iterator[tuple[Pod, str]]:
         by_name_only = all(term.pod is not None for term in spec.owners)
@@ -137,7 +155,7 @@ class PodSink:
             if feed.queue.get(new.uid) is not None and feed.cache.get(new.uid) is None:
                 feed.cache.nominator.upsert(new)
         if new.node_name and not new.leaving:
-            feed.book.owner_bound(new, new.node_name, now)
+            feed.book.hear_bound(new, new.node_name, now)
         feed.settle(new.node_name)
         self._tell(before, feed.cache.get(new.uid))
         feed.wake()
@@ -217,10 +235,9 @@ class ReservationSink:
         feed = self._feed
         feed.book.upsert(new, feed.clock.now())
         entry = feed.book.entries.get(new.key)
-        if entry is not None and feed.ready:
-            feed.end_if_owner_bound(entry)
-            if old is None:
-                feed.settle(entry.node)
+        if entry is not None and feed.ready and (old is None or old.meta.generation != new.meta.generation):
+            feed.look_for_owner(entry)
+            feed.settle(entry.node)
         feed.wake()
 
     def remove(self, last: Reservation) -> None:

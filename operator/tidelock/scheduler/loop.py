@@ -1,6 +1,7 @@
 """The decision loop: the one place where pods and locks are decided, one after the other."""
 
 import asyncio
+from functools import partial
 from typing import NoReturn
 
 from tidelock.clock import Clock
@@ -56,6 +57,8 @@ class Loop:
         while True:
             self._work()
             self._evictor.flush()
+            for claim in self._decider.take_hearsay():
+                self._binder.look_up(claim.pod, partial(feed.answered, claim))
             unwritten = self._publisher.flush()
             due = self._decider.next_due()
             if unwritten or (due is not None and due <= self._clock.now()):

@@ -288,6 +288,10 @@ class SchedulingQueue:
 
     # What there is.
 
+    def hearers(self, event: ClusterEvent) -> set[str]:
+        """Name the plugins that have registered an event."""
+        return {plugin for _, plugin in self._listeners_of(event)}
+
     def next_due(self) -> float | None:
         """Earliest instant at which a pod becomes ready, 0 for at once; None if an event is needed."""
         if self._active or self._backoff:

@@ -1,6 +1,9 @@
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 
+from tidelock.framework import beta
 from tidelock.framework.beta import probability_below, regularized
 from tidelock.framework.levels import packing_score
 
@@ -46,3 +49,11 @@ def test_moments_are_matched() -> None:
     threshold = np.array([0.25, 0.5, 0.25])
     found = probability_below(threshold, np.full(3, 0.5), np.sqrt([1 / 12, 1 / 12, 1 / 20]))
     assert found == pytest.approx([0.25, 0.5, 3 * 0.25**2 - 2 * 0.25**3])
+
+
+def test_a_fraction_has_no_more_than_so_many_terms() -> None:
+    """At the middle of a symmetric distribution the first terms already come near."""
+    with patch.object(beta, "_TERMS", 12):
+        found = regularized(np.array([0.5]), np.array([200.0]), np.array([200.0]))[0]
+    assert found == pytest.approx(0.5, abs=0.1)
+    assert found != pytest.approx(0.5, abs=1e-9)

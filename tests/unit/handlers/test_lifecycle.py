@@ -1,4 +1,7 @@
 import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import kopf
@@ -93,3 +96,52 @@ async def test_the_flag_that_ends_kopf_is_set_when_a_signal_has_ended_it() -> No
     await function(registry(stop=stop), "release")()
 
     assert stop.is_set()
+
+
+@asynccontextmanager
+async def awaiting_a_pause() -> AsyncIterator[None]:
+    """Wait beside the context for what may end it, as Kopf's streaming_block does."""
+    pause = asyncio.create_task(asyncio.Event().wait())
+    try:
+        yield
+    finally:
+        with suppress(asyncio.CancelledError):
+            pause.cancel()
+            await pause
+
+
+async def watch() -> AsyncIterator[int]:
+    """Tell events for ever, as Kopf's infinite_watch does."""
+    while True:
+        async with awaiting_a_pause():
+            yield 1
+
+
+def test_watches_that_kopf_leaves_suspended_end_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    """The last lines in the log of an operator that was stopped were asyncio's: "an error occurred during
+    closing of asynchronous generator", and "RuntimeError: generator didn't stop after athrow()".
+    """
+    left = [
+        watch() for _ in range(50)
+    ]  # the loop closes them in an order of its own, which is not always bad
+
+    async def serve() -> None:
+        asyncio.get_running_loop().set_exception_handler(lifecycle.close_quietly)
+        for each in left:
+            await anext(each)
+
+    caplog.set_level(logging.DEBUG)
+    asyncio.run(serve())
+
+    told = [(record.name, record.levelname) for record in caplog.records if record.exc_info]
+    assert set(told) == {("tidelock.handlers.lifecycle", "DEBUG")}
+
+
+async def test_other_errors_that_no_task_has_are_told_as_ever(caplog: pytest.LogCaptureFixture) -> None:
+    error = ValueError("wrong")
+    lifecycle.close_quietly(asyncio.get_running_loop(), {"message": "it broke", "exception": error})
+
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("asyncio", "ERROR")
+    assert record.exc_info is not None
+    assert record.exc_info[1] is error

@@ -66,7 +66,7 @@ class Follower:
         """Run until the server has played its script and is asked once more; return the journal."""
         run = asyncio.create_task(self.reflector.run())
         end = asyncio.create_task(self._server.finished.wait())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await asyncio.wait((run, end), return_when=asyncio.FIRST_COMPLETED)
         end.cancel()
         if run.done():

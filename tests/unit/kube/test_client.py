@@ -131,7 +131,7 @@ async def test_a_lost_answer_leaves_the_outcome_of_a_write_unknown(
     server.plays(server.silence, cut_page(version=1))
 
     with pytest.raises(Unreachable) as timed_out:
-        await client.request(method, PATH, timeout=0.05)
+        await client.request(method, PATH, timeout=0.5)
     with pytest.raises(Unreachable) as cut:
         await client.request(method, PATH)
     for error in (timed_out.value, cut.value):

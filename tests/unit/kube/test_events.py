@@ -119,7 +119,7 @@ async def test_a_failure_is_forgotten_quietly(
 
 async def test_closing_waits_no_longer_than_the_deadline(client: KubeClient, server: ScriptedServer) -> None:
     recorder = _recorder(client)
-    async with asyncio.timeout(2), recorder:
+    async with asyncio.timeout(8), recorder:
         recorder.record(POD, "Normal", "Reason", "Action", "never answered")
         await server.finished.wait()
         await recorder.aclose(deadline_seconds=0.05)

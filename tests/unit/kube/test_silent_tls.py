@@ -75,12 +75,12 @@ async def test_a_stream_that_fell_silent_is_not_asked_to_say_goodbye(far: Far) -
     far.server.plays(far.server.quiet_watch(bookmark(6)))
 
     async with far.client as client:
-        async with client.stream(PODS.collection(), {}, silence_seconds=0.1) as stream:
+        async with client.stream(PODS.collection(), {}, silence_seconds=0.5) as stream:
             assert await stream.read() == bookmark(6)
             far.wire.dead = True
             with pytest.raises(Unreachable):
                 await stream.read()
-        await asyncio.wait_for(far.wire.left.wait(), 5)
+        await asyncio.wait_for(far.wire.left.wait(), 20)
 
 
 @pytest.mark.parametrize("moment", ["in the handshake", "before the answer"])
@@ -90,9 +90,9 @@ async def test_closing_ends_the_connection_of_a_request_that_was_cut_short(far: 
 
     async with far.client as client:
         request = asyncio.create_task(client.get(PODS.collection()))
-        await asyncio.wait_for((far.wire.used if far.wire.dead else far.server.finished).wait(), 5)
+        await asyncio.wait_for((far.wire.used if far.wire.dead else far.server.finished).wait(), 20)
         far.wire.dead = True
         request.cancel()
         await asyncio.wait((request,))
 
-    await asyncio.wait_for(far.wire.left.wait(), 5)
+    await asyncio.wait_for(far.wire.left.wait(), 20)

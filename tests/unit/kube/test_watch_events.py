@@ -48,7 +48,7 @@ async def test_an_event_is_delivered_while_the_stream_stays_open(
     sink = Signal()
     run = asyncio.create_task(Follower(client, server, sink).reflector.run())
 
-    await asyncio.wait_for(sink.told.wait(), 5)
+    await asyncio.wait_for(sink.told.wait(), 60)
     assert sink.lines == ["synced", "+a@6"]
     run.cancel()
 

@@ -10,6 +10,7 @@ from tidelock.ledger.status import render
 from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
+from tidelock.model.pods import Pod
 from tidelock.model.quantities import CPU
 
 EPOCH = 7
@@ -59,6 +60,11 @@ class Ledger:
 
     def admit(self, entry: Entry, on: str = "node-a", *, at: float = NOW) -> None:
         self.book.admit(entry, self.node(on), at)
+
+    def consume(self, owner: Pod, on: str = "node-a", *, at: float = NOW) -> None:
+        """Have a pod claim its locks, and the API server confirm that it is bound."""
+        self.book.claim(owner, on, at)
+        self.book.owner_bound(owner, on, at)
 
     def edit(self, name: str = "lock", *, at: float = NOW, **spec: Any) -> None:
         """Change the spec of a lock: its generation grows."""

@@ -162,7 +162,7 @@ def end(ledger: Ledger, phase: Phase) -> None:
     ledger.admit(entry)
     match phase:
         case Phase.CONSUMED:
-            ledger.book.owner_bound(OWNER, "node-a", NOW)
+            ledger.consume(OWNER, "node-a")
         case Phase.EXPIRED:
             ledger.book.advance(NOW + 600)
         case _:

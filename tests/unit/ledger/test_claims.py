@@ -117,7 +117,7 @@ def test_an_owner_that_is_bound_ends_the_lock(ledger: Ledger) -> None:
 @pytest.mark.parametrize("held", [True, False])
 def test_an_owner_that_someone_else_bound_ends_the_lock_too(ledger: Ledger, held: bool) -> None:
     entry = ledger.active() if held else ledger.lock()
-    ledger.book.owner_bound(OWNER, "node-b", NOW)
+    ledger.consume(OWNER, "node-b")
     assert (entry.phase, ledger.locked()) == (Phase.CONSUMED, 0)
     assert entry.bound_pod == BoundPod(name="web-0", uid="uid-web-0")
 
@@ -126,7 +126,7 @@ def test_a_bound_pod_consumes_the_lock_that_another_has_claimed(ledger: Ledger) 
     entry = ledger.active(owners=[{"selector": {"matchLabels": {"app": "web"}}}])
     claimant, intruder = pod("web-0", labels={"app": "web"}), pod("web-1", labels={"app": "web"})
     ledger.book.claim(claimant, "node-a", NOW)
-    ledger.book.owner_bound(intruder, "node-a", NOW)
+    ledger.consume(intruder, "node-a")
     ledger.book.unclaim(claimant.uid, NOW)
     assert entry.phase is Phase.CONSUMED
     assert entry.bound_pod == BoundPod(name="web-1", uid="uid-web-1")

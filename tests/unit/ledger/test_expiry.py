@@ -114,7 +114,7 @@ def test_an_object_whose_spec_was_never_readable_stays(ledger: Ledger) -> None:
 
 def test_a_tombstone_is_taken_up_when_it_may_go(ledger: Ledger) -> None:
     entry = ledger.active(retention="Retain", ttlSecondsAfterFinished=30)
-    ledger.book.owner_bound(OWNER, "node-a", NOW)
+    ledger.consume(OWNER, "node-a")
     ledger.book.changed.clear()
     ledger.book.advance(NOW + 29)
     assert not ledger.book.changed

@@ -90,7 +90,7 @@ def test_a_waiting_lock_that_became_invalid_while_claimed_is_rejected_once_it_co
 
 def test_a_tombstone_does_not_mind_an_invalid_spec(ledger: Ledger) -> None:
     entry = ledger.active(retention="Retain")
-    ledger.book.owner_bound(OWNER, "node-a", NOW)
+    ledger.consume(OWNER, "node-a")
     ledger.edit(resources=BAD)
     assert (entry.phase, entry.reason, entry.retained) == (Phase.CONSUMED, reasons.CONSUMED, True)
 
@@ -99,7 +99,7 @@ def test_a_held_lock_is_kept_by_a_successor_that_never_saw_its_good_spec(ledger:
     ledger.active(resources={"cpu": "2"})
     ledger.edit(resources=BAD)
     adopted = ledger.readopted(at=NOW + 1)
-    assert (adopted.phase, adopted.held, adopted.pinned) == (Phase.ACTIVE, {"cpu": 2000, "pods": 1}, True)
+    assert (adopted.phase, adopted.held, adopted.pinned) == (Phase.ACTIVE, {"cpu": 2000, "pods": 1}, False)
     assert (adopted.expires_at, adopted.wanting) == (NOW + 600, False)
     assert "spec.resources" in adopted.problem
 

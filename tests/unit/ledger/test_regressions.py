@@ -157,10 +157,43 @@ def test_an_unreadable_lock_that_loses_its_room_is_rejected(ledger: Ledger) -> N
     """It waited for room that nobody could tell the size of, which ended the decision loop."""
     entry = ledger.active(resources={"cpu": "3"})
     adopted = ledger.readopted(generation=2, resources={"cpu": "three"})
-    assert (adopted.phase, adopted.pinned) == (Phase.ACTIVE, True)
+    assert (adopted.phase, adopted.pinned) == (Phase.ACTIVE, False)
     ledger.edit(resources={"cpu": "three"})
     ledger.put_node("node-a", cpu="2")
     assert (entry.phase, entry.reason) == (Phase.REJECTED, reasons.INVALID_SPEC)
+
+
+def test_a_lock_with_an_unreadable_spec_keeps_its_owners_through_a_restart(ledger: Ledger) -> None:
+    """The owners went with the rest of a spec that could not be read: after a restart the room was locked for
+    nobody, against its own owner too, and a bound owner did not end the lock.
+    """
+    ledger.active(resources={"cpu": "2"}, priority=3)
+    ledger.edit(resources={"cpu": "two"})
+    successor, adopted = ledger.succeeded()
+    assert (adopted.phase, adopted.priority) == (Phase.ACTIVE, 3)
+    assert successor.book.own(pod()) == [adopted]
+    successor.consume(pod())
+    assert adopted.phase is Phase.CONSUMED
+
+
+def test_an_unreadable_lock_stays_on_a_node_with_a_problem(ledger: Ledger) -> None:
+    """It was to move, and nobody could tell for what room to look: that ended the decision loop."""
+    entry = ledger.active()
+    ledger.edit(resources={"cpu": "two"})
+    ledger.put_node("node-a", cordoned=True)
+    ledger.book.advance(NOW + MOVE_AFTER)
+    assert (entry.moving, entry.phase, ledger.book.waiting) == (True, Phase.ACTIVE, {})
+    ledger.edit(resources={"cpu": "1"})
+    assert list(ledger.book.waiting.values()) == [entry]
+
+
+def test_an_unreadable_edit_of_a_claimed_lock_leaves_it_its_size(ledger: Ledger) -> None:
+    entry = ledger.active(resources={"cpu": "2"})
+    ledger.book.claim(pod(), "node-b", NOW)
+    ledger.edit(resources={"cpu": "two"}, ttlSeconds=1)
+    ledger.book.unclaim("uid-web-0", NOW + 5)
+    assert (entry.phase, ledger.locked(), entry.expires_at) == (Phase.ACTIVE, 2000, NOW + 600)
+    assert ledger.readopted(at=NOW + 5).expires_at == NOW + 600
 
 
 def test_an_unreadable_lock_that_comes_back_unplaced_is_rejected(ledger: Ledger) -> None:
@@ -182,7 +215,7 @@ def test_a_second_bad_edit_is_told(ledger: Ledger) -> None:
 def test_an_ended_lock_is_not_stalled_by_a_bad_edit(ledger: Ledger) -> None:
     """The object of a consumed lock stayed for ever if its spec was spoilt before its end was written."""
     entry = ledger.active()
-    ledger.book.owner_bound(pod(node_name="node-a"), "node-a", NOW)
+    ledger.consume(pod(node_name="node-a"), "node-a")
     ledger.edit(resources={"cpu": "two"})
     assert entry.removable_at() == NOW
     assert "Stalled" not in {condition["type"] for condition in render(entry, NOW)["conditions"]}

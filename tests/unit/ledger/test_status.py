@@ -58,7 +58,7 @@ def bound(ledger: Ledger) -> None:
 
 def consumed(ledger: Ledger) -> None:
     ledger.active()
-    ledger.book.owner_bound(OWNER, "node-a", NOW)
+    ledger.consume(OWNER, "node-a")
 
 
 def expired(ledger: Ledger) -> None:
@@ -156,7 +156,7 @@ def test_a_waiting_lock_shows_what_it_asks_for_and_its_known_end(ledger: Ledger)
 
 def test_an_end_is_told_with_its_time_its_node_and_its_pod(ledger: Ledger) -> None:
     entry = ledger.active()
-    ledger.book.owner_bound(OWNER, "node-b", NOW + 5)
+    ledger.consume(OWNER, "node-b", at=NOW + 5)
     status = render(entry, NOW + 5)
     assert status["finishedAt"] == format_instant(NOW + 5)
     assert status["boundPod"] == {"name": "web-0", "uid": "uid-web-0"}
@@ -168,8 +168,15 @@ def test_the_place_of_a_pod_is_not_listed_among_the_resources(ledger: Ledger) ->
     assert render(entry, NOW)["resources"] == {}
 
 
-def test_a_spec_that_was_never_readable_has_neither_owner_nor_resources(ledger: Ledger) -> None:
+def test_of_a_spec_that_was_never_readable_what_can_be_read_is_shown(ledger: Ledger) -> None:
     invalid(ledger)
+    status = render(ledger.entry(), NOW)
+    assert status.keys().isdisjoint({"resources", "expiresAt"})
+    assert status["owner"] == "pod/web-0"
+
+
+def test_of_a_spec_whose_owners_cannot_be_read_nothing_is_shown(ledger: Ledger) -> None:
+    ledger.lock(owners=[])
     assert render(ledger.entry(), NOW).keys().isdisjoint({"owner", "resources", "expiresAt"})
 
 

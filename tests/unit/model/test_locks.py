@@ -7,6 +7,7 @@ import builders
 from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
+from tidelock.model.reservations import PodOwner
 
 GIB = 2**30
 
@@ -163,7 +164,6 @@ def test_a_spec_that_cannot_be_read_is_a_problem_that_names_the_field(
     lock = builders.reservation(status={"phase": "Pending"}, **spec)
 
     assert lock.problem.startswith(problem), lock.problem
-    assert lock.spec is None
     assert lock.pod is None
     assert lock.expire_at is None
     assert lock.status == {"phase": "Pending"}
@@ -174,7 +174,18 @@ def test_a_spec_that_cannot_be_read_is_a_problem_that_names_the_field(
 def test_a_part_of_the_template_that_is_kept_as_it_is_may_be_the_problem() -> None:
     lock = from_template(containers=[{"name": "main", "ports": [{"hostPort": "http"}]}])
     assert lock.problem == "spec: Expected `int`, got `str` - at `$.containers[0].ports[0].hostPort`"
-    assert lock.spec is None
+    assert lock.pod is None
+
+
+def test_of_a_spec_that_cannot_be_read_the_rest_is_read() -> None:
+    lock = builders.reservation(resources={"cpu": "two"}, priority="high", retention="Retain")
+    assert lock.spec is not None
+    assert (lock.spec.owners[0].pod, lock.spec.retention) == (PodOwner(name="web-0"), "Retain")
+    assert (lock.spec.resources, lock.spec.priority) == (None, 0)
+
+
+def test_a_spec_without_readable_owners_is_lost() -> None:
+    assert builders.reservation(owners=[{"pod": {}}]).spec is None
 
 
 def test_a_lock_preempts_by_its_own_policy_and_not_by_its_templates() -> None:

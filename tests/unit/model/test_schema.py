@@ -74,7 +74,7 @@ def is_bounded(node: dict[str, Any]) -> bool:
         case None:
             return "x-kubernetes-int-or-string" in node and "maxLength" in node
         case other:
-            return other == "boolean"
+            return bool(other == "boolean")
 
 
 every_node = pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builders import NOW, level, node, pod
+from builders import NOW, level, node, pod, usage
+from tidelock.cluster.measured import at_once
 from tidelock.framework.api import Code, PreScore
 from tidelock.framework.events import Action, ClusterEvent, Resource
 from tidelock.framework.moment import Moment
@@ -15,6 +16,7 @@ from tidelock.model.levels import (
     NodeLevel,
     Reading,
     Stat,
+    Uses,
     encode_crane,
     encode_node_level,
 )
@@ -153,3 +155,11 @@ def test_hopes_for_measurements() -> None:
     measured_anew = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_ANNOTATION)
     registrations = DynamicLoad(Scene().handle, {}).events_to_register()
     assert any(each.event.covers(measured_anew) for each in registrations)
+
+
+def test_what_was_measured_of_pods_changes_nothing() -> None:
+    scene = Scene(crane(HALF))
+    plugin = DynamicLoad(scene.handle, {})
+    scene.cache.assume(pod("other"), "node-a")
+    at_once(scene.measurements.take(Uses({"uid-other": usage(3)}, {})))
+    assert scene.judging(plugin, pod()).scores == {"node-a": 50}

@@ -156,7 +156,10 @@ def test_a_pod_is_counted_once_however_often_it_is_seen() -> None:
     assert scene.judging(plugin, web("web-1")).fitting == {"node-a", "node-b", "node-c", "node-d"}
     scene.cache.upsert(web("web-0", node_name="node-a", deleted=True))
     scene.cache.remove("uid-web-0")
-    scene.cache.assume(web("web-5"), "node-a")
+    for name in ("web-5", "web-6"):
+        scene.cache.assume(web(name), "node-a")
+    scene.cache.remove("uid-web-6")
+    scene.cache.assume(web("web-7"), "node-that-nobody-knows")
     assert scene.judging(plugin, web("web-1")).scores["node-a"] == 50
 
 

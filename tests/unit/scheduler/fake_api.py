@@ -24,6 +24,7 @@ class FakeApi(KubeClient):
     """Objects by their paths, with versions and preconditions; failures come as they are ordered."""
 
     def __init__(self) -> None:
+        self._manager = None  # a client that leads nothing names no manager
         self.objects: dict[str, Json] = {}
         self.asked: list[Asked] = []
         self.gate = asyncio.Event()

@@ -15,7 +15,7 @@ from tidelock.ledger.entry import Entry
 from tidelock.model.locks import decode_reservation
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
-from tidelock.model.pods import Pod, decode_pod
+from tidelock.model.pods import Pod, assigned_to, decode_pod
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.binding import Binder
 from tidelock.scheduler.cycle import Assumed
@@ -92,6 +92,13 @@ class Core:
 
     def step(self) -> Outcome | None:
         return self.decider.step(self.clock.now())
+
+    def answer(self, stored: Pod | None = None, *, gone: bool = False) -> None:
+        """Have the API server say what the pods are that are said to be bound: just that, unless told."""
+        for claim in self.decider.take_hearsay():
+            placed = self.cache.get(claim.pod.uid)
+            known = assigned_to(placed.pod, placed.node_name) if placed is not None else None
+            self.feed.answered(claim, None if gone else stored or known)
 
     def place(self) -> Assumed:
         """Decide, and expect a pod to be placed."""

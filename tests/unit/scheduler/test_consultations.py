@@ -224,7 +224,7 @@ async def running(scheduler: Shell) -> AsyncIterator[None]:
 
 async def until(condition: Any) -> None:
     """Wait until something is so."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 -- what is waited for sets no event
             await asyncio.sleep(0.005)
 

@@ -104,7 +104,6 @@ def test_what_no_plugin_knows_is_refused_before_any_node_is_looked_at() -> None:
         "spec.resourceClaims: this scheduler does not allocate devices, leave the pod to another. "
         "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.",
         frozenset({"DynamicResources"}),
-        nominated_node_name="",
     )
 
 
@@ -169,8 +168,10 @@ def test_a_pod_that_was_bound_after_all_is_not_undone() -> None:
     core.add(pod(requests={"cpu": "2"}, node_name="node-a", version=2))
 
     core.decider.binding_failed(assumed, NOW)
+    assert (core.used(), core.locked(), entry.phase) == (2000, 0, Phase.BOUND)
 
-    assert (core.used(), core.locked(), entry.phase) == (2000, 0, Phase.CONSUMED)
+    core.answer()
+    assert entry.phase is Phase.CONSUMED
     assert core.step() is None
 
 

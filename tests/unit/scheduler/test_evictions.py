@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from builders import node
+from builders import node, pod
 from tidelock.kube.errors import Forbidden, ServerError
 from unit.scheduler.machinery import Shell, pod_path
 
@@ -94,6 +94,22 @@ async def test_a_nomination_that_changes_is_written_though_its_message_was_told(
     await shell.settle()
 
     assert [body["status"]["nominatedNodeName"] for _, _, body in asked(shell, "web-0")] == ["node-a"]
+
+
+@pytest.mark.parametrize("told", [True, False])
+async def test_a_nomination_is_taken_away_when_the_binding_fails(told: bool) -> None:
+    """It was forgotten in memory alone: the API server told of it until the next refusal, and whether room
+    was kept for it until then depended on the next event of the pod.
+    """
+    shell = Shell(node("node-a"))
+    shell.store_pod(status={"nominatedNodeName": "node-a"})
+    shell.api.fails(ServerError("etcd is down", status=500))
+    shell.binder.bind(shell.place(), shell.clock.monotonic())
+    await shell.settle()
+
+    assert "nominatedNodeName" not in shell.api.objects[pod_path()]["status"]
+    shell.add(pod(status={"nominatedNodeName": "" if told else "node-a"}, labels={"new": "yes"}))
+    assert shell.cache.nominator.node_of("uid-web-0") == ""
 
 
 async def test_a_pod_that_is_outdone_loses_its_written_nomination() -> None:

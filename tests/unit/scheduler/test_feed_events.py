@@ -23,7 +23,9 @@ def test_an_owner_that_is_bound_ends_its_lock_whichever_is_seen_first(
     if first == "lock":
         core.step()
         core.add(owner)
+    assert (entry.phase, core.locked(), core.used()) == (Phase.BOUND, 0, 1000)
 
+    core.answer()
     assert (entry.phase, core.locked(), core.used()) == (Phase.CONSUMED, 0, 1000)
     assert entry.message == "pod shop/web-0 is bound to node-a"
 
@@ -58,6 +60,7 @@ def test_an_owner_that_is_only_assumed_does_not_end_a_lock_that_comes_after_it()
     assert core.book.own(pod()) == [entry]
 
     core.decider.bound(assumed, NOW)
+    core.answer()
     assert entry.phase is Phase.CONSUMED
 
 

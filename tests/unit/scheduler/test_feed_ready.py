@@ -70,10 +70,11 @@ def test_a_lock_whose_owner_was_bound_in_the_meantime_ends() -> None:
     core = Core(node("node-a"), listed=False)
     core.add(pod(node_name="node-a"))
     entry = core.lock(status=HELD)
-    assert entry.phase is Phase.ACTIVE
     core.list_all()
+    assert (entry.phase, core.locked()) == (Phase.BOUND, 0)
 
-    assert (entry.phase, core.locked()) == (Phase.CONSUMED, 0)
+    core.answer()
+    assert entry.phase is Phase.CONSUMED
 
 
 def test_locks_that_no_longer_fit_are_found_when_all_is_known() -> None:

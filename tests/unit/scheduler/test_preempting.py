@@ -51,7 +51,7 @@ def test_a_pod_is_nominated_and_gets_the_room_of_its_victims() -> None:
     attempt = attempted(core)
     assert (attempt.node_name, [each.meta.name for each in attempt.victims]) == ("node-a", ["low-node-a"])
     assert (attempt.kind, attempt.scheduler_name, attempt.chosen) == ("pod", "tidelock-scheduler", 1)
-    assert refusal.nominated_node_name == "node-a"
+    assert core.cache.nominator.node_of("uid-web-0") == "node-a"
     assert "preemption" not in refusal.message
 
     leave(core, "low-node-a")
@@ -63,14 +63,14 @@ def test_a_pod_that_is_tried_again_meanwhile_waits_for_its_victims() -> None:
     core = crowded("node-a", "node-b")
     core.add(high())
     core.refuse()
-    attempted(core)
+    chosen = attempted(core).node_name
     core.clock.advance(10)
     core.queue.activate("uid-web-0", core.clock.now())
 
     refusal = core.refuse().refusal
 
     assert "not eligible due to a terminating pod on the nominated node." in refusal.message
-    assert refusal.nominated_node_name is None
+    assert core.cache.nominator.node_of("uid-web-0") == chosen
     assert attempted(core).victims == ()
     assert core.cache.nominator.node_of("uid-web-0") != ""
 
@@ -118,7 +118,8 @@ def test_a_nomination_for_a_node_where_nothing_helps_is_taken_away() -> None:
     core = Core(node("node-a", cpu="1"))
     core.add(high(status={"nominatedNodeName": "node-a"}))
 
-    assert core.refuse().refusal.nominated_node_name == ""
+    core.refuse()
+    assert core.cache.nominator.node_of("uid-web-0") == ""
     assert list(core.cache.nominator.nodes) == []
 
 
@@ -310,8 +311,8 @@ def test_locks_alike_but_for_their_leave_to_preempt_are_not_refused_together() -
 def test_without_a_plugin_or_a_node_there_is_nothing_to_try() -> None:
     core = Core()
     core.add(high(status={"nominatedNodeName": "node-a"}))
-    refusal = core.refuse().refusal
-    assert (refusal.message, refusal.nominated_node_name) == ("0/0 nodes are available.", "")
+    assert core.refuse().refusal.message == "0/0 nodes are available."
+    assert core.cache.nominator.node_of("uid-web-0") == ""
 
     crowd = crowded()
     waiting = high()

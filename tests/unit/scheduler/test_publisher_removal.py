@@ -50,6 +50,7 @@ async def test_what_is_deleted_is_not_deleted_again_before_the_watch_tells() -> 
 async def test_a_consumed_lock_is_deleted_straight_away() -> None:
     shell = await stored()
     shell.add(pod(node_name="node-a"))
+    shell.answer()
     await shell.publish()
 
     assert shell.api.verbs == ["DELETE"]
@@ -77,6 +78,7 @@ async def test_a_tombstone_goes_when_its_time_is_over() -> None:
 async def test_a_deletion_that_fails_is_repeated_without_the_status(naps: list[float]) -> None:
     shell = await stored()
     shell.add(pod(node_name="node-a"))
+    shell.answer()
     shell.api.fails(ServerError("etcd is down", status=500))
     await shell.publish()
 

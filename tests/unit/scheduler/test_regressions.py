@@ -1,11 +1,15 @@
 """Bugs of the decision loop that were found once, each with its story."""
 
+import pytest
+
 from builders import NOW, encode, node, pod, pod_json
+from storage import claim, put, volume
 from tidelock.framework.config import MAX_BACKOFF
 from tidelock.ledger import reasons
 from tidelock.model.pods import decode_pod
-from tidelock.model.reservations import Phase
+from tidelock.model.reservations import BoundPod, Phase
 from tidelock.scheduler.decider import LOCKS_A_STEP
+from tidelock.scheduler.feed import ObjectSink
 from tidelock.scheduler.queue import Place
 from unit.scheduler.machinery import Core
 
@@ -138,6 +142,82 @@ def test_an_annotation_for_pods_does_not_keep_a_lock_from_its_room() -> None:
     """
     core = Core(node("node-a"))
     entry = core.lock(annotations={"tidelock.dev/require-reservation": "true"})
+    core.step()
+    assert entry.phase is Phase.ACTIVE
+
+
+def test_a_lock_is_not_ended_by_an_earlier_pod_that_is_gone() -> None:
+    """A pod had been deleted and a lock for the next of its name created, but the watch of pods was behind:
+    the lock was taken for one whose owner is bound, and its object deleted.
+    """
+    core = Core(node("node-a", cpu="1"))
+    earlier = pod(uid="uid-1", node_name="node-a")
+    core.add(earlier)
+    entry = core.lock()
+    core.step()
+    assert (entry.phase, core.locked()) == (Phase.BOUND, 0)
+
+    core.answer(gone=True)
+    core.step()
+    assert (entry.phase, core.locked()) == (Phase.ACTIVE, 1000)
+
+    core.feed.pods.remove(earlier)
+    core.add(pod(uid="uid-2"))
+    core.decider.bound(core.place(), NOW)
+    assert (entry.phase, core.locked()) == (Phase.CONSUMED, 0)
+
+
+@pytest.mark.parametrize("leaving", [True, False])
+def test_a_lock_is_not_ended_by_an_earlier_pod_whose_binding_is_told_late(leaving: bool) -> None:
+    """The same with a watch that was so far behind that it told of the earlier pod's binding too."""
+    core = Core(node("node-a", cpu="2"))
+    entry = core.lock()
+    core.step()
+    core.add(pod(uid="uid-1", node_name="node-a"))
+
+    core.answer(pod(uid="uid-1", node_name="node-a", deleted=True), gone=not leaving)
+
+    assert (entry.phase, core.locked(), core.used()) == (Phase.ACTIVE, 1000, 1000 if leaving else 0)
+
+
+def test_a_lock_ends_by_the_next_of_its_owners_if_the_first_is_gone() -> None:
+    core = Core(node("node-a"))
+    core.add(*(pod(name, node_name="node-a", labels={"app": "web"}) for name in ("web-0", "web-1")))
+    entry = core.lock(owners=[{"selector": {"matchLabels": {"app": "web"}}}])
+    core.answer(gone=True)
+    assert entry.phase is Phase.BOUND
+    core.answer()
+    assert (entry.phase, entry.bound_pod) == (Phase.CONSUMED, BoundPod(name="web-1", uid="uid-web-1"))
+
+
+def test_a_pod_that_becomes_the_owner_of_a_held_lock_is_woken() -> None:
+    """Owners may be edited until Active is written. Nothing told those that they were changed to: a pod that
+    had been refused for the lock, or gated until one is active, waited on beside its own lock.
+    """
+    core = Core(node("node-a", cpu="1"))
+    core.lock(owner="web-1")
+    core.step()
+    core.add(pod("web-0"))
+    core.refuse()
+    core.lock(owner="web-0", version=2, generation=2)
+    assert core.place().pod.meta.name == "web-0"
+
+
+def test_a_lock_that_waits_for_a_claim_is_tried_when_that_appears() -> None:
+    """Only room that came free had a lock be tried again: one whose template names a claim that appeared
+    later waited until its deadline.
+    """
+    core = Core(node("node-a"))
+    claims = ObjectSink(core.feed, "persistent_volume_claims", core.decider.objects.persistent_volume_claims)
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    entry = core.lock(
+        resources=None, template={"spec": {"containers": [{"name": "main"}], "volumes": volumes}}
+    )
+    core.step()
+    assert (entry.phase, core.decider.next_due()) == (Phase.PENDING, NOW + 60)
+
+    put(core.decider.objects, volume("disk", claimed_by="data"))
+    claims.upsert(None, claim("data", volume="disk"))
     core.step()
     assert entry.phase is Phase.ACTIVE
 
