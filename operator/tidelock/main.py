@@ -53,6 +53,7 @@ from tidelock.scheduler.tools import Tools
 from tidelock.scheduler.watches import OTHERS, OWN, reflectors
 from tidelock.serving import ListenError, serve
 from tidelock.settings import Settings
+from tidelock.simulation import command as simulate
 from tidelock.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
@@ -354,6 +355,7 @@ def _parser() -> argparse.ArgumentParser:
         help="how long others wait for a leader that is silent",
     )
     _add_binders(run, defaults)
+    simulate.add_arguments(commands.add_parser("simulate", help="play load under several policies"))
     return parser
 
 
@@ -413,11 +415,14 @@ def _lease_seconds(text: str) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; gives the exit status."""
-    arguments = vars(_parser().parse_args(argv))
+    parsed = _parser().parse_args(argv)
+    gc.set_threshold(*_GARBAGE)
+    if parsed.command == "simulate":
+        return simulate.run(parsed)
+    arguments = vars(parsed)
     del arguments["command"]
     settings = Settings(**arguments)
     configure_logs(settings.log_format, settings.log_level)
-    gc.set_threshold(*_GARBAGE)
     try:
         asyncio.run(_serve(settings))
     except ConfigurationError as error:
