@@ -85,7 +85,8 @@ DEFAULT_PLUGINS: tuple[Enabled, ...] = (
     Enabled(InterPodAffinity.name, 2),
     Enabled(NodeResourcesBalancedAllocation.name),
     Enabled(ImageLocality.name),
-    Enabled(WaterLevelBalance.name),
+    # It says nothing where no use is measured. Where it is, that counts for more than what is requested.
+    Enabled(WaterLevelBalance.name, 20),
     Enabled(DefaultBinder.name),
     Enabled(NodeDeclaredFeatures.name),
     Enabled(Reservation.name, 5000),

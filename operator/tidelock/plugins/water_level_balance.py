@@ -1,7 +1,7 @@
 """WaterLevelBalance: new pods go where they bring the measured use of nodes towards a target level.
 
-A node's level is its measured use and what is expected of the pods that the measurement does not cover yet
-(mode NodeWindows), or the sum of its pods' own measured use (PodSums). u is the level with the pod, C the
+A node's level is the sum of its pods' own measured use (mode PodSums), or its measured use and what is
+expected of the pods that the measurement does not cover yet (NodeWindows). u is the level with the pod, C the
 target, both in percent; a node scores (100 - C) * u / C + C up to C, and C * (100 - u) / (100 - C) beyond it.
 The score is the mean over windows and resources by their weights. The dynamic target of a group of nodes is
 (mean + w * min) / (1 + w). A node whose measurement is not fresh is taken to use as much of what is requested
@@ -84,10 +84,10 @@ class _ResourceShare(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Args(msgspec.Struct, frozen=True, rename="camel"):
-    mode: Literal["NodeWindows", "PodSums"] = "NodeWindows"
+    mode: Literal["NodeWindows", "PodSums"] = "PodSums"
     resources: tuple[_ResourceShare, ...] = (_ResourceShare("cpu"), _ResourceShare("memory"))
     windows: tuple[_Window, ...] = (_Window("15m", 5), _Window("1h", 3), _Window("1d", 2))
-    target: _Target = _Target()
+    target: _Target = _Target(min_weight=1)
     overload_limits: _Limits = _Limits()
     staleness_seconds: Annotated[float, msgspec.Meta(gt=0)] = 180
     pod_estimation: _Estimation = _Estimation()

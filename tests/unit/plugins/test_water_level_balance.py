@@ -18,6 +18,7 @@ from tidelock.plugins.water_level_balance import WaterLevelBalance
 from unit.plugins.scene import Scene
 
 CPU_ALONE = {"resources": [{"name": "cpu"}]}
+WINDOWS = {"mode": "NodeWindows"}
 STATIC = {"target": {"mode": "Static", "percent": 20}}
 LEVELS = (0.0, 4.0, 24.0, 49.0, 98.0)
 POD = pod(requests={"cpu": "1"})
@@ -92,7 +93,7 @@ def test_a_window_that_was_not_measured_is_taken_from_its_neighbour() -> None:
 def test_history_goes_before_the_limit_and_that_before_the_request(wanting: Any, percent: float) -> None:
     scene = Scene(measured("node-a", 10))
     at_once(scene.measurements.take(Uses({}, {WorkloadKey("StatefulSet", "shop", "web"): usage(4.0)})))
-    found = scene.judge(WaterLevelBalance, wanting, **CPU_ALONE, **STATIC).scores["node-a"]
+    found = scene.judge(WaterLevelBalance, wanting, **WINDOWS, **CPU_ALONE, **STATIC).scores["node-a"]
     assert found == pytest.approx(80 * (10 + percent) / 20 + 20)
 
 
@@ -404,7 +405,8 @@ def test_a_dynamic_target_is_drawn_from_the_nodes_of_its_group() -> None:
 def test_a_dynamic_target_is_drawn_from_measured_nodes_alone() -> None:
     scene = Scene(measured("node-a", 10), measured("node-b", 30), node("node-c", cpu="100"))
     found = scene.judge(WaterLevelBalance, POD, **CPU_ALONE).scores
-    assert found["node-a"] == pytest.approx(80 * 11 / 20 + 20)
+    target = (20 + 10) / 2
+    assert found["node-a"] == pytest.approx((100 - target) * 11 / target + target)
 
 
 # Args.
