@@ -203,6 +203,25 @@ def test_a_pod_that_becomes_the_owner_of_a_held_lock_is_woken() -> None:
     assert core.place().pod.meta.name == "web-0"
 
 
+def test_a_pod_that_left_its_room_to_a_lock_is_woken_when_that_goes() -> None:
+    """A nominated lock kept its room as a pod would, so NodeResourcesFit refused another. Nobody told it when
+    the lock came to hold the room, and when it gave that back, only those were woken whom Reservation had
+    refused: the pod waited on beside an empty node.
+    """
+    core = Core(node("node-a", cpu="2"))
+    weak = core.lock("weak", owner="nobody", resources={"cpu": "2"})
+    core.step()
+    urgent = core.lock("urgent", owner="nobody", priority=5, preemptionPolicy="PreemptLowerPriority")
+    core.add(pod(requests={"cpu": "2"}))
+    assert core.refuse().refusal.plugins == {"NodeResourcesFit"}
+    core.step()
+    assert core.locked() == 1000
+
+    for entry in (weak, urgent):
+        core.feed.reservations.remove(entry.reservation)
+    assert core.place().node_name == "node-a"
+
+
 def test_a_lock_that_waits_for_a_claim_is_tried_when_that_appears() -> None:
     """Only room that came free had a lock be tried again: one whose template names a claim that appeared
     later waited until its deadline.
