@@ -180,6 +180,18 @@ def test_a_lock_is_not_ended_by_an_earlier_pod_whose_binding_is_told_late(leavin
     assert (entry.phase, core.locked(), core.used()) == (Phase.ACTIVE, 1000, 1000 if leaving else 0)
 
 
+def test_an_answer_does_not_bring_a_pod_back_that_is_gone() -> None:
+    """The API server, asked whether the owner of a lock is bound, said that it is leaving; before that answer
+    came, the watch told that it is gone. The answer put it on its node again, whose room it took for ever.
+    """
+    core = Core(node("node-a"))
+    core.lock()
+    core.add(pod(node_name="node-a"))
+    core.feed.pods.remove(pod(node_name="node-a"))
+    core.answer(pod(node_name="node-a", deleted=True))
+    assert core.used() == 0
+
+
 def test_a_lock_ends_by_the_next_of_its_owners_if_the_first_is_gone() -> None:
     core = Core(node("node-a"))
     core.add(*(pod(name, node_name="node-a", labels={"app": "web"}) for name in ("web-0", "web-1")))
