@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PYTHONPATH := operator:hack
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test unit verify demo up down status lock bench-lock bench-throughput bench-cycle clean
+.PHONY: help venv test unit verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -48,6 +48,9 @@ bench-throughput: venv ## Pods a second beside kube-scheduler, with etcd that do
 
 bench-cycle: venv ## Decisions a second, without an API server
 	$(BIN)/python -m bench.cycle
+
+bench-admission: venv ## How long the review of a binding takes
+	$(BIN)/python -m bench.admission
 
 lock: venv ## Renew the lock files from pyproject.toml
 	hack/update-locks

@@ -10,7 +10,17 @@ from typing import Any
 import msgspec
 
 from tidelock.model.budgets import PodDisruptionBudget
+from tidelock.model.groups import WaterLevel, decode_water_level
 from tidelock.model.instants import format_instant
+from tidelock.model.levels import (
+    Measured,
+    NodeLevel,
+    PodUsage,
+    Stat,
+    WindowName,
+    Windows,
+    encode_node_level,
+)
 from tidelock.model.locks import Reservation, decode_reservation
 from tidelock.model.nodes import Node, decode_node
 from tidelock.model.pods import Pod, decode_pod
@@ -18,6 +28,8 @@ from tidelock.model.pods import Pod, decode_pod
 NAMESPACE = "shop"
 SCHEDULER = "tidelock-scheduler"
 NOW = 1_800_000_000.0
+
+_SPANS = ("15m", "1h", "1d")
 
 Json = dict[str, Any]
 
@@ -36,6 +48,7 @@ def node_json(
     images: Mapping[str, int] | None = None,
     features: Iterable[str] = (),
     version: int = 1,
+    annotations: Mapping[str, str] | None = None,
     **extended: str,
 ) -> Json:
     """Give a node; taints are written `key=value:Effect`, other resources are named as they are.
@@ -44,7 +57,8 @@ def node_json(
     """
     conditions = [] if ready is None else [{"type": "Ready", "status": str(ready)}]
     return {
-        "metadata": _metadata(name, "", uid, version) | {"labels": dict(labels or {})},
+        "metadata": _metadata(name, "", uid, version)
+        | {"labels": dict(labels or {}), "annotations": dict(annotations or {})},
         "spec": {"unschedulable": cordoned, "taints": [_taint(text) for text in taints]},
         "status": {
             "allocatable": {"cpu": cpu, "memory": memory, "pods": pods, **extended},
@@ -74,6 +88,8 @@ def pod_json(
     scheduler: str = SCHEDULER,
     version: int = 1,
     status: Mapping[str, Any] | None = None,
+    limits: Mapping[str, str] | None = None,
+    bound_at: float | None = None,
     **spec: Any,
 ) -> Json:
     """Give a pod of one container; `controller` is written `apps/v1/StatefulSet/web`."""
@@ -96,8 +112,14 @@ def pod_json(
         metadata["deletionTimestamp"] = format_instant(NOW)
     container = {
         "name": "main",
-        "resources": {"requests": dict({"cpu": "1"} if requests is None else requests)},
+        "resources": {
+            "requests": dict({"cpu": "1"} if requests is None else requests),
+            "limits": dict(limits or {}),
+        },
     }
+    if bound_at is not None:
+        scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": format_instant(bound_at)}
+        status = {"conditions": [scheduled], **(status or {})}
     return {
         "metadata": metadata,
         "spec": {"nodeName": node_name, "schedulerName": scheduler, "containers": [container], **spec},
@@ -142,6 +164,40 @@ def reservation_json(
 
 def reservation(name: str = "lock", **fields: Any) -> Reservation:
     return decode_reservation(encode(reservation_json(name, **fields)))
+
+
+def level(
+    cpu: float = 0,
+    memory: float = 0,
+    *,
+    at: float = NOW,
+    windows: Mapping[str, tuple[float, float]] | None = None,
+) -> str:
+    """Write the annotation of a node's level: the same in all windows, or (cpu, memory) by window.
+
+    The highest and the 95th percentile are the mean.
+    """
+    return encode_node_level(NodeLevel(at, _windows(windows or dict.fromkeys(_SPANS, (cpu, memory)))))
+
+
+def usage(cpu: float = 0, memory: float = 0, *, at: float = NOW) -> PodUsage:
+    """Give the use of a pod in cores and bytes, the same in all windows."""
+    return PodUsage(at, _windows(dict.fromkeys(_SPANS, (cpu, memory))))
+
+
+def _windows(means: Mapping[str, tuple[float, float]]) -> Windows:
+    laid = {
+        name: {"cpu": Stat(*[cpu] * 3), "memory": Stat(*[memory] * 3)}
+        for name, (cpu, memory) in means.items()
+    }
+    return msgspec.convert(laid, dict[WindowName, dict[Measured, Stat]])
+
+
+def water_level(name: str = "all", *, created: float = NOW, **spec: Any) -> WaterLevel:
+    """Give a WaterLevel that reads the metrics API."""
+    metadata = {"name": name, "creationTimestamp": format_instant(created)}
+    plain = {"metadata": metadata, "spec": {"source": {"metricsServer": {}}, **spec}}
+    return decode_water_level(encode(plain))
 
 
 def budget(

@@ -5,6 +5,7 @@ from hypothesis import HealthCheck, settings
 
 from devcluster import DevClusterError, attached
 from devcluster.binaries import find_binaries
+from devcluster.prometheus import find_prometheus
 
 # A slow machine is no fault of what is tested, and a test that passes once passes again: whoever looks for
 # other examples says --hypothesis-profile=explore.
@@ -14,11 +15,13 @@ settings.load_profile("tidelock")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build the control plane before the first test: a test's time-out is shorter than a cold build."""
+    """Build what is needed before the first test: a test's time-out is shorter than a cold build."""
     fixtures = {name for item in session.items for name in getattr(item, "fixturenames", ())}
-    wanted = "scheduled_cluster" in fixtures or ("controlplane" in fixtures and attached() is None)
+    cluster = "scheduled_cluster" in fixtures or ("controlplane" in fixtures and attached() is None)
+    wanted = [find_binaries] * cluster + [find_prometheus] * ("prometheus" in fixtures)
     if not wanted or session.config.option.collectonly:
         return
     capture = session.config.pluginmanager.getplugin("capturemanager")
-    with capture.global_and_fixture_disabled(), suppress(DevClusterError):  # the fixture tells the error
-        find_binaries()
+    for find in wanted:
+        with capture.global_and_fixture_disabled(), suppress(DevClusterError):  # the fixture tells the error
+            find()

@@ -70,8 +70,13 @@ def cache_key(module: Path, programs: Sequence[str]) -> str:
 
 
 def _cache() -> Path:
+    return cache_folder("controlplane")
+
+
+def cache_folder(name: str) -> Path:
+    """Return where builds of one kind are kept."""
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "tidelock" / "controlplane"
+    return (Path(base) if base else Path.home() / ".cache") / "tidelock" / name
 
 
 def _assets() -> dict[str, Path]:

@@ -43,11 +43,11 @@ def build(folder: Path, programs: Sequence[str]) -> None:
     partial.mkdir()
     say(f"Building {', '.join(programs)} from their Go modules: once, 5 to 8 minutes.")
     packages = [PACKAGES[name] for name in programs]
-    _go(["build", "-o", f"{partial}/", "-ldflags", link_flags(MODULE), *packages], partial / "build.log")
+    run_go(["build", "-o", f"{partial}/", "-ldflags", link_flags(MODULE), *packages], partial / "build.log")
     if "etcd" in programs:
         (partial / "server").rename(partial / "etcd")  # Go names a program after its package's folder
     listing = partial / "kwok.log"
-    _go(["list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok"], listing)
+    run_go(["list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok"], listing)
     kwok = Path(listing.read_text().splitlines()[-1])  # downloads may be told first
     for stage in STAGES:
         shutil.copyfile(kwok / stage, partial / Path(stage).name)
@@ -68,15 +68,20 @@ def link_flags(module: Path) -> str:
     )
 
 
-def _go(arguments: Sequence[str], log: Path) -> None:
-    """Run Go in the module's folder; a terminal sees the time run, a log gets a line every half minute."""
+def run_go(arguments: Sequence[str], log: Path, module: Path = MODULE) -> None:
+    """Run Go in a module's folder; a terminal sees the time run, a log gets a line every half minute.
+
+    Raises:
+        DevClusterError: Go failed; carries the end of its output.
+
+    """
     terminal = sys.stderr.isatty()
     begin = time.monotonic()
     environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
     with (
         log.open("w") as output,
         subprocess.Popen(
-            ["go", *arguments], cwd=MODULE, env=environment, stdout=output, stderr=subprocess.STDOUT
+            ["go", *arguments], cwd=module, env=environment, stdout=output, stderr=subprocess.STDOUT
         ) as process,
     ):
         try:

@@ -9,6 +9,7 @@ import yaml
 from devcluster.cluster import Cluster
 
 BASE = Path(__file__).parents[2] / "manifests" / "base"
+BINDERS = BASE.with_name("binders")
 SYSTEM_NAMESPACE = "tidelock-system"
 SERVICE_ACCOUNT = "tidelock"
 
@@ -26,17 +27,17 @@ _FILE_NAME = "operator.kubeconfig"
 _VALIDITY = "8h"  # of the token: longer than any test, story or benchmark
 
 
-def rendered(cluster: Cluster) -> list[dict[str, Any]]:
+def rendered(cluster: Cluster, installation: Path = BASE) -> list[dict[str, Any]]:
     """Return the objects that an installation consists of."""
-    return list(yaml.safe_load_all(cluster.kubectl("kustomize", str(BASE))))
+    return list(yaml.safe_load_all(cluster.kubectl("kustomize", str(installation))))
 
 
-def operator_kubeconfig(cluster: Cluster, directory: Path) -> Path:
+def operator_kubeconfig(cluster: Cluster, directory: Path, installation: Path = BASE) -> Path:
     """Install the operator's identity and rights, and return a kubeconfig with nothing but its token.
 
     Other identities' rights on the cluster stay as they are.
     """
-    identity = [manifest for manifest in rendered(cluster) if manifest["kind"] in _IDENTITY]
+    identity = [manifest for manifest in rendered(cluster, installation) if manifest["kind"] in _IDENTITY]
     cluster.kubectl(
         "apply", "--server-side", "--force-conflicts", "-f", "-", input=yaml.safe_dump_all(identity)
     )

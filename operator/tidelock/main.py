@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import gc
+import ipaddress
 import logging
 import signal
 import sys
@@ -17,6 +18,11 @@ from uuid import uuid4
 import kopf
 
 from tidelock import __version__
+from tidelock.binders.arrivals import Arrivals
+from tidelock.binders.endpoint import SERVICE, Endpoint
+from tidelock.binders.guard import Guard
+from tidelock.binders.keeper import Keeper
+from tidelock.binders.server import Door
 from tidelock.clock import SystemClock
 from tidelock.framework.config import Configuration, default_configuration, read_configuration
 from tidelock.framework.configfile import ConfigurationError
@@ -24,10 +30,15 @@ from tidelock.framework.installed import load_plugins
 from tidelock.handlers import lifecycle, reservations, waterlevels
 from tidelock.kube.client import KubeClient
 from tidelock.kube.config import ConfigError, Connection, load_connection
+from tidelock.kube.errors import ApiError
 from tidelock.kube.events import EventRecorder
 from tidelock.kube.lease import Alone, Leadership, Lease, LeaseLostError, LeaseTimes
 from tidelock.kube.skew import watch_skew
+from tidelock.load.loop import LoadLoop
+from tidelock.load.metrics import LoadMetrics
+from tidelock.load.slices import AT_LEISURE, in_slices
 from tidelock.logs import configure_logs
+from tidelock.model.meta import Key
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.binding import Binder
 from tidelock.scheduler.decider import Decider
@@ -39,9 +50,10 @@ from tidelock.scheduler.loop import Loop
 from tidelock.scheduler.publisher import Publisher
 from tidelock.scheduler.tasks import Tasks, TurnTaking
 from tidelock.scheduler.tools import Tools
-from tidelock.scheduler.watches import OTHERS, reflectors
+from tidelock.scheduler.watches import OTHERS, OWN, reflectors
 from tidelock.serving import ListenError, serve
 from tidelock.settings import Settings
+from tidelock.simulation import command as simulate
 from tidelock.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
@@ -101,11 +113,23 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
         evictor = Evictor(tools, decider)
         publisher = Publisher(tools, decider.book)
         loop = Loop(decider, binder, evictor, publisher, telemetry, clock)
-        others = {name: getattr(decider.objects, name) for name in OTHERS}
+        others = {name: getattr(decider.objects, name) for name in (*OTHERS, *OWN)}
         feed = Feed(
             decider.cache, decider.book, decider.queue, decider.waiting_pods, clock, loop.wake, others
         )
+        door = _door(settings, client, decider, feed, loop, leadership, clock, telemetry)
+        pods = door.arrivals if door is not None else feed.pods
         telemetry.ready.set_function(lambda: float(feed.ready))
+        load = LoadLoop(
+            client,
+            decider.cache,
+            decider.objects.replica_sets,
+            recorder,
+            LoadMetrics(telemetry.registry, clock.now),
+            clock,
+            busy=lambda: tasks.busy,
+        )
+        load.on_uses(lambda uses: tasks.spawn(in_slices(decider.measurements.take(uses), AT_LEISURE)))
         async with serve(
             settings.listen,
             settings.port,
@@ -129,13 +153,15 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
                 leadership.keep(),
                 *(
                     reflector.run()
-                    for reflector in reflectors(client, feed, rng, whole=bool(configuration.extenders))
+                    for reflector in reflectors(client, feed, pods, rng, whole=bool(configuration.extenders))
                 ),
                 loop.run(feed),
+                load.run(),
                 watch_skew(client, clock.now, telemetry.clock_skew.set),
                 tasks.crash(),
+                *([door.run()] if door is not None else []),
             ) as crashed:
-                registry = _handlers(connection, client, publisher, clock, stop)
+                registry = _handlers(connection, client, publisher, load, clock, stop)
                 operator = asyncio.create_task(_run_kopf(registry, loop.started, stop))
                 await asyncio.wait((operator, crashed), return_when=asyncio.FIRST_COMPLETED)
                 stop.set()
@@ -193,6 +219,46 @@ def _configuration(settings: Settings) -> Configuration:
     return configuration
 
 
+def _door(
+    settings: Settings,
+    client: KubeClient,
+    decider: Decider,
+    feed: Feed,
+    loop: Loop,
+    leadership: Leadership,
+    clock: SystemClock,
+    telemetry: Telemetry,
+) -> Door | None:
+    """Make what other binders are answered by, if that is asked for; it sees pods before the feed."""
+    if not (settings.extender or settings.admission):
+        return None
+    guard = Guard(decider)
+    namespace, _, name = settings.tls_secret.partition("/")
+
+    def ready() -> bool:
+        try:
+            leadership.check()
+        except ApiError:
+            return False  # another may have admitted what this process does not know of
+        return feed.ready
+
+    return Door(
+        guard,
+        Arrivals(feed.pods, guard, clock),
+        Keeper(client, Key(namespace, name), settings.tls_names, clock),
+        Endpoint(client, Key(namespace, SERVICE), settings.tls_address, settings.tls_port),
+        client,
+        clock,
+        telemetry,
+        address=settings.listen,
+        port=settings.tls_port,
+        ready=ready,
+        wake=loop.wake,
+        extender=settings.extender,
+        admission=settings.admission,
+    )
+
+
 @asynccontextmanager
 async def _background(*work: Coroutine[Any, Any, NoReturn]) -> AsyncIterator[asyncio.Future[NoReturn]]:
     """Run endless work beside the context; gives a future that ends with the first error."""
@@ -218,13 +284,14 @@ def _handlers(
     connection: Connection,
     client: KubeClient,
     publisher: Publisher,
+    load: LoadLoop,
     clock: SystemClock,
     stop: asyncio.Event,
 ) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
     lifecycle.register(registry, connection, stop)
     reservations.register(registry, publisher)
-    waterlevels.register(registry, client, clock)
+    waterlevels.register(registry, client, load, clock)
     return registry
 
 
@@ -287,7 +354,56 @@ def _parser() -> argparse.ArgumentParser:
         default=defaults.lease_duration_seconds,
         help="how long others wait for a leader that is silent",
     )
+    _add_binders(run, defaults)
+    simulate.add_arguments(commands.add_parser("simulate", help="play load under several policies"))
     return parser
+
+
+def _add_binders(run: argparse.ArgumentParser, defaults: Settings) -> None:
+    """Add what keeps other binders from locked room, see docs/other-binders.md."""
+    run.add_argument(
+        "--extender",
+        action="store_true",
+        help="serve the extender API, for schedulers that shall honour locks",
+    )
+    run.add_argument("--admission", action="store_true", help="review the bindings of others")
+    run.add_argument("--tls-port", type=int, default=defaults.tls_port, help="port for these, over TLS")
+    run.add_argument(
+        "--tls-address",
+        type=_address,
+        default=defaults.tls_address,
+        help="address of this process, to be the endpoint of their Service while it leads",
+    )
+    run.add_argument(
+        "--tls-names",
+        type=lambda text: tuple(text.split(",")),
+        default=defaults.tls_names,
+        metavar="NAME,...",
+        help="DNS names and addresses that their certificate is made for",
+    )
+    run.add_argument(
+        "--tls-secret",
+        type=_namespaced,
+        default=defaults.tls_secret,
+        metavar="NAMESPACE/NAME",
+        help="Secret that their certificate is kept in",
+    )
+
+
+def _address(text: str) -> str:
+    """Check an IP address; an empty text is none."""
+    try:
+        return str(ipaddress.ip_address(text)) if text else ""
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: should be an IP address") from None
+
+
+def _namespaced(text: str) -> str:
+    """Check what names a namespaced object."""
+    namespace, slash, name = text.partition("/")
+    if not (namespace and slash and name) or "/" in name:
+        raise argparse.ArgumentTypeError(f"{text!r}: should be NAMESPACE/NAME")
+    return text
 
 
 def _lease_seconds(text: str) -> int:
@@ -299,11 +415,14 @@ def _lease_seconds(text: str) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; gives the exit status."""
-    arguments = vars(_parser().parse_args(argv))
+    parsed = _parser().parse_args(argv)
+    gc.set_threshold(*_GARBAGE)
+    if parsed.command == "simulate":
+        return simulate.run(parsed)
+    arguments = vars(parsed)
     del arguments["command"]
     settings = Settings(**arguments)
     configure_logs(settings.log_format, settings.log_level)
-    gc.set_threshold(*_GARBAGE)
     try:
         asyncio.run(_serve(settings))
     except ConfigurationError as error:

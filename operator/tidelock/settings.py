@@ -19,6 +19,13 @@ class Settings:
         log_format: "text" or "json".
         log_level: least severe level that is logged, such as "info".
         move_after_seconds: how long a lock for any node stays on a node that is cordoned or not ready.
+        extender: whether to serve the extender API, by which other schedulers honour locks.
+        admission: whether to review the bindings of others.
+        tls_port: port on `listen` for both, over TLS.
+        tls_address: address of this process, as the endpoint of the Service tidelock-binders while it leads,
+            in the Secret's namespace; empty: whoever asks knows the address.
+        tls_names: DNS names and addresses for which the certificate is made.
+        tls_secret: namespace/name of the Secret in which the certificate is kept.
         leader_elect: whether to decide only while holding the Lease, so that others can stand by.
         lease_name: name of the Lease.
         lease_namespace: its namespace; empty: the pod's own, or that of the kubeconfig's context.
@@ -36,6 +43,12 @@ class Settings:
     log_format: str = "text"
     log_level: str = "info"
     move_after_seconds: float = 300.0
+    extender: bool = False
+    admission: bool = False
+    tls_port: int = 8443
+    tls_address: str = ""
+    tls_names: tuple[str, ...] = ("tidelock-binders.tidelock-system.svc",)
+    tls_secret: str = "tidelock-system/tidelock-tls"  # noqa: S105 -- its name
     leader_elect: bool = True
     lease_name: str = "tidelock"
     lease_namespace: str = ""

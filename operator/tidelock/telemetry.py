@@ -16,10 +16,12 @@ from prometheus_client.utils import floatToGoString
 
 from tidelock.framework.api import Code
 from tidelock.framework.course import Recorder
+from tidelock.ledger import reasons
 from tidelock.ledger.book import Change
 from tidelock.ledger.transitions import Event
 
 _SAMPLE = 0.1
+_VIOLATIONS = {Event.VIOLATE: "Keep", Event.DISPLACE: "Move"}
 _RELEASES = frozenset({Event.CLAIM, Event.EXPIRE, Event.LOSE_NODE, Event.DISPLACE})
 
 
@@ -157,6 +159,31 @@ class Telemetry(Recorder):
         self.releases = Counter(
             "tidelock_releases_total", "Locks released, by cause.", ("cause",), registry=self.registry
         )
+        self.violations = Counter(
+            "tidelock_reservation_violations_total",
+            "Times that a pod took locked room, by what the lock did: it kept the rest, or moved.",
+            ("policy",),
+            registry=self.registry,
+        )
+        self.reviews = Counter(
+            "tidelock_admission_reviews_total",
+            "Bindings of others that were reviewed, by verdict.",
+            ("verdict",),
+            registry=self.registry,
+        )
+        self.review_duration = Histogram(
+            "tidelock_admission_review_seconds",
+            "Seconds from a review's arrival to its verdict.",
+            buckets=_exponential(0.0001, 2, 14),
+            registry=self.registry,
+        )
+        self.extender_duration = Histogram(
+            "tidelock_extender_request_seconds",
+            "Seconds to answer a scheduler that asks Tidelock as its extender, by verb.",
+            ("verb",),
+            buckets=_exponential(0.0001, 2, 14),
+            registry=self.registry,
+        )
         self.activation = Histogram(
             "tidelock_reservation_activation_seconds",
             "Seconds from first seeing a Reservation to its stored Active=True.",
@@ -207,5 +234,7 @@ class Telemetry(Recorder):
             self.locks.inc()
         elif change.event in _RELEASES:
             self.releases.labels(change.event.value).inc()
+        if change.reason == reasons.VIOLATED and change.event in _VIOLATIONS:
+            self.violations.labels(_VIOLATIONS[change.event]).inc()
         if change.event is Event.EXPIRE:
             self.expiry_lag.observe(max(change.at - change.due, 0.0))

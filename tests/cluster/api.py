@@ -47,6 +47,10 @@ class Api:
         """Put an object, or a subresource of it, in the place of the stored one."""
         return self._request("PUT", path, manifest)
 
+    def post(self, path: str, body: Manifest) -> Manifest:
+        """Post to a path as it is, such as a subresource's."""
+        return self._request("POST", path, body)
+
     def merge(self, path: str, patch: Manifest) -> Manifest:
         """Merge a patch into an object; None removes a field."""
         return self._request("PATCH", path, patch, _MERGE_PATCH)

@@ -7,10 +7,12 @@ import pytest
 
 from cluster.api import Api
 from cluster.crds import install_crds
+from cluster.exporter import Exporter, exporting
 from cluster.operator_process import Launch, OperatorProcess
 from cluster.world import World
 from devcluster import Cluster, LocalCluster, attached, start_cluster
 from devcluster.identity import operator_kubeconfig
+from devcluster.prometheus import PrometheusServer
 
 
 @pytest.fixture(scope="session")
@@ -78,6 +80,20 @@ def private_world(private_cluster: LocalCluster) -> Iterator[World]:
 def private_kubeconfig(private_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The operator's identity on the private cluster."""
     return operator_kubeconfig(private_cluster, tmp_path_factory.mktemp("identity"))
+
+
+@pytest.fixture
+def exporter() -> Iterator[Exporter]:
+    """The use of nodes and pods, for Prometheus to scrape."""
+    with exporting() as made:
+        yield made
+
+
+@pytest.fixture
+def prometheus(exporter: Exporter, tmp_path: Path) -> Iterator[PrometheusServer]:
+    """A Prometheus that scrapes the exporter."""
+    with PrometheusServer(tmp_path / "prometheus", [exporter.address]) as server:
+        yield server
 
 
 @pytest.fixture

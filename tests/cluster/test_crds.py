@@ -102,7 +102,7 @@ def test_waterlevels_are_shown_in_columns(api: Cluster, namespace: str) -> None:
     api.kubectl("create", "-f", "-", input=sample)
     shown = api.kubectl("get", "wlv", name).splitlines()[0].split()
     api.kubectl("delete", "wlv", name)
-    columns = "NAME READY STALE NODES CPU CPU-DEVIATION MEMORY MEMORY-DEVIATION AGE"
+    columns = "NAME TARGET MEAN MAX STDDEV NODES STALE AGE"
     assert shown == columns.split()
 
 

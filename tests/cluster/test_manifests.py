@@ -15,9 +15,11 @@ from cluster.live import Pod
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import Cluster, DevClusterError, wait_for
-from devcluster.identity import SYSTEM_NAMESPACE, rendered
+from devcluster.identity import BINDERS, SYSTEM_NAMESPACE, rendered
 from devcluster.loopback import Health
 from tidelock import __version__
+from tidelock.binders.endpoint import SERVICE
+from tidelock.binders.keeper import CONFIGURATION, WEBHOOK_NAMES
 from tidelock.kube.client import PODS
 from tidelock.settings import Settings
 
@@ -96,6 +98,32 @@ def test_everything_is_accepted_without_a_warning(installed: Cluster) -> None:
     flags = ("--server-side", "--force-conflicts", "--dry-run=server", "--warnings-as-errors")
     applied = installed.kubectl("apply", *flags, "-f", "-", input=everything)
     assert applied.count("serverside-applied (server dry run)") == len(KINDS)
+
+
+def test_so_is_what_keeps_other_binders_out(installed: Cluster) -> None:
+    everything = rendered(installed, BINDERS)
+    flags = ("--server-side", "--force-conflicts", "--dry-run=server", "--warnings-as-errors")
+    applied = installed.kubectl("apply", *flags, "-f", "-", input=yaml.safe_dump_all(everything))
+    assert applied.count("serverside-applied (server dry run)") == len(everything)
+    assert {manifest["kind"] for manifest in everything} == {*KINDS, "ValidatingWebhookConfiguration"}
+
+
+def test_the_webhooks_reach_the_operator_and_leave_out_what_it_needs_to_start(controlplane: Cluster) -> None:
+    objects = rendered(controlplane, BINDERS)
+    (configuration,) = (each for each in objects if each["kind"] == "ValidatingWebhookConfiguration")
+    (service,) = (
+        each for each in objects if (each["kind"], each["metadata"]["name"]) == ("Service", SERVICE)
+    )
+    assert "selector" not in service["spec"]
+    (port,) = service["spec"]["ports"]
+    assert configuration["metadata"]["name"] == CONFIGURATION
+    assert [each["name"] for each in configuration["webhooks"]] == list(WEBHOOK_NAMES)
+    for webhook in configuration["webhooks"]:
+        target = webhook["clientConfig"]["service"]
+        assert f"{target['name']}.{target['namespace']}.svc" in Settings().tls_names
+        assert (target["name"], target["port"]) == (SERVICE, port["port"])
+        (left_out,) = webhook["namespaceSelector"]["matchExpressions"]
+        assert (left_out["operator"], set(left_out["values"])) == ("NotIn", {"kube-system", SYSTEM_NAMESPACE})
 
 
 def test_the_pod_passes_the_restricted_standard(installed: Cluster, pod: Manifest) -> None:

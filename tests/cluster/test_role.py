@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,14 +13,18 @@ import yaml
 from cluster.api import Api, Manifest
 from cluster.crds import SAMPLES, install_crds
 from cluster.disks import Disks, using
+from cluster.exporter import Exporter, water_level
 from cluster.live import Pod, condition
 from cluster.operator_process import OperatorProcess
 from cluster.relay import Record, Right, relay
+from cluster.workloads import install_clone_sets, make_workloads
 from cluster.world import World
-from devcluster import Cluster, wait_for
+from devcluster import Cluster, LocalCluster, wait_for
 from devcluster.identity import operator_kubeconfig, rendered
+from devcluster.prometheus import PrometheusServer
 from tidelock.kube.client import EVENTS, WATERLEVELS, Resource
 from tidelock.kube.config import load_connection
+from tidelock.model.levels import NODE_LEVEL, POD_USAGE
 
 FLOW_SCHEMAS = Resource("flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", namespaced=False)
 REVIEWS = Resource(
@@ -44,8 +49,14 @@ FORBIDDEN = [
     ("delete", "", "persistentvolumes"),
     ("delete", "", "persistentvolumeclaims"),
     ("patch", "", "persistentvolumeclaims/status"),
-    ("patch", "", "nodes"),
+    ("update", "", "nodes"),
     ("patch", "", "nodes/status"),
+    ("update", "apps", "deployments"),
+    ("delete", "apps", "deployments"),
+    ("patch", "apps", "deployments/scale"),
+    ("patch", "apps", "replicasets"),
+    ("create", "batch", "jobs"),
+    ("patch", "batch", "cronjobs"),
     ("delete", "", "nodes"),
     ("get", "", "nodes/proxy"),
     ("create", "", "serviceaccounts/token"),
@@ -144,20 +155,37 @@ def token(controlplane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Ap
     return Api(operator_kubeconfig(controlplane, tmp_path_factory.mktemp("token")))
 
 
-@pytest.fixture
-def watched(controlplane: Cluster, tmp_path: Path) -> Iterator[Watched]:
-    """An operator, with the rights that an installation gives it, whose requests are noted."""
-    install_crds(controlplane)
-    kubeconfig = operator_kubeconfig(controlplane, tmp_path)
+@contextmanager
+def watching(cluster: Cluster, directory: Path) -> Iterator[Watched]:
+    """Run an operator, with the rights that an installation gives it, whose requests are noted."""
+    install_crds(cluster)
+    kubeconfig = operator_kubeconfig(cluster, directory)
     connection = load_connection(kubeconfig)
     with ExitStack() as stack:
         url, record = stack.enter_context(relay(connection.server, connection.ssl_context()))
         process = stack.enter_context(
-            OperatorProcess(through(kubeconfig, url), tmp_path, "--log-format=json", "--log-level=debug")
+            OperatorProcess(through(kubeconfig, url), directory, "--log-format=json", "--log-level=debug")
         )
-        world = World(Api(controlplane.kubeconfig))
+        world = World(Api(cluster.kubeconfig))
         stack.callback(world.close)
         yield Watched(process, record, world)
+
+
+@pytest.fixture
+def watched(controlplane: Cluster, tmp_path: Path) -> Iterator[Watched]:
+    """An operator on the shared cluster."""
+    with watching(controlplane, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def watched_alone(private_cluster: LocalCluster, tmp_path: Path) -> Iterator[Watched]:
+    """An operator on a cluster whose controllers leave workloads alone."""
+    install_clone_sets(private_cluster)
+    directory = tmp_path / "alone"
+    directory.mkdir()
+    with watching(private_cluster, directory) as made:
+        yield made
 
 
 @pytest.mark.parametrize(("verb", "group", "resource"), FORBIDDEN)
@@ -166,8 +194,31 @@ def test_a_stolen_token_does_not(token: Api, verb: str, group: str, resource: st
     assert answer["status"]["allowed"] is False
 
 
-def test_the_role_is_what_the_operator_uses(controlplane: Cluster, watched: Watched) -> None:
+def measure(world: World, exporter: Exporter, prometheus: PrometheusServer) -> None:
+    """Have a node and a workload of each kind measured and annotated."""
+    node = world.node()
+    exporter.nodes[node.name] = (0.5, 0.5)
+    workloads = make_workloads(world, node)
+    for live in workloads.values():
+        exporter.pods[world.namespace, live.name] = (0.5, 2.0**20)
+    water_level(world, prometheus.url)
+    for live, annotation in ((node, NODE_LEVEL), *((each, POD_USAGE) for each in workloads.values())):
+        live.until(partial(_annotated, annotation), "be annotated")
+
+
+def _annotated(annotation: str, found: Manifest) -> bool:
+    return annotation in found["metadata"].get("annotations", {})
+
+
+def test_the_role_is_what_the_operator_uses(
+    controlplane: Cluster,
+    watched: Watched,
+    watched_alone: Watched,
+    exporter: Exporter,
+    prometheus: PrometheusServer,
+) -> None:
     """Everything that it can do is done once; the rights that this takes are those of the role."""
+    measure(watched_alone.world, exporter, prometheus)
     process, record, world = watched
     node = world.node(cpu="4")
     lock = world.active_lock(node=node)
@@ -180,6 +231,7 @@ def test_the_role_is_what_the_operator_uses(controlplane: Cluster, watched: Watc
     use_volumes(world)
     level = yaml.safe_load((SAMPLES / "waterlevel.yaml").read_text())
     level["metadata"]["name"] = world.namespace
+    level["spec"]["source"] = {"metricsServer": {}}
     path = WATERLEVELS.item(world.namespace)
     world.api.create(WATERLEVELS.collection(), level)
     ready = wait_for(
@@ -190,14 +242,16 @@ def test_the_role_is_what_the_operator_uses(controlplane: Cluster, watched: Watc
         lambda: reasons(world), until={"Scheduled", "FailedScheduling"}.issubset, what="events about pods"
     )
 
-    assert (ready["status"], ready["reason"]) == ("False", "NoSource")
+    assert (ready["status"], ready["reason"]) == ("False", "SourceRefused")
     wait_for(
-        lambda: granted(controlplane) - record.used, until=lambda left: not left, what="every right's use"
+        lambda: granted(controlplane) - record.used - watched_alone.record.used,
+        until=lambda left: not left,
+        what="every right's use",
     )
     assert not record.lose
-    assert record.refused == []
-    assert "forbidden" not in process.log.lower()
-    assert record.used == granted(controlplane)
+    assert (record.refused, watched_alone.record.refused) == ([], [])
+    assert "forbidden" not in (process.log + watched_alone.process.log).lower()
+    assert record.used | watched_alone.record.used == granted(controlplane)
 
 
 def test_requests_fall_under_the_operators_own_flow_schema(controlplane: Cluster, watched: Watched) -> None:

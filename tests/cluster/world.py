@@ -75,7 +75,7 @@ class World:
         """Create a pod that may run on the nodes of this test."""
         manifest = {
             "metadata": {"name": name, "namespace": self.namespace} | (metadata or {}),
-            "spec": self._pod_spec(cpu) | spec,
+            "spec": self.pod_spec(cpu) | spec,
         }
         return Pod(self.api, PODS, self.api.create(PODS.collection(self.namespace), manifest))
 
@@ -113,7 +113,7 @@ class World:
     def deployment(self, name: str, cpu: str) -> None:
         """Create a Deployment of one such pod."""
         labels = {"app": name}
-        template = {"metadata": {"labels": labels}, "spec": self._pod_spec(cpu)}
+        template = {"metadata": {"labels": labels}, "spec": self.pod_spec(cpu)}
         self.api.create(
             _DEPLOYMENTS.collection(self.namespace),
             {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, "template": template}},
@@ -187,7 +187,7 @@ class World:
 
     def _admits(self, class_name: str) -> bool:
         """Whether the API server lets a pod of this class in; it looks classes up in a cache of its own."""
-        spec = self._pod_spec("1") | {"priorityClassName": class_name}
+        spec = self.pod_spec("1") | {"priorityClassName": class_name}
         path = f"{PODS.collection(self.namespace)}?dryRun=All"
         try:
             self.api.create(path, {"metadata": {"name": "dry-run"}, "spec": spec})
@@ -197,7 +197,8 @@ class World:
             return False
         return True
 
-    def _pod_spec(self, cpu: str) -> Manifest:
+    def pod_spec(self, cpu: str) -> Manifest:
+        """Write the spec of a pod that may run on the nodes of this test."""
         container = {"name": "main", "image": "example.org/none", "resources": {"requests": {"cpu": cpu}}}
         return {
             "schedulerName": SCHEDULER,

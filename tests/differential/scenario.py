@@ -17,7 +17,7 @@ FINALIZER = "tidelock.dev/test"
 class Scenario:
     """Objects to create in this order; the pods that are `wanting` are scheduled one after the other.
 
-    Residents that have a finalizer are to be deleted, which leaves them there, and leaving.
+    ExpectedUse that have a finalizer are to be deleted, which leaves them there, and leaving.
     """
 
     seed: int

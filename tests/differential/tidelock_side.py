@@ -12,6 +12,7 @@ from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Code, PreScore
 from tidelock.framework.config import read_configuration
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.moment import Moment
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.plugins.registry import BUILTINS
@@ -102,6 +103,7 @@ class TidelockSide:
     def _judge(self, pod: Pod) -> Judgement:
         """Ask each plugin of the profile, in the order of the extension points."""
         profile, state = self._decider.profiles[pod.spec.scheduler_name], CycleState()
+        state.write(Moment(_NOW))
         self._decider.columns.vector(pod.requests)
         snapshot = Snapshot.of(self._decider.columns)
         fits, skipped, stuck = np.ones(len(snapshot), np.bool_), set[str](), 0

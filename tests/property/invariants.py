@@ -235,7 +235,7 @@ def check_nobody_waits_in_vain(process: Process) -> None:
     for uid, waiting in process.queue._pods.items():
         assert process.nominator.node_of(uid) == unbound[uid].status.nominated_node_name, unbound[uid].key
         if waiting.place is Place.UNSCHEDULABLE:
-            found = process.decider._cycle.feasible(waiting.profile, waiting.pod)
+            found = process.decider._cycle.feasible(waiting.profile, waiting.pod, process.clock.now())
             assert not found, f"{waiting.pod.key} fits on {[node.name for node in found]}"
             nominated = process.nominator.node_of(uid)
             going = [p for p in process.cache.pods_on(nominated) if p.pod.leaving]

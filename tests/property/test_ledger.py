@@ -80,9 +80,15 @@ RANKS: st.SearchStrategy[Json] = st.sampled_from(
 )
 PLANS: st.SearchStrategy[Json] = st.sampled_from(
     [
-        {"pendingDeadlineSeconds": seconds, "retention": retention, "ttlSecondsAfterFinished": after}
+        {
+            "pendingDeadlineSeconds": seconds,
+            "retention": retention,
+            "ttlSecondsAfterFinished": after,
+            "onViolation": on_violation,
+        }
         for seconds, after in ((600, None), (60, 20), (5, None), (0, None))
         for retention in ("Delete", "Retain")
+        for on_violation in ("Keep", "Move")
     ]
 )
 PLACES: st.SearchStrategy[Json] = st.sampled_from(

@@ -4,35 +4,40 @@ from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import NOW, node, pod
+from builders import NOW, level, node, pod
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
 from tidelock.framework.api import Handle
 from tidelock.framework.profile import ProfileSettings, build_profile
 from tidelock.framework.waiting import WaitingPods
 from tidelock.ledger.book import Book
+from tidelock.model.levels import NODE_LEVEL
 from tidelock.model.pods import Pod
 from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
 from tidelock.scheduler import verdicts
 from tidelock.scheduler.cycle import Assumed, Cycle, Refusal
 
 NODES = st.builds(
-    lambda number, cpu, cordoned, taint, zone: node(
+    lambda number, cpu, cordoned, taint, zone, measured: node(
         f"node-{number}",
         cpu=str(cpu),
         cordoned=cordoned,
         taints=[f"dedicated=db:{taint}"] if taint else [],
         labels={"zone": zone},
+        annotations={NODE_LEVEL: level(measured[0], at=NOW + measured[1])} if measured else {},
     ),
     st.integers(0, 9),
     st.integers(1, 8),
     st.booleans(),
     st.sampled_from(["", "NoSchedule", "PreferNoSchedule"]),
     st.sampled_from("ab"),
+    st.none() | st.tuples(st.integers(0, 100), st.integers(-300, 300)),
 )
+LIMITED = {"WaterLevelBalance": {"overloadLimits": {"cpuPercent": 60}}}
 KINDS: tuple[dict[str, Any], ...] = (
     {"requests": {"cpu": "1"}},
     {"requests": {"cpu": "2"}, "tolerations": [{"operator": "Exists"}]},
@@ -47,18 +52,21 @@ class Cluster:
     def __init__(self) -> None:
         self.cache = Cache(Columns(capacity=2))
         self.book = Book(self.cache.columns)
-        self.profile = build_profile(
-            ProfileSettings("mine", DEFAULT_PLUGINS), REGISTRY, Handle(self.book, self.cache)
-        )
+        settings = ProfileSettings("mine", DEFAULT_PLUGINS, args=LIMITED)
+        self.profile = build_profile(settings, REGISTRY, Handle(self.book, self.cache))
         self.cycle = Cycle(self.cache, self.book, WaitingPods())
         self.pods: list[Pod] = []
         self.made = 0
+        self.now = NOW
 
     def put_node(self, value: object) -> None:
         self.cache.put_node(value)  # type: ignore[arg-type]
 
     def drop_node(self, number: int) -> None:
         self.cache.drop_node(f"node-{number}")
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
 
     def end_pod(self, number: int) -> None:
         if self.pods:
@@ -68,10 +76,10 @@ class Cluster:
         self.made += 1
         new = pod(f"pod-{self.made}", uid=str(self.made), **KINDS[kind])
         afresh = Cycle(self.cache, self.book, WaitingPods())
-        expected = afresh.schedule(self.profile, new, NOW)
+        expected = afresh.schedule(self.profile, new, self.now)
         if isinstance(expected, Assumed):
-            afresh.undo(expected, NOW)
-        found = self.cycle.schedule(self.profile, new, NOW)
+            afresh.undo(expected, self.now)
+        found = self.cycle.schedule(self.profile, new, self.now)
         if isinstance(expected, Refusal):
             assert found == expected
         else:
@@ -85,17 +93,19 @@ STEPS: st.SearchStrategy[Callable[[Cluster], None]] = st.one_of(
     NODES.map(lambda value: lambda cluster: cluster.put_node(value)),
     st.integers(0, 9).map(lambda number: lambda cluster: cluster.drop_node(number)),
     st.integers(0, 99).map(lambda number: lambda cluster: cluster.end_pod(number)),
+    st.integers(1, 300).map(lambda seconds: lambda cluster: cluster.wait(seconds)),
     st.sampled_from(range(len(KINDS))).map(lambda kind: lambda cluster: cluster.decide(kind)),
     st.sampled_from(range(len(KINDS))).map(lambda kind: lambda cluster: cluster.decide(kind)),
 )
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.lists(NODES, max_size=8), st.lists(STEPS, max_size=40))
+@pytest.mark.parametrize("few", [0, 4], ids=["many at once", "few one by one"])
+@settings(max_examples=100, deadline=None)
+@given(nodes=st.lists(NODES, max_size=8), steps=st.lists(STEPS, max_size=40))
 def test_a_decision_is_the_same_with_and_without_memory(
-    nodes: list[object], steps: list[Callable[[Cluster], None]]
+    few: int, nodes: list[object], steps: list[Callable[[Cluster], None]]
 ) -> None:
-    with patch.object(verdicts, "_MOST_KINDS", 3):
+    with patch.multiple(verdicts, _MOST_KINDS=3, _FEW=few, _BLOCK=5):
         cluster = Cluster()
         for each in nodes:
             cluster.put_node(each)

@@ -19,6 +19,7 @@ from tidelock.cluster.columns import Columns
 from tidelock.cluster.images import Images
 from tidelock.cluster.nominator import Nominator
 from tidelock.cluster.ports import Ports
+from tidelock.cluster.snapshot import Snapshot
 from tidelock.cluster.tallies import Tallies
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
@@ -38,6 +39,22 @@ Move = Callable[[Placed, int], None]
 """Called with a pod that has come to a node (1) or has left it (-1)."""
 
 
+class Follower:
+    """Keeps something by the rows of the columns; each method is called after the cache has changed."""
+
+    def put_node(self, row: int, old: Node | None, new: Node) -> None:
+        """Take over a node that has come to this row, or is another there than it was."""
+
+    def drop_node(self, row: int, end: int) -> None:
+        """Forget the node of a row; that of the last row, `end`, has its place, if it is not the same."""
+
+    def place(self, placed: Placed) -> None:
+        """Take over a pod that has come to a node, or is another there, as when its binding was seen."""
+
+    def displace(self, placed: Placed) -> None:
+        """Forget a pod that has left its node."""
+
+
 class Cache:
     """Who is where; keeps the columns in step, and all that is counted by their rows.
 
@@ -53,6 +70,7 @@ class Cache:
         self.ports = Ports()
         self.nominator = Nominator(columns)
         self.evicting: set[str] = set()
+        self._snapshot: tuple[tuple[int, int], Snapshot] | None = None
         self._changes = 0
         self._changed_at: dict[str, int] = {}
         self._placed: dict[str, Placed] = {}
@@ -62,12 +80,28 @@ class Cache:
         self.tallies = Tallies(columns, self._in_namespace)
         self.carriers = Carriers(columns)
         self._listeners: list[Move] = []
+        self._followers: list[Follower] = []
+
+    def snapshot(self) -> Snapshot:
+        """View the columns as they are now; one snapshot serves as long as only what is taken changes."""
+        shape = self.columns.version, len(self.columns.resources)
+        if self._snapshot is None or self._snapshot[0] != shape:
+            self._snapshot = shape, Snapshot.of(self.columns)
+        return self._snapshot[1]
 
     def on_move(self, listener: Move) -> None:
         """Have a function called with each pod that is placed already, and then with each that moves."""
         self._listeners.append(listener)
         for placed in self._placed.values():
             listener(placed, 1)
+
+    def follow(self, follower: Follower) -> None:
+        """Tell a follower all that is there, and then all that changes."""
+        self._followers.append(follower)
+        for row, node in enumerate(self.columns.nodes):
+            follower.put_node(row, None, node)
+        for placed in self._placed.values():
+            follower.place(placed)
 
     def assume(self, pod: Pod, node_name: str) -> None:
         """Count a pod on a node before the API server knows."""
@@ -105,6 +139,8 @@ class Cache:
         old = None if known is None else self.columns.nodes[known]
         row = self.columns.put(node)
         self.images.put(old, node, row)
+        for follower in self._followers:
+            follower.put_node(row, old, node)
         if old is None:
             for placed in self._on_node.get(node.name, {}).values():
                 self._count(placed, 1)
@@ -127,6 +163,8 @@ class Cache:
                 self.ports.add(placed.pod.host_ports, row)
             self.tallies.move(end, row)
             self.carriers.move(end, row)
+        for follower in self._followers:
+            follower.drop_node(row, len(self.columns))
 
     def get(self, uid: str) -> Placed | None:
         """Where a pod is, or None."""
@@ -175,6 +213,8 @@ class Cache:
         self._in_namespace[placed.pod.meta.namespace][uid] = placed
         self._by_key[placed.pod.key] = placed
         self.tallies.place(placed)
+        for follower in self._followers:
+            follower.place(placed)
 
     def _displace(self, placed: Placed) -> None:
         uid, namespace = placed.pod.uid, placed.pod.meta.namespace
@@ -189,6 +229,8 @@ class Cache:
         if not self._on_node[placed.node_name]:
             del self._on_node[placed.node_name]
         self.tallies.displace(placed)
+        for follower in self._followers:
+            follower.displace(placed)
         self._count(placed, -1)
         self._moved(placed, -1)
 

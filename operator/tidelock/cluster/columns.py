@@ -19,6 +19,8 @@ from tidelock.model.selectors import Taint
 
 Amounts = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
+Part = slice | Rows | int
+"""Some of the rows, or one alone, whose amounts are then numbers."""
 
 A = TypeVar("A", bound=npt.NDArray[np.generic])
 
@@ -30,7 +32,8 @@ _VECTORS = 4096
 class Traits:
     """What the nodes are, apart from their amounts; arrays of N that refuse to be written.
 
-    `name_rank` is a node's place among the sorted names; `taint_set_of` indexes the distinct `taint_sets`.
+    `name_rank` is a node's place among the sorted names; `taint_set_of` indexes the distinct `taint_sets`;
+    `least` is what every node has of each resource at least, R.
     """
 
     version: int
@@ -38,9 +41,10 @@ class Traits:
     name_rank: Rows
     taint_sets: tuple[tuple[Taint, ...], ...]
     taint_set_of: Rows
+    least: Amounts
 
     @classmethod
-    def of(cls, nodes: Sequence[Node], version: int) -> "Traits":
+    def of(cls, nodes: Sequence[Node], allocatable: Amounts, version: int) -> "Traits":
         """Read the traits off the nodes."""
         name_rank = np.empty(len(nodes), np.intp)
         name_rank[sorted(range(len(nodes)), key=lambda row: nodes[row].name)] = np.arange(len(nodes))
@@ -52,9 +56,10 @@ class Traits:
             name_rank=_frozen(name_rank),
             taint_sets=tuple(taint_sets),
             taint_set_of=_frozen(np.array(set_of, np.intp)),
+            least=_frozen(allocatable.min(axis=0, initial=CEILING)),
         )
 
-    def take(self, rows: Rows) -> "Traits":
+    def take(self, rows: slice | Rows) -> "Traits":
         """Give the traits of some rows."""
         return Traits(
             version=self.version,
@@ -62,6 +67,7 @@ class Traits:
             name_rank=self.name_rank[rows],
             taint_sets=self.taint_sets,
             taint_set_of=self.taint_set_of[rows],
+            least=self.least,
         )
 
 
@@ -71,7 +77,7 @@ class Columns:
     `nonzero` is the requested cpu and memory as scoring counts them. `version` changes whenever a node comes,
     goes or changes other than in what is requested and locked of it; `freed` counts
     whatever may let something fit that did not fit before. `clock` ticks with every change and
-    `changed_at` is the last tick of each row; `node_clock` and `node_changed_at` are of Node objects alone.
+    `changed_at` is the last tick of each row.
     """
 
     def __init__(self, capacity: int = 64) -> None:
@@ -84,8 +90,6 @@ class Columns:
         self.freed = 0
         self.clock = 0
         self.changed_at = np.zeros(capacity, np.int64)
-        self.node_clock = 0
-        self.node_changed_at = np.zeros(capacity, np.int64)
         self._traits: Traits | None = None
         self._vectors: dict[tuple[tuple[str, int], ...], Amounts] = {}
         shape = (capacity, len(self.resources))
@@ -97,15 +101,19 @@ class Columns:
     def __len__(self) -> int:
         return len(self.nodes)
 
+    def know(self, resources: Resources) -> None:
+        """Give each of these resources its column."""
+        for name in resources:
+            if name not in self.column_of:
+                self._add_column(name)
+
     def vector(self, resources: Resources) -> Amounts:
         """Lay out amounts as one row, which refuses to be written: equal pods share it."""
         key = tuple(resources.items())
         row = self._vectors.get(key)
         if row is not None:
             return row
-        for name in resources:
-            if name not in self.column_of:
-                self._add_column(name)
+        self.know(resources)
         row = np.zeros(len(self.resources), np.int64)
         for name, units in resources.items():
             row[self.column_of[name]] = min(units, CEILING)
@@ -157,10 +165,11 @@ class Columns:
 
     def request(self, node_name: str, resources: Resources, nonzero: tuple[int, int], sign: int) -> None:
         """Count what a pod takes of a node (sign 1), or give it back (-1); an unknown node is ignored."""
-        amounts = self.vector(resources)
+        self.know(resources)
         row = self.row_of.get(node_name)
         if row is not None:
-            self.requested[row] += sign * amounts
+            for name, units in resources.items():  # a few numbers: cheaper than one array
+                self.requested[row, self.column_of[name]] += sign * min(units, CEILING)
             self.nonzero[row, 0] += sign * nonzero[0]
             self.nonzero[row, 1] += sign * nonzero[1]
             self._tick(row)
@@ -199,7 +208,7 @@ class Columns:
     def traits(self) -> "Traits":
         """Give what only changes with `version`, computed once for each."""
         if self._traits is None or self._traits.version != self.version:
-            self._traits = Traits.of(self.nodes, self.version)
+            self._traits = Traits.of(self.nodes, self.allocatable[: len(self.nodes)], self.version)
         return self._traits
 
     def _tick(self, row: int) -> None:
@@ -211,11 +220,10 @@ class Columns:
         self.version += 1
         self.freed += 1
         self._tick(row)
-        self.node_clock = self.clock
-        self.node_changed_at[row] = self.clock
 
     def _add_column(self, name: str) -> None:
         self._vectors.clear()
+        self._traits = None
         self.column_of[name] = len(self.resources)
         self.resources.append(name)
         self.allocatable = _enlarged(self.allocatable, columns=1)
@@ -225,7 +233,6 @@ class Columns:
     def _grow(self) -> None:
         more = len(self.allocatable)
         self.changed_at = np.concatenate([self.changed_at, np.zeros(more, np.int64)])
-        self.node_changed_at = np.concatenate([self.node_changed_at, np.zeros(more, np.int64)])
         self.allocatable = _enlarged(self.allocatable, rows=more)
         self.requested = _enlarged(self.requested, rows=more)
         self.locked = _enlarged(self.locked, rows=more)

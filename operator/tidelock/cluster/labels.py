@@ -35,7 +35,7 @@ class Label:
     values: Sequence[str]
     code_of: Mapping[str, int]
 
-    def take(self, rows: Codes) -> "Label":
+    def take(self, rows: slice | Codes) -> "Label":
         """Give the label of some nodes."""
         return Label(self.codes[rows], self.values, self.code_of)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from tidelock.model.budgets import PodDisruptionBudget
+from tidelock.model.groups import WaterLevel
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.namespaces import Namespace
 from tidelock.model.storage import (
@@ -103,3 +104,4 @@ class Objects:
     csi_drivers: Lister[CsiDriver] = field(default_factory=Lister)
     csi_storage_capacities: Lister[CsiStorageCapacity] = field(default_factory=Lister)
     volume_attachments: Lister[VolumeAttachment] = field(default_factory=Lister)
+    water_levels: Lister[WaterLevel] = field(default_factory=Lister)

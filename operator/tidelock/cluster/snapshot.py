@@ -13,10 +13,12 @@ import numpy.typing as npt
 from tidelock.cluster.columns import Amounts, Columns, Rows, Traits
 from tidelock.cluster.labels import Label
 from tidelock.model.nodes import Node
-from tidelock.model.quantities import Resources
+from tidelock.model.quantities import CEILING, Resources
 
 _ALL = slice(None)
-_FEW = 64
+
+Wanted = tuple[tuple[int, int], ...]
+"""Columns of resources, with how much of each is wanted: more than nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,7 @@ class Snapshot:
 
     `allocatable`, `requested` and `locked` are N x R, `nonzero` is N x 2 (cpu, memory). `rows` are those in
     the columns: all of them, or those that were taken. What a plugin keeps of all nodes it indexes so.
+    `indexes` are 0 to N - 1.
     """
 
     nodes: Sequence[Node]
@@ -33,6 +36,7 @@ class Snapshot:
     locked: Amounts
     nonzero: Amounts
     traits: Traits
+    indexes: Rows
     rows: slice | Rows
     _columns: Columns
 
@@ -47,6 +51,7 @@ class Snapshot:
             locked=_view(columns.locked, count),
             nonzero=_view(columns.nonzero, count),
             traits=columns.traits(),
+            indexes=np.arange(count),
             rows=_ALL,
             _columns=columns,
         )
@@ -54,15 +59,20 @@ class Snapshot:
     def __len__(self) -> int:
         return len(self.nodes)
 
-    def take(self, rows: Rows) -> "Snapshot":
-        """Copy some rows of a whole snapshot; its `requested`, `locked` and `nonzero` may be written."""
+    def take(self, rows: slice | Rows) -> "Snapshot":
+        """Copy some rows of a whole snapshot; its `requested`, `locked` and `nonzero` may be written.
+
+        Of a slice, which begins and ends somewhere, no copy is made, and nothing may be written.
+        """
+        nodes = self.nodes[rows] if isinstance(rows, slice) else [self.nodes[row] for row in rows]
         return Snapshot(
-            nodes=[self.nodes[row] for row in rows],
+            nodes=nodes,
             allocatable=self.allocatable[rows],
             requested=self.requested[rows],
             locked=self.locked[rows],
             nonzero=self.nonzero[rows],
             traits=self.traits.take(rows),
+            indexes=np.arange(len(nodes)),
             rows=rows,
             _columns=self._columns,
         )
@@ -79,15 +89,15 @@ class Snapshot:
     def position(self, node_name: str) -> int | None:
         """Index of a node in this snapshot's arrays, or None if it is not among its nodes."""
         row = self.row(node_name)
-        if row is None or isinstance(self.rows, slice):
+        if row is None or self.rows is _ALL:
             return row
-        found = np.flatnonzero(self.rows == row)
+        found = np.flatnonzero(np.arange(len(self._columns))[self.rows] == row)
         return int(found[0]) if len(found) else None
 
     def labels(self, key: str) -> Label:
         """Give a label of the nodes by its key."""
         label = self._columns.labels.of(key)
-        return label if isinstance(self.rows, slice) else label.take(self.rows)
+        return label if self.rows is _ALL else label.take(self.rows)
 
     def called(self, names: Iterable[str]) -> npt.NDArray[np.bool_]:
         """Tell for each node whether it has one of these names."""
@@ -100,23 +110,25 @@ class Snapshot:
         """Column of a resource that the snapshot knows."""
         return self._columns.column_of[resource]
 
-    def free_for(self, wanted: Amounts, *, beside_locks: bool) -> npt.NDArray[np.bool_]:
-        """Tell for each node whether it has this much free; resources of which nothing is wanted don't count.
+    def wanted(self, resources: Resources) -> Wanted:
+        """Say in which columns how much is wanted.
 
-        Locked room is free unless `beside_locks`.
+        Raises:
+            KeyError: a resource that no node and no earlier request has named.
+
         """
-        if len(self) < _FEW:  # a loop over resources costs more calls than it saves work
-            room = self.allocatable - self.requested
-            if beside_locks:
-                room -= self.locked
-            covered: npt.NDArray[np.bool_] = np.logical_and.reduce((room >= wanted) | (wanted <= 0), axis=1)
-            return covered
+        column_of = self._columns.column_of
+        pairs = ((column_of[name], min(units, CEILING)) for name, units in resources.items() if units > 0)
+        return tuple(sorted(pairs))
+
+    def free_for(self, wanted: Wanted, *, beside_locks: bool) -> npt.NDArray[np.bool_]:
+        """Tell for each node whether it has this much free; locked room is free unless `beside_locks`."""
         fits = np.ones(len(self), np.bool_)
-        for column in np.flatnonzero(wanted > 0):
+        for column, units in wanted:
             free = self.allocatable[:, column] - self.requested[:, column]
             if beside_locks:
                 free -= self.locked[:, column]
-            fits &= free >= wanted[column]
+            fits &= free >= units
         return fits
 
     def vector(self, resources: Resources) -> Amounts:

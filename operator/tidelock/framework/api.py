@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from tidelock.cluster.cache import Cache, Placed
 from tidelock.cluster.columns import Columns, Rows
+from tidelock.cluster.measured import Measurements
 from tidelock.cluster.objects import Objects
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.cyclestate import CycleState
@@ -94,6 +95,7 @@ class Handle:
     objects: Objects = field(default_factory=Objects)
     api: Api | None = None
     waiting_pods: WaitingPods = field(default_factory=WaitingPods)
+    measurements: Measurements = field(default_factory=Measurements)
 
     @property
     def columns(self) -> Columns:
@@ -181,6 +183,10 @@ class Filter(Plugin):
     @abstractmethod
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Tell for each node whether the pod may run there."""
+
+    def fits(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Tell the same of one node; per-node plugins, asked after every change, tell it faster than this."""
+        return bool(self.filter(state, pod, snapshot.take(np.array([row])))[0])
 
     @abstractmethod
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
@@ -314,7 +320,11 @@ class Score(Plugin):
 
     @abstractmethod
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Score each of these rows, from 0 to MAX_NODE_SCORE after `normalize`."""
+        """Score each of these rows, which ascend, from 0 to MAX_NODE_SCORE after `normalize`."""
+
+    def rate(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> float:
+        """Score one row alike; per-node plugins, asked after every change, do it faster than this."""
+        return float(self.score(state, pod, snapshot.take(np.array([row])), np.array([0]))[0])
 
     @property
     def relative(self) -> bool:

@@ -1,7 +1,7 @@
 """What happens in a cluster that may help a pod which was refused: a resource, and what was done to it.
 
 Names, and the way in which changes are told apart, are those of kube-scheduler 1.36 (framework/types.go,
-framework/events.go); the resource Reservation is Tidelock's own.
+framework/events.go); the resources Reservation and WaterLevel are Tidelock's own.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,6 +31,7 @@ class Resource(StrEnum):
     VOLUME_ATTACHMENT = "storage.k8s.io/VolumeAttachment"
     CSI_STORAGE_CAPACITY = "storage.k8s.io/CSIStorageCapacity"
     RESERVATION = "Reservation"
+    WATER_LEVEL = "WaterLevel"
     ANY = "*"
     """For registering alone: every resource."""
 

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tidelock.model.quantities import CPU, EPHEMERAL_STORAGE, MEMORY
+from tidelock.model.quantities import CPU, EPHEMERAL_STORAGE, MEMORY, QuantityError, Resources, parse_quantity
 
 T = TypeVar("T")
 
@@ -43,9 +43,26 @@ class IgnoredResources(msgspec.Struct, frozen=True, rename="camel", kw_only=True
         named = resource in self.ignored_resources or group in self.ignored_resource_groups
         return named and _extended(resource)
 
+    def counted(self, resources: Resources) -> Resources:
+        """Leave out what is left to others."""
+        if not self.ignored_resources and not self.ignored_resource_groups:
+            return resources
+        return {name: units for name, units in resources.items() if not self.ignores(name)}
+
 
 def _extended(resource: str) -> bool:
     return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
+
+
+def quantity_of(plugin: str, field: str, resource: str, text: str) -> int:
+    """Read a quantity among a plugin's args; raises ValueError if it is none, or not more than 0."""
+    try:
+        units = parse_quantity(resource, text)
+    except QuantityError as error:
+        raise ValueError(f"pluginConfig of {plugin}: {field}: {error}") from error
+    if units <= 0:
+        raise ValueError(f"pluginConfig of {plugin}: {field}: {text!r} is not more than 0")
+    return units
 
 
 def read_args(plugin: str, args: Mapping[str, Any], kind: type[T]) -> T:

@@ -60,6 +60,9 @@ def _resume(entry: Entry, status: ReservationStatus, now: float) -> None:
         entry.pending_since = now
     else:
         _resume_waiting(entry, status)
+    if not entry.final and entry.phase is not Phase.REJECTED:
+        violations = [each.message for each in status.conditions if each.type == "Violated"]
+        entry.violation = violations[0] if violations else ""
 
 
 def _held(status: ReservationStatus) -> Resources:

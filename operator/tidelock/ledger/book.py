@@ -6,7 +6,7 @@ now and is safe to repeat. Instants (`now`) are seconds since the epoch.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
 from msgspec.structs import replace as replace_meta
@@ -23,14 +23,14 @@ from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
-from tidelock.model.quantities import NOTHING, PODS, Resources, format_resources
+from tidelock.model.quantities import NOTHING, PODS, Resources, at_most, format_resources
 from tidelock.model.reservations import BoundPod, Phase
 
 # A lock that waits for long has its numbers renewed at most this often (seconds), or each event in a
 # busy cluster would rewrite the status of every waiting lock.
 REFUSAL_RENEWAL = 10.0
 
-_ROOM_LOST = frozenset({reasons.OVERCOMMITTED, reasons.PREEMPTED})
+_ROOM_LOST = frozenset({reasons.OVERCOMMITTED, reasons.PREEMPTED, reasons.VIOLATED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +108,14 @@ class Book:
         self._on_node: defaultdict[str, dict[Key, Entry]] = defaultdict(dict)
         self._claims: dict[str, Claim] = {}
         self._timers: Timers[Key] = Timers()
+        self._listeners: list[Callable[[Entry], None]] = []
+
+    def on_hold(self, listener: Callable[[Entry], None]) -> None:
+        """Have a function called with each lock that holds room, and with each that holds another amount."""
+        self._listeners.append(listener)
+        for entries in self._on_node.values():
+            for entry in entries.values():
+                listener(entry)
 
     def lead(self, epoch: int) -> None:
         """Begin a leadership: its number goes with every lock that is given from now on."""
@@ -132,7 +140,7 @@ class Book:
             self.entries[entry.key] = entry
             held, entry.held = entry.held, NOTHING
             self._hold(entry, held)
-            if held:  # maybe less than its status says, if it was edited while nobody looked
+            if held and not entry.violation:  # maybe less than its status says, if it was edited meanwhile
                 entry.message = _held_text(entry)
         else:
             self._revise(entry, reservation, now)
@@ -169,8 +177,10 @@ class Book:
             entry.reason = reasons.MOVED if moved else reasons.ADMITTED
             entry.resize_problem = ""
             entry.message = _held_text(entry)
+            self._restore(entry, now)
             self._touch(entry)
             return
+        entry.violation = ""
         if entry.activated_at is None:
             entry.activated_at = now
             entry.expires_at = entry.expiry_from(now)
@@ -260,8 +270,8 @@ class Book:
         for entry in self._on_node.get(node_name, {}).values():
             self._columns.lock(node_name, entry.held, 1)
 
-    def settle_node(self, name: str, now: float) -> None:
-        """Bring the locks of a node in line with what the node is now."""
+    def settle_node(self, name: str, now: float, intruder: Pod | None = None) -> None:
+        """Bring the locks of a node in line with what the node is now; an intruder is a pod new to it."""
         node = self._node(name)
         for entry in tuple(self._on_node.get(name, {}).values()):
             if node is None or node.meta.uid != entry.node_uid:
@@ -269,7 +279,7 @@ class Book:
             elif entry.node_problem != _node_problem(node):
                 self._note_problem(entry, node, now)
                 self._touch(entry)
-        self._displace_overcommitted(name, now)
+        self._displace_overcommitted(name, now, intruder)
 
     @property
     def holds_room(self) -> bool:
@@ -371,7 +381,10 @@ class Book:
             return
         self._hold(entry, entry.kept_of(entry.held))
         entry.resize_problem = ""
-        entry.message = _held_text(entry)
+        if not entry.violation:
+            entry.message = _held_text(entry)
+        elif not entry.growing:
+            self._restore(entry, now)
 
     def _take_back(self, entry: Entry, held: Resources, failure: str, now: float) -> None:
         node = self._node(entry.node)
@@ -384,13 +397,15 @@ class Book:
         elif self._columns.fits(node.name, held):
             self._place(entry, node, held, now)
             self._step(entry, Event.ADMIT, reasons.ADMITTED, _held_text(entry), now)
+            if entry.violation:  # what others took before the claim is still missing
+                entry.reason, entry.message = reasons.VIOLATED, entry.violation
             self._resize(entry, now)
         else:
             text = f"{failure} and {entry.node} has no room left"
             self._displace(entry, reasons.INSUFFICIENT_CAPACITY, text, now)
 
-    def _displace_overcommitted(self, name: str, now: float) -> None:
-        """Take locks away until the node's pods and locks fit: lowest priority first, then newest."""
+    def _displace_overcommitted(self, name: str, now: float, intruder: Pod | None) -> None:
+        """Take room from locks until the node's pods and locks fit: lowest priority first, then newest."""
         while name in self._on_node and (shortfall := self._columns.shortfall(name)):
             losers = [
                 entry
@@ -400,8 +415,30 @@ class Book:
             if not losers:
                 return
             loser = max(losers, key=lambda entry: (-entry.priority, entry.activated_at or 0.0, entry.key))
-            text = f"{name} is overcommitted by {_amounts_text(shortfall)}"
-            self._displace(loser, reasons.OVERCOMMITTED, text, now)
+            if intruder is None:
+                text = f"{name} is overcommitted by {_amounts_text(shortfall)}"
+                self._displace(loser, reasons.OVERCOMMITTED, text, now)
+            else:
+                self._violate(loser, intruder, shortfall, now)
+
+    def _violate(self, entry: Entry, intruder: Pod, shortfall: Resources, now: float) -> None:
+        """Give up the room of a lock that a pod has taken; the lock keeps the rest of it, or moves."""
+        taken = at_most(entry.held, shortfall)
+        left = {name: units - taken.get(name, 0) for name, units in entry.held.items()}
+        left = {name: units for name, units in left.items() if units}
+        text = f"pod {intruder.key} took {_amounts_text(taken)} locked on {entry.node}"
+        entry.violation = text
+        if left and not entry.moves_when_violated:
+            self._hold(entry, left)
+            self._step(entry, Event.VIOLATE, reasons.VIOLATED, text, now)
+        else:
+            self._displace(entry, reasons.VIOLATED, text, now)
+
+    def _restore(self, entry: Entry, now: float) -> None:
+        """Note that a lock has all its room again, if others had taken some."""
+        if entry.violation:
+            entry.violation = ""
+            self._step(entry, Event.RESTORE, reasons.RESTORED, _held_text(entry), now)
 
     def _displace(self, entry: Entry, reason: str, message: str, now: float) -> None:
         """Have a lock wait for room again."""
@@ -428,6 +465,7 @@ class Book:
         self, entry: Entry, event: Event, reason: str, message: str, now: float, due: float | None = None
     ) -> None:
         entry.finished_at = now
+        entry.violation = ""
         self._owners.discard(entry.key)
         self._step(entry, event, reason, message, now, due)
 
@@ -478,6 +516,8 @@ class Book:
             self._on_node[entry.node].pop(entry.key, None)
             if not self._on_node[entry.node]:
                 del self._on_node[entry.node]
+        for listener in self._listeners:
+            listener(entry)
 
     def _touch(self, entry: Entry) -> None:
         """Renew what follows from an entry's state: its timer, its place in line, its status."""

@@ -20,7 +20,8 @@ class Entry:
 
     Instants are seconds since the epoch. `reservation` is the newest version seen; `problem` tells what is
     wrong with its spec, and what is held then stays as it was given. `deleted` means that the API server has
-    taken the deletion, of which the watch will tell.
+    taken the deletion, of which the watch will tell. `violation` tells who took room that was locked, until
+    the lock has all of it again.
     """
 
     reservation: Reservation
@@ -44,6 +45,7 @@ class Entry:
     move_at: float | None = None
     moving: bool = False
     resize_problem: str = ""
+    violation: str = ""
     deleted: bool = False
     transition_times: dict[str, tuple[str, float]] = field(default_factory=dict)
 
@@ -72,6 +74,11 @@ class Entry:
     def retained(self) -> bool:
         """Whether the object stays as a tombstone."""
         return self.reservation.spec is not None and self.reservation.spec.retention == "Retain"
+
+    @property
+    def moves_when_violated(self) -> bool:
+        """Whether it looks for room elsewhere, rather than keep what is left, when others take room of it."""
+        return self.reservation.spec is not None and self.reservation.spec.on_violation == "Move"
 
     @property
     def order(self) -> Order:

@@ -55,7 +55,7 @@ def _shown_resources(entry: Entry) -> Resources:
 
 def _aspects(entry: Entry) -> Iterator[_Aspect]:
     """State what holds of a lock, as kstatus reads it: one that has served its purpose is at rest."""
-    active = entry.phase is Phase.ACTIVE
+    active = entry.phase is Phase.ACTIVE and not entry.violation
     yield "Active", active, entry.reason, entry.message
     if active and entry.node_problem is None:
         yield "Ready", True, reasons.HELD, entry.message
@@ -73,6 +73,8 @@ def _aspects(entry: Entry) -> Iterator[_Aspect]:
         yield "Stalled", True, entry.reason, entry.message
     if entry.phase is Phase.EXPIRED:
         yield "Expired", True, entry.reason, entry.message
+    if entry.violation:
+        yield "Violated", True, reasons.ROOM_TAKEN, entry.violation
 
 
 def _condition(entry: Entry, aspect: _Aspect, now: float) -> dict[str, Any]:

@@ -32,6 +32,10 @@ class Event(StrEnum):
     """The node that the lock names is gone, or another has taken its name."""
     DISPLACE = auto()
     """The room is gone: the node shrank, was overrun, or is gone under a lock for any node."""
+    VIOLATE = auto()
+    """A pod that was not decided here took room of the lock, which keeps what is left."""
+    RESTORE = auto()
+    """All the room of a violated lock is back."""
     REVISE = auto()
     """A spec that could not be served has been edited."""
 
@@ -47,6 +51,8 @@ TRANSITIONS: dict[tuple[Phase, Event], Phase] = {
     (Phase.ACTIVE, Event.EXPIRE): Phase.EXPIRED,
     (Phase.ACTIVE, Event.LOSE_NODE): Phase.LOST,
     (Phase.ACTIVE, Event.DISPLACE): Phase.PENDING,
+    (Phase.ACTIVE, Event.VIOLATE): Phase.ACTIVE,
+    (Phase.ACTIVE, Event.RESTORE): Phase.ACTIVE,
     (Phase.BOUND, Event.OWNER_BOUND): Phase.CONSUMED,
     (Phase.BOUND, Event.ADMIT): Phase.ACTIVE,
     (Phase.BOUND, Event.RETURN): Phase.PENDING,

@@ -29,6 +29,7 @@ class Image(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Status(msgspec.Struct, frozen=True, rename="camel"):
+    capacity: dict[str, str | int] = {}
     allocatable: dict[str, str | int] = {}
     conditions: tuple[_Condition, ...] = ()
     images: tuple[Image, ...] = ()
@@ -56,6 +57,11 @@ class Node(msgspec.Struct, frozen=True, rename="camel", dict=True):
     def allocatable(self) -> Resources:
         """What pods may use in all, `pods` being the count of them."""
         return parse_resources(self.status.allocatable)
+
+    @cached_property
+    def capacity(self) -> Resources:
+        """What the node has in all, of which measured use is a part; by default what is allocatable."""
+        return {**self.allocatable, **parse_resources(self.status.capacity)}
 
     @property
     def taints(self) -> tuple[Taint, ...]:
@@ -107,7 +113,7 @@ _DECODER = msgspec.json.Decoder(Node)
 def decode_node(raw: bytes | msgspec.Raw) -> Node:
     """Decode a node from its JSON; raises ValueError for what no API server sends."""
     node = _DECODER.decode(raw)
-    _ = node.allocatable  # a bad quantity is found here, not in the midst of a decision
+    _ = node.capacity  # a bad quantity is found here, not in the midst of a decision
     if not node.images:
         return node
     status = msgspec.structs.replace(node.status, images=tuple(map(_shared, node.images)))

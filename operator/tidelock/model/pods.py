@@ -2,19 +2,23 @@
 
 from collections.abc import Iterator
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
+from math import nan
 from typing import NamedTuple
 
 import msgspec
 
+from tidelock.model.instants import from_datetime
 from tidelock.model.meta import Key, ObjectMeta
-from tidelock.model.quantities import Resources
+from tidelock.model.quantities import CPU, MEMORY, Resources, parse_resources
 from tidelock.model.requests import (
     ContainerStatus,
     HostPort,
+    ResourceRequirements,
     WorkloadResources,
     container_weights,
     host_ports,
+    lasting_use,
     nonzero_requests,
     total_requests,
 )
@@ -23,6 +27,7 @@ from tidelock.model.selectors import LabelSelector, NodeSelector, NodeSelectorTe
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 PREEMPTED = ("DisruptionTarget", "True", "PreemptionByScheduler")
 """Type, status and reason of the condition that a scheduler's victims get."""
+_SCHEDULED = ("PodScheduled", "True")
 _INFEASIBLE_RESIZE = ("PodResizePending", "Infeasible")
 _RESTARTS_ALL = "RestartAllContainersOnContainerExits"
 _OWN_USERS_IN_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
@@ -227,13 +232,14 @@ class PodSpec(WorkloadResources, frozen=True, rename="camel"):
     resource_claims: tuple[ResourceClaim, ...] = ()
 
 
-class PodCondition(msgspec.Struct, frozen=True):
+class PodCondition(msgspec.Struct, frozen=True, rename="camel"):
     """One condition of a pod's status."""
 
     type: str
     status: str
     reason: str = ""
     message: str = ""
+    last_transition_time: datetime | None = None
 
 
 class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -297,6 +303,17 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
         return self.metadata.annotations.get(REQUIRE_RESERVATION) == "true"
 
     @cached_property
+    def bound_at(self) -> float:
+        """When it was bound, as its status tells, or else when it started or was made; 0 if nothing tells."""
+        bound = (
+            each.last_transition_time
+            for each in self.status.conditions
+            if (each.type, each.status) == _SCHEDULED and each.last_transition_time is not None
+        )
+        moment = next(bound, None) or self.status.start_time or self.metadata.creation_timestamp
+        return from_datetime(moment) if moment is not None else 0.0
+
+    @cached_property
     def requests(self) -> Resources:
         """What it takes of a node's allocatable, itself as one of `pods` included."""
         status = self.status
@@ -305,42 +322,63 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
         return total_requests(self.spec, statuses, infeasible=infeasible)
 
     @cached_property
+    def likely_use(self) -> tuple[float, float]:
+        """Cpu and memory by the limit of each container, else its request; NaN where none has either."""
+        total = lasting_use(self.spec, _limit_else_request)
+        return float(total.get(CPU, 0)) or nan, float(total.get(MEMORY, 0)) or nan
+
+    @cached_property
+    def _template(self) -> "_Template":
+        """What follows from the fields of the spec by which nodes are chosen, neighbours apart."""
+        spec = self.spec
+        node_affinity = spec.affinity.node_affinity if spec.affinity else None
+        volumes = tuple(
+            msgspec.structs.replace(volume, name="") for volume in spec.volumes if not volume.plain
+        )
+        return _template(
+            _ENCODER.encode(
+                msgspec.structs.replace(
+                    spec,
+                    scheduler_name="",
+                    priority=0,
+                    preemption_policy="",
+                    affinity=Affinity(node_affinity),
+                    scheduling_gates=(),
+                    topology_spread_constraints=(),
+                    volumes=volumes,
+                )
+            )
+        )
+
+    @property
     def nonzero(self) -> tuple[int, int]:
         """Cpu and memory for scoring once it is placed; a container that asks for none weighs something."""
-        return nonzero_requests(self.spec)
+        return self._template.nonzero
 
-    @cached_property
+    @property
     def container_weights(self) -> tuple[int, int]:
         """Cpu and memory for scoring before it is placed; without what it asks for as a whole."""
-        return container_weights(self.spec)
+        return self._template.container_weights
 
-    @cached_property
+    @property
     def host_ports(self) -> tuple[HostPort, ...]:
         """The ports of its node that it takes."""
-        return host_ports(self.spec, host_network=self.spec.host_network)
+        return self._template.host_ports
 
     @cached_property
     def claims(self) -> tuple[ClaimUse, ...]:
         """The claims that its volumes need, each once."""
         return tuple(dict.fromkeys(_claims(self.meta.name, self.spec.volumes)))
 
-    @cached_property
+    @property
     def disks(self) -> tuple[Disk, ...]:
         """The disks that it mounts without a claim; an image of Ceph counts at each of its monitors."""
-        return tuple(dict.fromkeys(disk for volume in self.spec.volumes for disk in _disks(volume)))
+        return self._template.disks
 
-    @cached_property
+    @property
     def needed_features(self) -> tuple[str, ...]:
         """The features that its node must declare, of those that Kubernetes 1.36 knows (KEP-5328)."""
-        spec = self.spec
-        rules = (
-            rule for each in (*spec.containers, *spec.init_containers) for rule in each.restart_policy_rules
-        )
-        needed = {
-            _RESTARTS_ALL: any(rule.action == "RestartAllContainers" for rule in rules),
-            _OWN_USERS_IN_HOST_NETWORK: spec.host_network and spec.host_users is False,
-        }
-        return tuple(name for name, applies in needed.items() if applies)
+        return self._template.needed_features
 
     @cached_property
     def placement_key(self) -> tuple[object, ...]:
@@ -348,21 +386,45 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
 
         A pod's neighbours are chosen by its namespace, labels, affinity to pods and spread constraints.
         """
-        spec = self.spec
-        node_affinity = spec.affinity.node_affinity if spec.affinity else None
-        containers = (*spec.init_containers, *spec.containers)
-        volumes = [msgspec.structs.replace(each, name="") for each in spec.volumes if not each.plain]
         return (
-            spec.node_name,
+            self._template.demands,
             tuple(sorted(self.requests.items())),
+            (self.meta.namespace, self.claims) if self.claims else (),
+        )
+
+
+class _Template:
+    """What pods of one template have in common, which is worked out for the first of them."""
+
+    def __init__(self, spec: PodSpec) -> None:
+        self.nonzero = nonzero_requests(spec)
+        self.container_weights = self.nonzero if spec.resources is None else container_weights(spec)
+        self.host_ports = host_ports(spec, host_network=spec.host_network)
+        self.disks = tuple(dict.fromkeys(disk for volume in spec.volumes for disk in _disks(volume)))
+        self.needed_features = tuple(_needed_features(spec))
+        self.demands = (
+            spec.node_name,
             self.container_weights,
             tuple(sorted(spec.node_selector.items())),
-            msgspec.json.encode((node_affinity, spec.tolerations, volumes, spec.resource_claims)),
-            (self.meta.namespace, self.claims) if self.claims else (),
-            tuple(container.image for container in containers),
+            _ENCODER.encode((spec.affinity, spec.tolerations, spec.volumes, spec.resource_claims)),
+            tuple(container.image for container in (*spec.init_containers, *spec.containers)),
             self.host_ports,
             self.needed_features,
         )
+
+
+def _limit_else_request(amounts: ResourceRequirements) -> Resources:
+    return parse_resources({**amounts.requests, **amounts.limits})
+
+
+_ENCODER = msgspec.json.Encoder()
+_SPEC_DECODER = msgspec.json.Decoder(PodSpec)
+
+
+@lru_cache(maxsize=4096)
+def _template(spec: bytes) -> _Template:
+    """Read an encoded spec, as bytes are told apart faster than what they mean."""
+    return _Template(_SPEC_DECODER.decode(spec))
 
 
 def _claims(pod_name: str, volumes: tuple[Volume, ...]) -> Iterator[ClaimUse]:
@@ -371,6 +433,16 @@ def _claims(pod_name: str, volumes: tuple[Volume, ...]) -> Iterator[ClaimUse]:
             yield ClaimUse(volume.persistent_volume_claim.claim_name, ephemeral=False)
         elif volume.ephemeral is not None:
             yield ClaimUse(f"{pod_name}-{volume.name}", ephemeral=True)
+
+
+def _needed_features(spec: PodSpec) -> Iterator[str]:
+    containers = (*spec.containers, *spec.init_containers)
+    if any(
+        rule.action == "RestartAllContainers" for each in containers for rule in each.restart_policy_rules
+    ):
+        yield _RESTARTS_ALL
+    if spec.host_network and spec.host_users is False:
+        yield _OWN_USERS_IN_HOST_NETWORK
 
 
 def _disks(volume: Volume) -> Iterator[Disk]:

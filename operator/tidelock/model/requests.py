@@ -136,6 +136,20 @@ def total_requests(
     return _sum(spec, requests_of) | {PODS: 1}
 
 
+def lasting_use(spec: WorkloadResources, of: Callable[[ResourceRequirements], Resources]) -> dict[str, int]:
+    """Sum what is made of the amounts of each container that runs for as long as the pod, and its overhead.
+
+    What is made of the amounts of the pod as a whole goes before the sum.
+    """
+    sidecars = (each for each in spec.init_containers if each.restart_policy == "Always")
+    total: dict[str, int] = {}
+    for container in (*spec.containers, *sidecars):
+        total = plus(total, of(container.resources))
+    if spec.resources is not None:
+        total |= of(spec.resources)
+    return plus(total, parse_resources(spec.overhead))
+
+
 def nonzero_requests(spec: WorkloadResources) -> tuple[int, int]:
     """Sum cpu and memory as they count on the pod's node, in scores.
 
@@ -176,10 +190,12 @@ def _sum(spec: WorkloadResources, requests_of: Callable[[Container], Resources])
             peak = at_least(peak, sidecars)
         else:
             peak = at_least(peak, plus(sidecars, requests))
-    total = at_least(total, peak)
+    if peak:
+        total = at_least(total, peak)
     if spec.resources is not None:
         total |= parse_resources(spec.resources.requests)
-    total = plus(total, parse_resources(spec.overhead))
+    if spec.overhead:
+        total = plus(total, parse_resources(spec.overhead))
     return {resource: min(units, CEILING) for resource, units in total.items()}
 
 

@@ -142,6 +142,8 @@ class ReservationSpec(Wire):
     """Importance: the lowest loses its room first, if a node shrinks or to a pod of higher priority."""
     preemption_policy: Literal["Never", "PreemptLowerPriority"] = "Never"
     """Never: wait for room. PreemptLowerPriority: evict pods and locks of lower priority to make it."""
+    on_violation: Literal["Keep", "Move"] = "Keep"
+    """When a pod takes locked room all the same. Keep: hold the rest and wait there. Move: wait anew."""
     retention: Literal["Delete", "Retain"] = "Delete"
     """Delete: the object is removed at the lock's end. Retain: it stays as a tombstone that locks nothing."""
     ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=YEAR_SECONDS)] | None = None

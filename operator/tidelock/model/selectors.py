@@ -67,12 +67,16 @@ class NodeSelectorTerm(msgspec.Struct, frozen=True, rename="camel"):
     match_fields: tuple[Requirement, ...] = ()
 
     def matches(self, name: str, labels: Labels) -> bool:
-        """Whether a node satisfies the term; an empty term matches nothing, as in the API."""
+        """Whether a node satisfies the term; an empty term matches nothing, as in the API.
+
+        The one field is metadata.name, and it can only be In or NotIn.
+        """
         if not self.match_expressions and not self.match_fields:
             return False
         fields = {"metadata.name": name}
         return all(requirement.matches(labels) for requirement in self.match_expressions) and all(
-            requirement.matches(fields) for requirement in self.match_fields
+            field.key in fields and field.operator in ("In", "NotIn") and field.matches(fields)
+            for field in self.match_fields
         )
 
 

@@ -31,17 +31,21 @@ class Queries(Wire):
     """PromQL that replaces the defaults for node-exporter and cAdvisor."""
 
     node_cpu: Annotated[Query | None, Field(alias="nodeCPU")] = None
-    """CPU use of each node."""
+    """CPU use of each node, as a part of what it has: 0 to 1."""
     node_memory: Query | None = None
-    """Memory use of each node."""
+    """Memory use of each node, as a part of what it has: 0 to 1."""
+    node_time: Query | None = None
+    """Time of each node's last sample, in seconds since 1970; without an answer, samples count as new."""
+    node_names: Query | None = None
+    """Series that tell by labels which instance (or internal_ip) is which node (or nodename)."""
     pod_cpu: Annotated[Query | None, Field(alias="podCPU")] = None
-    """CPU use of each pod."""
+    """CPU use of each pod in cores, by the labels namespace and pod."""
     pod_memory: Query | None = None
-    """Memory use of each pod."""
+    """Memory use of each pod in bytes, by the labels namespace and pod."""
 
 
 class SecretReference(Wire):
-    """A Secret whose key `token` is sent as a bearer token."""
+    """A Secret with a key `token`, or `username` and `password`, and perhaps `ca.crt`."""
 
     namespace: DnsLabel
     """Namespace of the Secret."""
@@ -56,10 +60,12 @@ class Prometheus(Wire):
     """Base URL, such as http://prometheus.monitoring:9090."""
     queries: Queries | None = None
     """PromQL that replaces the defaults for node-exporter and cAdvisor."""
+    node_label: Annotated[str, Field(max_length=256, pattern="^[a-zA-Z_][a-zA-Z0-9_]*$")] | None = None
+    """Label that names the node of a series; absent: node, nodename, kubernetes_node, instance or host."""
     timeout_seconds: Annotated[int, Field(ge=1, le=300)] = 10
     """How long one query may take."""
     auth_secret_ref: SecretReference | None = None
-    """Secret with a bearer token; absent: no authentication."""
+    """Secret to log in with, and with the authorities to trust; absent: no authentication."""
 
 
 class MetricsServer(Wire):
@@ -160,6 +166,8 @@ class WaterLevelSpec(Wire):
     """Levels above which a node takes no new pod; absent: none."""
     staleness_seconds: Annotated[int, Field(ge=10, le=24 * HOUR_SECONDS)] = 180
     """Age above which a measurement is stale."""
+    crane_annotations: bool = False
+    """Whether nodes get the annotations of crane-scheduler too."""
     pod_estimation: PodEstimation = PodEstimation()
     """Use assumed of a pod that has no history, no limit and no request."""
 
@@ -173,7 +181,7 @@ class WaterLevelSpec(Wire):
 
 
 class Level(StatusWire):
-    """Use of one resource over the measured nodes, in percent of what each can allocate."""
+    """Use of one resource over the measured nodes in the shortest window, in percent of their capacity."""
 
     mean: MeasuredPercent
     """Mean over the nodes."""
@@ -188,7 +196,7 @@ class Level(StatusWire):
 
 
 class WaterLevelStatus(StatusWire):
-    """Level of the group when it was last measured."""
+    """Level of the group as it was when it last moved by a point."""
 
     observed_generation: Generation | None = None
     """Generation of the spec that the status is about; -1 before the first reading."""
@@ -202,7 +210,9 @@ class WaterLevelStatus(StatusWire):
     """Nodes whose measurement is too old."""
     nodes_missing: NodeCount | None = None
     """Nodes without a measurement."""
+    nodes_invalid: NodeCount | None = None
+    """Nodes whose measurement was refused, such as NaN or more than 100 %."""
     sampled_at: Timestamp | None = None
-    """Time of the newest measurement."""
+    """Time of the newest measurement when the status was written."""
     conditions: Conditions = Field(default_factory=list)
     """Ready and MetricsStale."""

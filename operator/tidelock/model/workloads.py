@@ -12,6 +12,7 @@ class _PlainSelection(msgspec.Struct, frozen=True):
 
 class _Selection(msgspec.Struct, frozen=True):
     selector: LabelSelector = LabelSelector()
+    replicas: int = 1
 
 
 class Service(msgspec.Struct, frozen=True):

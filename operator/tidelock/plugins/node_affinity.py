@@ -98,6 +98,10 @@ class NodeAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
             mask &= matching(self._added.required, snapshot)
         return mask
 
+    def fits(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Tell the same of one node."""
+        return self._matches(pod, snapshot.nodes[row])
+
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Say whose affinity the node does not match."""
         node, named = snapshot.nodes[row], state.read(_Named)
@@ -128,6 +132,11 @@ class NodeAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         for term in self._preferred(pod):
             sums[matching_term(term.preference, snapshot)] += term.weight
         return sums[rows]
+
+    def rate(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> float:
+        """Sum those of one node."""
+        name, labels = snapshot.nodes[row].name, snapshot.nodes[row].meta.labels
+        return sum(term.weight for term in self._preferred(pod) if term.preference.matches(name, labels))
 
     def normalize(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
         """Give 100 for the largest sum."""

@@ -31,6 +31,10 @@ class NodeName(PreFilter, OneReason, EnqueueExtensions):
             named[row] = True
         return named[snapshot.rows]
 
+    def fits(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Tell whether it is the named node."""
+        return snapshot.nodes[row].name == pod.spec.node_name
+
     def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell that no eviction changes a node's name."""
         return False

@@ -56,6 +56,10 @@ class NodePorts(PreFilter, OneReason, EnqueueExtensions):
         free: Mask = state.expect(_Conflicts).counts[snapshot.rows] == 0
         return free
 
+    def fits(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Tell the same of one node."""
+        return not state.expect(_Conflicts).counts[snapshot.rows][row]
+
     def events_to_register(self) -> Sequence[Registration]:
         """Hope for new nodes, and for pods that go and had a port in the way."""
         return (

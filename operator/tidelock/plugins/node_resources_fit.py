@@ -7,13 +7,15 @@ Filter, the three scoring strategies and their whole-number arithmetic are those
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
-from tidelock.cluster.columns import Amounts, Rows
-from tidelock.cluster.snapshot import Snapshot
+from tidelock.cluster.columns import Part, Rows
+from tidelock.cluster.snapshot import Snapshot, Wanted
+from tidelock.framework import scalars
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
     SUCCESS,
@@ -40,8 +42,11 @@ _FULL = 100
 # Below this a hundredfold is exact in floating point, and so is the whole part of its quotient.
 _EXACT_BELOW = 2**46
 
-Points = Callable[[Amounts, Amounts], Scores]
-"""Rates a resource from 0 to MAX_NODE_SCORE by what is used of it, at most all, and by how much there is."""
+Points = Callable[[Any, Any], Any]
+"""Rates a resource from 0 to MAX_NODE_SCORE by what is used of it, at most all, and by how much there is.
+
+Takes arrays, or two numbers.
+"""
 
 
 class _ShapePoint(msgspec.Struct, frozen=True):
@@ -67,9 +72,9 @@ class _Args(IgnoredResources, frozen=True, rename="camel", kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The pod's requests as a row of R, without those that are ignored."""
+    """The pod's requests, without those that are ignored."""
 
-    amounts: Amounts
+    amounts: Wanted
 
 
 class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
@@ -92,17 +97,16 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Lay out the requests."""
-        amounts = snapshot.vector(pod.requests)
-        ignored = [snapshot.column(resource) for resource in pod.requests if self._args.ignores(resource)]
-        if ignored:
-            amounts = amounts.copy()
-            amounts[ignored] = 0
-        state.write(_Wanted(amounts))
+        state.write(_Wanted(snapshot.wanted(self._args.counted(pod.requests))))
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes whose allocatable covers the requests of their pods and of this one."""
         return snapshot.free_for(state.expect(_Wanted).amounts, beside_locks=False)
+
+    def fits(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Tell the same of one node."""
+        return not _shortages(state.expect(_Wanted), snapshot, row)
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Name every resource that is short."""
@@ -110,11 +114,10 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
 
     def tally(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Counter[str]:
         """Count the nodes on which each resource is short."""
-        wanted = state.expect(_Wanted).amounts
         counts: Counter[str] = Counter()
-        for column in np.flatnonzero(wanted > 0).tolist():
+        for column, needed in state.expect(_Wanted).amounts:
             free = snapshot.allocatable[:, column] - snapshot.requested[:, column]
-            if short := int((free[rows] < wanted[column]).sum()):
+            if short := int((free[rows] < needed).sum()):
                 counts[_reason(snapshot.resources[column])] = short
         return counts
 
@@ -127,11 +130,10 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
 
     def resolvables(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Mask:
         """Tell the same of many nodes."""
-        wanted = state.expect(_Wanted).amounts.copy()
-        wanted[snapshot.column(PODS)] = 0
-        columns = np.flatnonzero(wanted > 0)
-        allocatable = snapshot.allocatable[np.ix_(rows, columns)]
-        large: Mask = np.logical_and.reduce(wanted[columns] <= allocatable, axis=1)
+        large = np.ones(len(rows), np.bool_)
+        for column, needed in state.expect(_Wanted).amounts:
+            if column != snapshot.column(PODS):
+                large &= needed <= snapshot.allocatable[rows, column]
         return large
 
     def numbers(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
@@ -144,23 +146,32 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Score the weighted mean over the resources that a node has, in whole points as upstream."""
         few = len(rows) * 2 < len(snapshot)  # else it is cheaper to score all and pick
-        part = rows if few else slice(None)
-        count = len(rows) if few else len(snapshot)
-        total: Scores = np.zeros(count)
+        scores = self._mean(pod, snapshot, rows if few else slice(None), np)
+        if np.isscalar(scores):  # no resource counts
+            return np.zeros(len(rows))
+        picked: Scores = scores if few or len(rows) == len(snapshot) else scores[rows]
+        return picked
+
+    def rate(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> float:
+        """Score one node."""
+        return float(self._mean(pod, snapshot, row, scalars))
+
+    def _mean(self, pod: Pod, snapshot: Snapshot, part: Part, xp: ModuleType) -> Any:
+        """Score a part of the nodes with NumPy, or one of them with `scalars`."""
+        total: Any = 0.0
         weights: Any = 0
         for resource in self._resources:
-            rated = self._rate(resource, pod, snapshot, part)
+            rated = self._rate(resource, pod, snapshot, part, xp)
             if rated is not None:
                 points, counted = rated
                 total += points * resource.counts
-                weights = weights + counted * resource.counts
-        mean = total / np.maximum(weights, 1)
-        scores: Scores = np.floor(mean + 0.5 if self._nothing_is_no_vote else mean)
-        return scores if few else scores[rows]
+                weights += counted * resource.counts
+        mean = total / xp.maximum(weights, 1)
+        return xp.floor(mean + 0.5 if self._nothing_is_no_vote else mean)
 
     def _rate(
-        self, resource: ResourceWeight, pod: Pod, snapshot: Snapshot, part: slice | Rows
-    ) -> tuple[Scores, Mask | bool] | None:
+        self, resource: ResourceWeight, pod: Pod, snapshot: Snapshot, part: Part, xp: ModuleType
+    ) -> tuple[Any, Any] | None:
         """Rate one resource, and tell for which nodes it counts; None if for none."""
         column = self.handle.columns.column_of.get(resource.name)
         wanted = pod.requests.get(resource.name, 0)
@@ -171,13 +182,12 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
             index = (CPU, MEMORY).index(resource.name)
             taken, wanted = snapshot.nonzero[part, index], pod.container_weights[index]
         room = snapshot.allocatable[part, column]
-        has: Mask | bool
-        if room.min(initial=1) > 0:
-            has = True
-        else:
-            has, room = room > 0, np.maximum(room, 1)
-        used = np.minimum(taken + snapshot.locked[part, column] + wanted, room)
-        points = self._points(used, room)
+        has: Any = True
+        if not snapshot.traits.least[column]:
+            has, room = room > 0, xp.maximum(room, 1)
+        used = taken + snapshot.locked[part, column]
+        used += wanted
+        points = self._points(xp.minimum(used, room), room)
         if self._nothing_is_no_vote:
             has = has & (points > 0)
         return (points, has) if has is True else (points * has, has)
@@ -200,15 +210,15 @@ def _points(strategy: _Strategy) -> Points:
             return _percent
     ratio = strategy.requested_to_capacity_ratio or _Ratio()
     table = np.array([_shaped(ratio.shape, percent) for percent in range(_FULL + 1)], np.float64)
-    return lambda used, room: table[_percent(used, room).astype(np.intp)]
+    return lambda used, room: table[np.asarray(_percent(used, room), np.intp)]
 
 
-def _percent(amount: Amounts, whole: Amounts) -> Scores:
-    """Give the whole percents of amounts that are no more than the whole."""
-    if whole.max(initial=0) < _EXACT_BELOW:  # then floats are exact, and they divide five times as fast
-        percents: Scores = np.floor(amount.astype(np.float64) * MAX_NODE_SCORE / whole.astype(np.float64))
-        return percents
-    return (amount * MAX_NODE_SCORE // whole).astype(np.float64)
+def _percent(amount: Any, whole: Any) -> Any:
+    """Give the whole percents of amounts, or of one, that are no more than the whole."""
+    if isinstance(whole, np.ndarray) and whole.max(initial=0) < _EXACT_BELOW:
+        # Then floats are exact, and many of them are divided five times as fast.
+        return np.floor(amount.astype(np.float64) * MAX_NODE_SCORE / whole.astype(np.float64))
+    return amount * MAX_NODE_SCORE // whole
 
 
 def _shaped(shape: Sequence[_ShapePoint], utilization: int) -> int:
@@ -261,9 +271,9 @@ def _shortages(wanted: _Wanted, snapshot: Snapshot, row: int) -> list[tuple[str,
     """List (resource, needed, free) for what is short on a node."""
     free = snapshot.allocatable[row] - snapshot.requested[row]
     return [
-        (snapshot.resources[column], int(needed), int(free[column]))
-        for column, needed in enumerate(wanted.amounts)
-        if needed > 0 and free[column] < needed
+        (snapshot.resources[column], needed, int(free[column]))
+        for column, needed in wanted.amounts
+        if free[column] < needed
     ]
 
 

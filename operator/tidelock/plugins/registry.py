@@ -5,9 +5,13 @@ from tidelock.framework.config import Builtins
 from tidelock.framework.profile import Enabled, PluginFactory
 from tidelock.plugins.default_binder import DefaultBinder
 from tidelock.plugins.default_preemption import DefaultPreemption
+from tidelock.plugins.dynamic_load import DynamicLoad
 from tidelock.plugins.dynamic_resources import DynamicResources
 from tidelock.plugins.image_locality import ImageLocality
 from tidelock.plugins.inter_pod_affinity import InterPodAffinity
+from tidelock.plugins.load_aware import LoadAware
+from tidelock.plugins.load_variation_risk_balancing import LoadVariationRiskBalancing
+from tidelock.plugins.low_risk_over_commitment import LowRiskOverCommitment
 from tidelock.plugins.node_affinity import NodeAffinity
 from tidelock.plugins.node_declared_features import NodeDeclaredFeatures
 from tidelock.plugins.node_name import NodeName
@@ -21,9 +25,12 @@ from tidelock.plugins.priority_sort import PrioritySort
 from tidelock.plugins.reservation import Reservation
 from tidelock.plugins.scheduling_gates import SchedulingGates
 from tidelock.plugins.taint_toleration import TaintToleration
+from tidelock.plugins.target_load_packing import TargetLoadPacking
 from tidelock.plugins.volume_binding import VolumeBinding
 from tidelock.plugins.volume_restrictions import VolumeRestrictions
 from tidelock.plugins.volume_zone import VolumeZone
+from tidelock.plugins.water_level_balance import WaterLevelBalance
+from tidelock.plugins.workload_topology_spread import WorkloadTopologySpread
 
 _PLUGINS: tuple[type[Plugin], ...] = (
     SchedulingGates,
@@ -47,6 +54,13 @@ _PLUGINS: tuple[type[Plugin], ...] = (
     NodeDeclaredFeatures,
     Reservation,
     DefaultPreemption,
+    WaterLevelBalance,
+    TargetLoadPacking,
+    LoadVariationRiskBalancing,
+    LowRiskOverCommitment,
+    DynamicLoad,
+    LoadAware,
+    WorkloadTopologySpread,
 )
 
 REGISTRY: dict[str, PluginFactory] = {plugin.name: plugin for plugin in _PLUGINS}
@@ -71,6 +85,7 @@ DEFAULT_PLUGINS: tuple[Enabled, ...] = (
     Enabled(InterPodAffinity.name, 2),
     Enabled(NodeResourcesBalancedAllocation.name),
     Enabled(ImageLocality.name),
+    Enabled(WaterLevelBalance.name),
     Enabled(DefaultBinder.name),
     Enabled(NodeDeclaredFeatures.name),
     Enabled(Reservation.name, 5000),

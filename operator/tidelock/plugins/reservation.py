@@ -49,7 +49,6 @@ from tidelock.model.quantities import PODS, Resources, covers, format_quantity
 _NO_OWN_LOCK = "node(s) without the reservation that the pod requires"
 _NOT_YET = "waiting for one of the pod's reservations to be active"
 _NAMED_LOCKS = 3
-_NOTHING_IGNORED = IgnoredResources()
 
 
 class Reservation(PreEnqueue, PreFilter, Filter, PreScore, Score, Reserve, EnqueueExtensions):
@@ -77,11 +76,10 @@ class Reservation(PreEnqueue, PreFilter, Filter, PreScore, Score, Reserve, Enque
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes with enough room that is not locked for others."""
-        wanted = snapshot.vector(self._counted(pod))
-        mask = snapshot.free_for(wanted, beside_locks=True)
+        mask = snapshot.free_for(snapshot.wanted(self._ignored.counted(pod.requests)), beside_locks=True)
         own = self._rows_of_own(state, snapshot)
         for row in own:
-            mask[row] = ((self._free(state, snapshot, row) >= wanted) | (wanted == 0)).all()
+            mask[row] = not self._shortages(state, pod, snapshot, row)
         if pod.requires_reservation:
             mask[np.setdiff1d(np.arange(len(snapshot)), own)] = False
         return mask
@@ -141,12 +139,6 @@ class Reservation(PreEnqueue, PreFilter, Filter, PreScore, Score, Reserve, Enque
         """Take the locks back."""
         self.handle.book.unclaim(pod.uid, now)
 
-    def _counted(self, pod: Pod) -> Resources:
-        """Give what the pod requests of resources that are counted here."""
-        if self._ignored == _NOTHING_IGNORED:
-            return pod.requests
-        return {name: units for name, units in pod.requests.items() if not self._ignored.ignores(name)}
-
     def _rows_of_own(self, state: CycleState, snapshot: Snapshot) -> list[int]:
         held = (entry for entry in state.expect(OwnLocks).entries if entry.held)
         return [row for entry in held if (row := snapshot.position(entry.node)) is not None]
@@ -164,7 +156,7 @@ class Reservation(PreEnqueue, PreFilter, Filter, PreScore, Score, Reserve, Enque
     ) -> dict[str, tuple[int, int]]:
         """Map each resource that is short to (needed, free)."""
         amounts = self._free(state, snapshot, row)
-        wanted = self._counted(pod)
+        wanted = self._ignored.counted(pod.requests)
         free: Resources = {resource: int(amounts[snapshot.column(resource)]) for resource in wanted}
         return {
             resource: (needed, free[resource])

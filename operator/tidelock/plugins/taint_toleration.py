@@ -1,10 +1,11 @@
 """TaintToleration: taints that a pod does not tolerate keep it away, or make a node less liked."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from tidelock.cluster.columns import Rows
+from tidelock.cluster.node_selection import tolerated_by
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
@@ -37,8 +38,11 @@ class TaintToleration(OneReason, PreScore, Score, EnqueueExtensions):
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes all of whose hard taints are tolerated."""
-        tolerations = pod.spec.tolerations
-        return _over_taints(snapshot, lambda taints: untolerated(taints, tolerations, _HARD) is None) > 0
+        return tolerated_by(pod, snapshot)
+
+    def fits(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Tell the same of one node."""
+        return untolerated(snapshot.nodes[row].taints, pod.spec.tolerations, _HARD) is None
 
     def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell that no eviction takes a taint away."""
@@ -56,12 +60,14 @@ class TaintToleration(OneReason, PreScore, Score, EnqueueExtensions):
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Count the untolerated PreferNoSchedule taints."""
-        soft = tuple(t for t in pod.spec.tolerations if t.effect in ("", PREFER_NO_SCHEDULE))
+        # Once for each distinct set of taints, of which a cluster has few.
+        counts = np.array([_disliked(pod, taints) for taints in snapshot.traits.taint_sets], np.float64)
+        scores: Scores = counts[snapshot.traits.taint_set_of[rows]]
+        return scores
 
-        def disliked(taints: tuple[Taint, ...]) -> int:
-            return sum(untolerated((taint,), soft, (PREFER_NO_SCHEDULE,)) is not None for taint in taints)
-
-        return _over_taints(snapshot, disliked)[rows]
+    def rate(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> float:
+        """Count those of one node."""
+        return _disliked(pod, snapshot.nodes[row].taints)
 
     def normalize(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
         """Score 100 for no such taint, 0 for the most."""
@@ -77,11 +83,9 @@ class TaintToleration(OneReason, PreScore, Score, EnqueueExtensions):
         )
 
 
-def _over_taints(snapshot: Snapshot, value: Callable[[tuple[Taint, ...]], int]) -> Scores:
-    """Evaluate once for each distinct set of taints, of which a cluster has few."""
-    values = np.array([value(taints) for taints in snapshot.traits.taint_sets], np.float64)
-    spread: Scores = values[snapshot.traits.taint_set_of]
-    return spread
+def _disliked(pod: Pod, taints: tuple[Taint, ...]) -> int:
+    soft = tuple(t for t in pod.spec.tolerations if t.effect in ("", PREFER_NO_SCHEDULE))
+    return sum(untolerated((taint,), soft, (PREFER_NO_SCHEDULE,)) is not None for taint in taints)
 
 
 def _tolerated_now(pod: Pod, old: Node | None, new: Node) -> bool:

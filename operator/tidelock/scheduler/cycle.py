@@ -18,6 +18,7 @@ from tidelock.framework.api import Code, Filter, Mask, PostFilterResult, Scores,
 from tidelock.framework.course import Course, PluginError, Recorder
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.extender import Advice
+from tidelock.framework.moment import Moment
 from tidelock.framework.ownlocks import OwnLocks
 from tidelock.framework.profile import Profile
 from tidelock.framework.waiting import WaitingPod, WaitingPods
@@ -99,9 +100,9 @@ class Cycle:
         self.preempting = Preempting(cache, book)
         self._shared = SharedVerdicts(cache.columns)
 
-    def feasible(self, profile: Profile, pod: Pod) -> tuple[Node, ...]:
+    def feasible(self, profile: Profile, pod: Pod, now: float) -> tuple[Node, ...]:
         """Give the nodes that pass the filters now, for others to be asked about."""
-        state = CycleState()
+        state = _state_at(now)
         with _course(state, profile, self._recorder):
             found = self._filter(profile, pod, state)
         if isinstance(found, _Unfit):
@@ -127,7 +128,7 @@ class Cycle:
             PluginError: a plugin failed; nothing is reserved.
 
         """
-        state = CycleState()
+        state = _state_at(now)
         if advice is not None:
             state.write(advice)
         with _course(state, profile, self._recorder) as course:
@@ -158,7 +159,7 @@ class Cycle:
     def place_lock(self, profile: Profile, entry: Entry, now: float) -> Refusal | None:
         """Find room for a lock that waits, and hold it; or note why there is none."""
         pod = _stand_in(entry)
-        state = CycleState()
+        state = _state_at(now)
         state.write(OwnLocks((entry,)))
         with _course(state, profile):
             found = self._find(profile, pod, state, sound_only=entry.moving)
@@ -187,21 +188,22 @@ class Cycle:
         if isinstance(found, _Unfit):
             return found
         snapshot, shared, verdict = found
-        rows = verdict.fits.nonzero()[0]
+        everywhere = np.count_nonzero(verdict.fits) == len(snapshot)  # the common case: nothing to pick
+        rows = snapshot.indexes if everywhere else verdict.fits.nonzero()[0]
         if not len(rows):
             return _Unfit(_explain(verdict, state, pod, snapshot), snapshot, verdict)
         nominated = snapshot.row(self._cache.nominator.node_of(pod.uid))
         if nominated is not None and verdict.fits[nominated]:
             return snapshot.nodes[nominated]
         scores = _run_scores(profile, state, pod, snapshot, shared, rows)
-        return snapshot.nodes[int(rows[_best(scores, snapshot.traits.name_rank[rows])])]
+        return snapshot.nodes[_best(scores, rows, snapshot)]
 
     def _filter(
         self, profile: Profile, pod: Pod, state: CycleState, *, sound_only: bool = False
     ) -> tuple[Snapshot, Verdicts, Verdict] | _Unfit:
         """Run PreFilter and Filter over a snapshot of now."""
-        self._cache.columns.vector(pod.requests)  # every resource has its column before the snapshot is taken
-        snapshot = Snapshot.of(self._cache.columns)
+        self._cache.columns.know(pod.requests)
+        snapshot = self._cache.snapshot()
         skipped: set[str] = set()
         barred: list[tuple[Filter, Mask]] = []
         course = state.expect(Course)
@@ -210,15 +212,15 @@ class Cycle:
             course.ask(plugin)
             status = plugin.pre_filter(state, pod, snapshot)
             course.code = status.code
-            if status.code is Code.ERROR:
+            if status.code is Code.SKIP:
+                skipped.add(plugin.name)
+            elif status.code is Code.ERROR:
                 raise course.fail(plugin, status.reasons)
-            if not status.ok:
+            elif not status.ok:
                 course.leave(status.code)
                 text = f"0/{len(snapshot)} nodes are available: {'; '.join(status.reasons)}."
                 nowhere = Verdict(np.zeros(len(snapshot), np.bool_), (), ())
                 return _Unfit(Refusal(text, frozenset({plugin.name})), snapshot, nowhere)
-            if status.code is Code.SKIP:
-                skipped.add(plugin.name)
             elif isinstance(plugin, Filter):
                 allowed = plugin.allowed(state, pod, snapshot)
                 if allowed is not None:
@@ -321,6 +323,13 @@ def turned_down(point: str, plugin: str, status: Status) -> Refusal:
     return Refusal(message, frozenset({plugin}))
 
 
+def _state_at(now: float) -> CycleState:
+    """Begin the state of a decision."""
+    state = CycleState()
+    state.write(Moment(now))
+    return state
+
+
 def _course(state: CycleState, profile: Profile, recorder: Recorder | None = None) -> Course:
     """Begin a decision, and note it in its state."""
     course = Course(profile.scheduler_name, recorder)
@@ -365,13 +374,12 @@ def _run_filters(
     for plugin, mask in barred:
         ruled_out.append((plugin, fits & mask))
         fits = fits & ~mask
-    for heeds_room in (False, True):
-        sharing = [plugin for plugin in filters if plugin.per_node and plugin.heeds_room is heeds_room]
-        rejecters = shared.rejecters(sharing, state, pod, snapshot, heeds_room=heeds_room)
-        mask = rejecters < 0
-        if not mask.all():
-            ruled_out += [(plugin, fits & (rejecters == index)) for index, plugin in enumerate(sharing)]
-            fits = fits & mask
+    sharing = [plugin for plugin in filters if plugin.per_node]
+    rejecters = shared.rejecters(sharing, state, pod, snapshot)
+    mask = rejecters < 0
+    if np.count_nonzero(mask) < len(mask):
+        ruled_out += [(plugin, fits & (rejecters == index)) for index, plugin in enumerate(sharing)]
+        fits = fits & mask
     course = state.expect(Course)
     for plugin in filters:
         if plugin.per_node:
@@ -407,27 +415,27 @@ def _run_scores(
     absolute = tuple(
         (plugin, weight) for plugin, weight in scorers if plugin.per_node and not plugin.relative
     )
-    everywhere = len(rows) == len(snapshot)  # the common case: then nothing has to be picked
     total = shared.total(absolute, state, pod, snapshot)
-    total = total.copy() if everywhere else total[rows]
+    total = total if rows is snapshot.indexes else total[rows]
     for plugin, weight in scorers:
         if plugin.per_node and not plugin.relative:
             continue
         if plugin.per_node:
             scores = shared.total(((plugin, 1),), state, pod, snapshot)
-            scores = scores if everywhere else scores[rows]
+            scores = scores if rows is snapshot.indexes else scores[rows]
         else:
             course.ask(plugin)
             scores = plugin.score(state, pod, snapshot, rows)
-        total += weight * plugin.normalize(state, pod, scores)
+        total = total + weight * plugin.normalize(state, pod, scores)
     course.leave(Code.SUCCESS)
     return total
 
 
-def _best(scores: Scores, name_rank: Rows) -> int:
-    """Index of the highest score; among equals, of the node whose name sorts first."""
-    ties = (scores == scores.max()).nonzero()[0]
-    return int(ties[np.argmin(name_rank[ties])])
+def _best(scores: Scores, rows: Rows, snapshot: Snapshot) -> int:
+    """Row of the highest score; among equals, of the node whose name sorts first."""
+    ties = (scores == scores[scores.argmax()]).nonzero()[0]
+    ties = ties if rows is snapshot.indexes else rows[ties]
+    return int(ties[snapshot.traits.name_rank[ties].argmin()])
 
 
 def _explain(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) -> Refusal:

@@ -11,6 +11,7 @@ from itertools import count
 
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
+from tidelock.cluster.measured import Measurements
 from tidelock.cluster.objects import Objects
 from tidelock.framework.api import Api, Handle, Victims
 from tidelock.framework.config import Configuration
@@ -85,7 +86,8 @@ class Decider:
         self.objects = Objects()
         self.book = Book(self.columns, nominator=self.cache.nominator, epoch=epoch, move_after=move_after)
         self.waiting_pods = WaitingPods()
-        handle = Handle(self.book, self.cache, self.objects, api, self.waiting_pods)
+        self.measurements = Measurements()
+        handle = Handle(self.book, self.cache, self.objects, api, self.waiting_pods, self.measurements)
         self.profiles = build_profiles(configuration.profiles, configuration.registry, handle)
         self.profile: Profile = next(iter(self.profiles.values()))
         self.queue = SchedulingQueue(
@@ -209,7 +211,7 @@ class Decider:
     def _schedule(self, waiting: Waiting, now: float, advice: Advice | None = None) -> Outcome:
         """Decide a pod, or have extenders be asked about it; the advice is about its victims alone."""
         if self._extenders and any(has_advice(extender, waiting.pod) for extender in self._extenders):
-            nodes = self._cycle.feasible(waiting.profile, waiting.pod)
+            nodes = self._cycle.feasible(waiting.profile, waiting.pod, now)
             if nodes:
                 self._consultation = Consultation(waiting, nodes)
                 return self._consultation

@@ -44,6 +44,7 @@ _RESOURCES = {
     "csi_drivers": Resource.CSI_DRIVER,
     "csi_storage_capacities": Resource.CSI_STORAGE_CAPACITY,
     "volume_attachments": Resource.VOLUME_ATTACHMENT,
+    "water_levels": Resource.WATER_LEVEL,
 }
 
 
@@ -83,7 +84,7 @@ class Feed:
         for entry in tuple(self.book.entries.values()):
             self.look_for_owner(entry)
         for name in self.book.nodes_with_locks():
-            self.settle(name)
+            self.settle(name, self._newcomer(name))
         self.wake()
 
     def notify(self, event: ClusterEvent, old: object, new: object) -> None:
@@ -92,10 +93,18 @@ class Feed:
         if self.book.refusers and not self.book.refusers.isdisjoint(self.queue.hearers(event)):
             self.cache.columns.freed += 1
 
-    def settle(self, node_name: str) -> None:
-        """Bring the locks of a node in line with it, once everything is known."""
+    def settle(self, node_name: str, newcomer: Pod | None = None) -> None:
+        """Bring the locks of a node in line with it, and with a pod that is new there, once all is known."""
         if self.ready and node_name:
-            self.book.settle_node(node_name, self.clock.now())
+            self.book.settle_node(node_name, self.clock.now(), newcomer)
+
+    def _newcomer(self, node_name: str) -> Pod | None:
+        """Give the newest pod of a node if it was made after a lock there: nobody saw who took the room."""
+        since = min((entry.activated_at or 0.0 for entry in self.book.held_on(node_name)), default=0.0)
+        pods = [placed.pod for placed in self.cache.pods_on(node_name)]
+        newest = max(pods, key=lambda pod: (pod.meta.created, pod.key), default=None)
+        # Pods tell their creation in whole seconds.
+        return newest if newest is not None and newest.meta.created >= int(since) else None
 
     def look_for_owner(self, entry: Entry) -> None:
         """Have a lock whose owner seems to be bound already be claimed by it."""
@@ -156,7 +165,7 @@ class PodSink:
                 feed.cache.nominator.upsert(new)
         if new.node_name and not new.leaving:
             feed.book.hear_bound(new, new.node_name, now)
-        feed.settle(new.node_name)
+        feed.settle(new.node_name, new)
         self._tell(before, feed.cache.get(new.uid))
         feed.wake()
 

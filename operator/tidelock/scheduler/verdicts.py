@@ -24,8 +24,14 @@ Values = npt.NDArray[Any]
 
 # Kinds of pods that are remembered: each costs a few dozen bytes a node.
 _MOST_KINDS = 64
-# Beyond this share of changed nodes, judging all of them at once is cheaper than picking them out.
+# Beyond this share of changed nodes, judging all nodes at once is cheaper than picking them out.
 _MANY = 0.25
+# Up to so many, judging one after the other is cheaper than calls with arrays.
+_FEW = 4
+
+# So many are judged at once: for larger arrays the C library takes memory from the kernel and gives it back
+# many times a decision.
+_BLOCK = 8192
 
 _NOBODY = -1
 
@@ -36,72 +42,89 @@ class Verdicts:
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
         self._kept: dict[object, tuple[Values, int]] = {}
-        self._part: tuple[tuple[int, int], Snapshot] | None = None
+        self._changes: tuple[tuple[int, int], Rows] | None = None
 
     def rejecters(
-        self, filters: Sequence[Filter], state: CycleState, pod: Pod, snapshot: Snapshot, *, heeds_room: bool
+        self, filters: Sequence[Filter], state: CycleState, pod: Pod, snapshot: Snapshot
     ) -> Indices:
         """Give for each node the index of the first of these filters that rules it out, or -1."""
-        return self._renew(
-            heeds_room,
-            lambda part: _first_rejecter(filters, state, pod, part),
-            snapshot,
-            np.int8,
-            heeds_room=heeds_room,
-        )
+        course = state.expect(Course)
+
+        def judge(part: Snapshot) -> Indices:
+            rejecters = np.full(len(part), _NOBODY, np.int8)
+            for index, plugin in enumerate(filters):
+                course.ask(plugin)
+                mask = plugin.filter(state, pod, part)
+                if not mask.all():
+                    rejecters[(rejecters == _NOBODY) & ~mask] = index
+            return rejecters
+
+        def judge_one(row: int) -> int:
+            for index, plugin in enumerate(filters):
+                course.ask(plugin)
+                if not plugin.fits(state, pod, snapshot, row):
+                    return index
+            return _NOBODY
+
+        return self._renew("rejecters", snapshot, judge, judge_one)
 
     def total(
         self, scorers: tuple[tuple[Score, int], ...], state: CycleState, pod: Pod, snapshot: Snapshot
     ) -> Scores:
         """Sum the weighted scores that plugins give to each node, not normalized; not to be written."""
+        course = state.expect(Course)
 
         def judge(part: Snapshot) -> Scores:
-            rows, total = np.arange(len(part)), np.zeros(len(part))
-            course = state.expect(Course)
+            total = np.zeros(len(part))
             for plugin, weight in scorers:
                 course.ask(plugin)
-                total += weight * plugin.score(state, pod, part, rows)
+                total += weight * plugin.score(state, pod, part, part.indexes)
             return total
 
-        heeds_room = any(plugin.heeds_room for plugin, _ in scorers)
-        scores = self._renew(scorers, judge, snapshot, np.float64, heeds_room=heeds_room).view()
+        def judge_one(row: int) -> float:
+            total = 0.0
+            for plugin, weight in scorers:
+                course.ask(plugin)
+                total += weight * plugin.rate(state, pod, snapshot, row)
+            return total
+
+        scores = self._renew(scorers, snapshot, judge, judge_one).view()
         scores.flags.writeable = False
         return scores
 
     def _renew(
         self,
         name: object,
-        judge: Callable[[Snapshot], Values],
         snapshot: Snapshot,
-        kind: type[np.generic],
-        *,
-        heeds_room: bool,
+        judge: Callable[[Snapshot], Values],
+        judge_one: Callable[[int], float],
     ) -> Values:
         """Give what is kept under a name, after the nodes that changed since have been judged again."""
-        columns, count = self._columns, len(snapshot)
-        if heeds_room:
-            ticks, now = columns.changed_at, columns.clock
-        else:
-            ticks, now = columns.node_changed_at, columns.node_clock
+        now = self._columns.clock
         kept = self._kept.get(name)
-        if kept is not None and kept[1] == now:
+        if kept is None:
+            values = _in_blocks(judge, snapshot)
+        elif kept[1] == now:
             return kept[0]
-        values, since = kept or (np.zeros(0, kind), -1)
-        if len(values) != count:
-            values = _fitted(values, count)
-        rows = (ticks[:count] > since).nonzero()[0]
-        if len(rows) >= _MANY * count:
-            values[:] = judge(snapshot)
-        elif len(rows):
-            values[rows] = judge(self._take(snapshot, rows, (since, now)))
+        else:
+            values = _fitted(kept[0], len(snapshot))
+            rows = self._changed(kept[1], now, len(snapshot))
+            if len(rows) >= _MANY * len(snapshot):
+                values[:] = _in_blocks(judge, snapshot)
+            elif len(rows) > _FEW:
+                values[rows] = judge(snapshot.take(rows))
+            else:
+                for row in rows.tolist():
+                    values[row] = judge_one(row)
         self._kept[name] = (values, now)
         return values
 
-    def _take(self, snapshot: Snapshot, rows: Rows, span: tuple[int, int]) -> Snapshot:
-        """Take rows of the snapshot; plugins that were last asked at the same time share them."""
-        if self._part is None or self._part[0] != span:
-            self._part = (span, snapshot.take(rows))
-        return self._part[1]
+    def _changed(self, since: int, now: int, count: int) -> Rows:
+        """Give the rows that changed; they are mostly asked for twice, for filters and for scores."""
+        if self._changes is None or self._changes[0] != (since, now):
+            rows = (self._columns.changed_at[:count] > since).nonzero()[0]
+            self._changes = (since, now), rows
+        return self._changes[1]
 
 
 class SharedVerdicts:
@@ -124,19 +147,19 @@ class SharedVerdicts:
         return verdicts
 
 
-def _first_rejecter(filters: Sequence[Filter], state: CycleState, pod: Pod, snapshot: Snapshot) -> Indices:
-    rejecter = np.full(len(snapshot), _NOBODY, np.int8)
-    course = state.expect(Course)
-    for index, plugin in enumerate(filters):
-        course.ask(plugin)
-        mask = plugin.filter(state, pod, snapshot)
-        if not mask.all():
-            rejecter[(rejecter == _NOBODY) & ~mask] = index
-    return rejecter
+def _in_blocks(judge: Callable[[Snapshot], Values], snapshot: Snapshot) -> Values:
+    """Judge all nodes."""
+    count = len(snapshot)
+    if count <= _BLOCK:
+        return judge(snapshot)
+    starts = range(0, count, _BLOCK)
+    return np.concatenate([judge(snapshot.take(slice(start, start + _BLOCK))) for start in starts])
 
 
 def _fitted(values: Values, count: int) -> Values:
     """Give an array of this length with the values kept; new ones belong to rows that have changed."""
+    if len(values) == count:
+        return values
     fitted = np.zeros(count, values.dtype)
     fitted[: len(values)] = values[:count]
     return fitted

@@ -1,18 +1,19 @@
 """What is watched, and where it goes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
 import msgspec
 
-from tidelock.kube.client import NODES, PODS, RESERVATIONS, KubeClient, Resource
-from tidelock.kube.watch import Reflector
+from tidelock.kube.client import NODES, PODS, RESERVATIONS, WATERLEVELS, KubeClient, Resource
+from tidelock.kube.watch import Reflector, Sink
 from tidelock.model.budgets import PodDisruptionBudget
+from tidelock.model.groups import decode_water_level
 from tidelock.model.locks import decode_reservation
 from tidelock.model.namespaces import Namespace
 from tidelock.model.nodes import decode_node
-from tidelock.model.pods import decode_pod
+from tidelock.model.pods import Pod, decode_pod
 from tidelock.model.raw import keeping_raw
 from tidelock.model.storage import (
     CsiDriver,
@@ -66,15 +67,29 @@ OTHERS: dict[str, tuple[Resource, type]] = {
     ),
 }
 
+# The same of Tidelock's own resources, with how they are decoded.
+OWN: dict[str, tuple[Resource, Callable[[bytes | msgspec.Raw], Any]]] = {
+    "water_levels": (WATERLEVELS, decode_water_level),
+}
 
-def reflectors(client: KubeClient, feed: Feed, rng: Random, *, whole: bool) -> Iterator[Reflector[Any]]:
-    """Make a reflector for every resource that decisions need; `whole` pods and nodes keep their JSON."""
+
+def reflectors(
+    client: KubeClient, feed: Feed, pods: Sink[Pod], rng: Random, *, whole: bool
+) -> Iterator[Reflector[Any]]:
+    """Make a reflector for every resource that decisions need; `whole` pods and nodes keep their JSON.
+
+    `pods` passes pods on to the feed, or is its own sink for them.
+    """
     to_node, to_pod = (
         (keeping_raw(decode_node), keeping_raw(decode_pod)) if whole else (decode_node, decode_pod)
     )
     yield Reflector(client, NODES, to_node, feed.nodes, rng=rng)
-    yield Reflector(client, PODS, to_pod, feed.pods, rng=rng)
+    yield Reflector(client, PODS, to_pod, pods, rng=rng)
     yield Reflector(client, RESERVATIONS, decode_reservation, feed.reservations, rng=rng)
     for name, sink in feed.others.items():
-        resource, kind = OTHERS[name]
-        yield Reflector(client, resource, msgspec.json.Decoder(kind).decode, sink, rng=rng)
+        resource, decode = OWN[name] if name in OWN else _plainly(*OTHERS[name])
+        yield Reflector(client, resource, decode, sink, rng=rng)
+
+
+def _plainly(resource: Resource, kind: type) -> tuple[Resource, Callable[[bytes | msgspec.Raw], Any]]:
+    return resource, msgspec.json.Decoder(kind).decode

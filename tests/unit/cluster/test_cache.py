@@ -28,6 +28,23 @@ def bound(name: str = "web-0", node_name: str = "node-a", **fields: Any) -> Any:
     return pod(name, node_name=node_name, **fields)
 
 
+def test_one_snapshot_serves_until_nodes_or_resources_come_or_go(cache: Cache) -> None:
+    snapshot = cache.snapshot()
+    cache.assume(pod(), "node-a")
+    cache.put_node(node("node-a", version=2))
+    assert cache.snapshot() is snapshot
+    assert snapshot.requested[0, 0] == 1000, "amounts are shown as they are now"
+
+    cache.put_node(node("node-a", cpu="2"))
+    assert cache.snapshot().allocatable[0, 0] == 2000
+    cache.columns.know({"nvidia.com/gpu": 1})
+    assert cache.snapshot().requested.shape == (2, 5)
+    cache.put_node(node("node-c"))
+    assert len(cache.snapshot().indexes) == 3
+    cache.drop_node("node-a")
+    assert [each.name for each in cache.snapshot().nodes] == ["node-c", "node-b"]
+
+
 def test_an_assumed_pod_counts_at_once(cache: Cache) -> None:
     cache.assume(pod(), "node-a")
 

@@ -3,6 +3,7 @@ import pytest
 from builders import node
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.snapshot import Snapshot
+from tidelock.model.quantities import CEILING
 
 
 @pytest.fixture
@@ -54,12 +55,12 @@ def test_locked_room_is_free_or_not_as_asked(
     columns: Columns, wanted: dict[str, int], beside_locks: bool, fits: list[bool]
 ) -> None:
     snapshot = Snapshot.of(columns)
-    assert snapshot.free_for(snapshot.vector(wanted), beside_locks=beside_locks).tolist() == fits
+    assert snapshot.free_for(snapshot.wanted(wanted), beside_locks=beside_locks).tolist() == fits
 
 
 def test_looking_for_room_changes_nothing(columns: Columns) -> None:
     snapshot = Snapshot.of(columns)
-    snapshot.free_for(snapshot.vector({"cpu": 1}), beside_locks=True)
+    snapshot.free_for(snapshot.wanted({"cpu": 1}), beside_locks=True)
     assert columns.named(columns.requested[0]) == {"cpu": 1000}
     assert columns.named(columns.locked[0]) == {"cpu": 2000}
 
@@ -69,6 +70,20 @@ def test_amounts_are_laid_out_by_resource(columns: Columns) -> None:
     row = snapshot.vector({"pods": 1, "cpu": 500})
     assert row.tolist() == [500, 0, 0, 1]
     assert snapshot.named(row) == {"cpu": 500, "pods": 1}
+
+
+def test_what_is_wanted_is_listed_by_column(columns: Columns) -> None:
+    snapshot = Snapshot.of(columns)
+    assert snapshot.wanted({"pods": 1, "memory": 0, "cpu": 500}) == ((0, 500), (3, 1))
+    assert snapshot.wanted({"cpu": 2**62}) == ((0, CEILING),)
+
+
+def test_the_least_that_every_node_has_follows_nodes_and_resources(columns: Columns) -> None:
+    assert Snapshot.of(columns).traits.least[0] == 4000
+    columns.put(node("node-c", cpu="2"))
+    assert Snapshot.of(columns).traits.least[0] == 2000
+    columns.vector({"nvidia.com/gpu": 1})
+    assert Snapshot.of(columns).traits.least[columns.column_of["nvidia.com/gpu"]] == 0
 
 
 def test_a_resource_that_nobody_has_named_has_no_column(columns: Columns) -> None:

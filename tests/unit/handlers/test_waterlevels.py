@@ -1,40 +1,109 @@
-from typing import Any
+from typing import Any, cast
 
-from tidelock.handlers.waterlevels import desired_status
+import kopf
+import pytest
 
-SPEC: dict[str, Any] = {"source": {"metricsServer": {}}}
+from builders import NOW
+from tidelock.handlers import waterlevels
+from tidelock.handlers.waterlevels import refusal
+from tidelock.kube.client import WATERLEVELS
+from tidelock.kube.errors import ServerError
+from tidelock.load.loop import LoadLoop
+from tidelock.model.waterlevels import WaterLevelSpec
+from unit.handlers.registered import function
+from unit.scheduler.fake_api import FakeApi
+from unit.scheduler.machinery import HandClock
+
+PATH = WATERLEVELS.item("pool")
+GOOD: dict[str, Any] = {"source": {"metricsServer": {}}}
+BAD: dict[str, Any] = {**GOOD, "refreshSeconds": "often"}
+
+
+class Noted(LoadLoop):
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, WaterLevelSpec | None]] = []
+
+    def observe(self, body: Any, spec: WaterLevelSpec) -> None:
+        self.told.append((body["metadata"]["name"], spec))
+
+    def forget(self, name: str) -> None:
+        self.told.append((name, None))
+
+
+@pytest.fixture
+async def api() -> FakeApi:
+    """Give an API server with a WaterLevel whose spec is invalid."""
+    api = FakeApi()
+    api.objects[PATH] = body()
+    return api
 
 
 def body(**parts: Any) -> dict[str, Any]:
-    return {"metadata": {"name": "pool", "generation": 2}, "spec": SPEC, **parts}
+    metadata = {"name": "pool", "uid": "uid-pool", "resourceVersion": "1", "generation": 2}
+    return {"metadata": metadata, "spec": BAD, **parts}
 
 
-def conditions(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    return {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]}
+async def see(
+    api: FakeApi, seen: dict[str, Any] | None = None, kind: str | None = "MODIFIED"
+) -> list[tuple[str, WaterLevelSpec | None]]:
+    registry, load = kopf.OperatorRegistry(), Noted()
+    waterlevels.register(registry, api, load, HandClock())
+    await function(registry, "reconcile")(body=kopf.Body(cast("Any", seen or api.objects[PATH])), type=kind)
+    return load.told
 
 
-def test_a_valid_spec_lacks_a_source() -> None:
-    status = desired_status(body(), now=100.7)
+async def test_a_valid_waterlevel_is_measured(api: FakeApi) -> None:
+    assert await see(api, body(spec=GOOD)) == [("pool", WaterLevelSpec.model_validate(GOOD))]
+    assert api.asked == []
 
+
+async def test_what_is_gone_or_going_is_measured_no_more(api: FakeApi) -> None:
+    going = body(spec=GOOD)
+    going["metadata"]["deletionTimestamp"] = "2027-01-15T08:00:00Z"
+
+    assert await see(api, going) == await see(api, body(spec=GOOD), kind="DELETED") == [("pool", None)]
+    assert api.asked == []
+
+
+async def test_an_invalid_waterlevel_is_measured_no_more_and_told_once(api: FakeApi) -> None:
+    assert await see(api) == [("pool", None)]
+    await see(api)
+
+    (asked,) = api.asked
+    assert (asked.method, asked.path) == ("PATCH", f"{PATH}/status")
+    assert asked.body["metadata"] == {"resourceVersion": "1"}
+    status = api.objects[PATH]["status"]
     assert status["observedGeneration"] == 2
-    assert conditions(status) == {"Ready": ("False", "NoSource")}
-    assert status["conditions"][0]["lastTransitionTime"] == "1970-01-01T00:01:40Z"
-
-
-def test_an_invalid_spec_is_stalled_and_names_the_field() -> None:
-    status = desired_status(body(spec={**SPEC, "refreshSeconds": "often"}), now=100.0)
-
-    assert conditions(status) == {"Ready": ("False", "InvalidSpec"), "Stalled": ("True", "InvalidSpec")}
+    assert {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]} == {
+        "Ready": ("False", "InvalidSpec"),
+        "Stalled": ("True", "InvalidSpec"),
+    }
     assert "spec.refreshSeconds" in status["conditions"][0]["message"]
 
 
+async def test_fields_that_are_not_wanted_are_taken_out(api: FakeApi) -> None:
+    api.edit(PATH, {"status": {"nodesMeasured": 1}})
+    await see(api)
+
+    assert "nodesMeasured" not in api.objects[PATH]["status"]
+
+
+async def test_a_waterlevel_that_is_gone_meanwhile_is_no_error(api: FakeApi) -> None:
+    await see(api, api.objects.pop(PATH))
+
+    assert len(api.asked) == 1
+
+
+async def test_a_write_that_fails_is_left_to_kopf_to_repeat(api: FakeApi) -> None:
+    api.fails(ServerError("etcd is down", status=500))
+
+    with pytest.raises(kopf.TemporaryError, match="status of pool was not written: 500: etcd is down"):
+        await see(api)
+
+
 def test_a_transition_time_stays_while_the_status_does() -> None:
-    first = desired_status(body(), now=100.0)
+    first = refusal(body(), "wrong", NOW)
 
-    later = desired_status(body(status=first), now=900.0)
-
-    assert later == first
-
-
-def test_a_spec_without_a_source_is_invalid() -> None:
-    assert conditions(desired_status(body(spec={}), now=0.0))["Stalled"] == ("True", "InvalidSpec")
+    assert refusal(body(status=first), "wrong", NOW + 800) == first

@@ -74,3 +74,11 @@ def test_a_newer_version_that_says_nothing_new_hosts_alike() -> None:
 )
 def test_a_change_that_pods_may_notice_does_not_host_alike(change: dict[str, Any]) -> None:
     assert not builders.node().hosts_alike(builders.node(**change))
+
+
+def test_capacity_is_by_default_what_is_allocatable() -> None:
+    node = decode_node(
+        b'{"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "4"},'
+        b' "allocatable": {"cpu": "3500m", "memory": "8Gi"}}}'
+    )
+    assert node.capacity == {"cpu": 4000, "memory": 8 * 2**30}

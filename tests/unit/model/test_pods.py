@@ -1,10 +1,13 @@
 import json
 from datetime import UTC, datetime
+from math import isnan
 from typing import Any
 
 import pytest
 
 import builders
+from builders import NOW, encode, pod_json
+from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod, decode_pod, pinned_to, stand_in
 
@@ -169,3 +172,57 @@ def test_disks_are_known_by_what_they_are_not_by_their_volumes_names() -> None:
         (("rbd", "m", "p", "x"), True),
         (("rbd", "n", "p", "x"), True),
     )
+
+
+def condition(kind: str, status: str, seconds: float) -> dict[str, str]:
+    return {"type": kind, "status": status, "lastTransitionTime": format_instant(seconds)}
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({"conditions": [condition("Ready", "True", NOW + 9), condition("PodScheduled", "True", NOW)]}, NOW),
+        (
+            {
+                "conditions": [condition("PodScheduled", "False", NOW)],
+                "startTime": format_instant(NOW + 5),
+            },
+            NOW + 5,
+        ),
+        ({"conditions": [{"type": "PodScheduled", "status": "True"}]}, 0),
+    ],
+)
+def test_the_time_of_binding_is_read_off_the_status(status: dict[str, Any], expected: float) -> None:
+    assert builders.pod(status=status).bound_at == expected
+
+
+def test_a_pod_without_a_status_was_bound_when_it_was_made() -> None:
+    plain = pod_json()
+    plain["metadata"]["creationTimestamp"] = format_instant(NOW)
+    assert decode_pod(encode(plain)).bound_at == NOW
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "1Gi"}}, (2000, 2**30)),
+        ({"requests": {"cpu": "1"}}, (1000, None)),
+        ({"requests": {}, "overhead": {"cpu": "250m"}}, (250, None)),
+        (
+            {
+                "requests": {"cpu": "1"},
+                "initContainers": [
+                    {"name": "once", "resources": {"requests": {"cpu": "9"}}},
+                    {"name": "beside", "restartPolicy": "Always", "resources": {"limits": {"cpu": "3"}}},
+                ],
+            },
+            (4000, None),
+        ),
+        ({"requests": {"cpu": "1"}, "resources": {"limits": {"cpu": "500m"}}}, (500, None)),
+    ],
+)
+def test_a_pod_is_likely_to_use_its_limits_else_its_requests(
+    fields: dict[str, Any], expected: tuple[float, float | None]
+) -> None:
+    cpu, memory = builders.pod(**fields).likely_use
+    assert (cpu, None if isnan(memory) else memory) == expected

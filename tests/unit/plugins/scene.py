@@ -9,6 +9,7 @@ import numpy as np
 from builders import NAMESPACE, NOW, reservation
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
+from tidelock.cluster.measured import Measurements
 from tidelock.cluster.objects import Objects
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
@@ -24,6 +25,7 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.moment import Moment
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 from tidelock.model.meta import Key
@@ -39,12 +41,13 @@ class Scene:
         self.cache = Cache(self.columns)
         self.book = Book(self.columns)
         self.objects = Objects()
+        self.measurements = Measurements()
         for each in nodes:
             self.cache.put_node(each)
 
     @property
     def handle(self) -> Handle:
-        return Handle(self.book, self.cache, self.objects)
+        return Handle(self.book, self.cache, self.objects, measurements=self.measurements)
 
     def lock(self, name: str, node_name: str = "node-a", **spec: Any) -> Entry:
         """Hold a lock on a node, as if it had just been placed there."""
@@ -71,6 +74,7 @@ class Judgement:
         self.pod = pod
         self.snapshot = snapshot
         self.state = CycleState()
+        self.state.write(Moment(NOW))
         for value in written:
             self.state.write(value)
         self.status: Status = SUCCESS
@@ -83,7 +87,10 @@ class Judgement:
         assert isinstance(self.plugin, Filter)
         if self.status.code is Code.SKIP:
             return np.ones(len(self.snapshot), np.bool_)
-        return self.plugin.filter(self.state, self.pod, self.snapshot)
+        mask = self.plugin.filter(self.state, self.pod, self.snapshot)
+        for row in self._judged_alone():
+            assert self.plugin.fits(self.state, self.pod, self.snapshot, row) == mask[row]
+        return mask
 
     @property
     def fitting(self) -> set[str]:
@@ -116,6 +123,9 @@ class Judgement:
             if status.code is Code.SKIP:
                 return dict.fromkeys(names, 0.0)
         raw = self.plugin.score(self.state, self.pod, self.snapshot, rows)
+        for row, score in zip(rows.tolist(), raw.tolist(), strict=True):
+            if row in self._judged_alone():
+                assert self.plugin.rate(self.state, self.pod, self.snapshot, row) == score
         scores = self.plugin.normalize(self.state, self.pod, raw)
         return dict(zip(names, scores.tolist(), strict=True))
 
@@ -130,6 +140,11 @@ class Judgement:
     def numbers(self, name: str = "node-a") -> str:
         assert isinstance(self.plugin, Filter)
         return self.plugin.numbers(self.state, self.pod, self.snapshot, self._row(name))
+
+    def _judged_alone(self) -> range:
+        """Give the nodes of which a plugin must say the same when it is asked about one of them alone."""
+        whole = isinstance(self.snapshot.rows, slice)
+        return range(len(self.snapshot) if whole and self.plugin.per_node else 0)
 
     def _row(self, name: str) -> int:
         row = self.snapshot.row(name)

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -71,3 +72,13 @@ def test_expiry_lag_is_the_time_since_the_lock_was_due() -> None:
 
     assert value(telemetry, "tidelock_expiry_lag_seconds_sum") == pytest.approx(0.25)
     assert value(telemetry, "tidelock_releases_total", cause="expire") == 1
+
+
+@pytest.mark.parametrize(("event", "policy"), [(Event.VIOLATE, "Keep"), (Event.DISPLACE, "Move")])
+def test_a_violation_counts_by_what_the_lock_did(event: Event, policy: str) -> None:
+    telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- no secret
+    violated = change(event, Phase.ACTIVE)
+    telemetry.changed(violated)
+    telemetry.changed(replace(violated, reason="Violated"))
+
+    assert value(telemetry, "tidelock_reservation_violations_total", policy=policy) == 1

@@ -2,8 +2,9 @@ from collections.abc import Callable
 
 import pytest
 
-from builders import NOW, node, pod, reservation
-from tidelock.model.pods import Pod
+from builders import NOW, encode, node, pod, pod_json, reservation
+from tidelock.model.instants import format_instant
+from tidelock.model.pods import Pod, decode_pod
 from tidelock.model.reservations import Phase
 from unit.scheduler.machinery import Core
 
@@ -189,13 +190,59 @@ def test_pods_are_counted_on_a_node_that_comes_after_them() -> None:
     assert core.used() == 1000
 
 
-def test_a_pod_that_takes_locked_room_displaces_the_lock() -> None:
+def test_a_pod_that_takes_locked_room_violates_the_lock() -> None:
     core = Core(node("node-a", cpu="1"))
     entry = core.lock(owner="nobody")
     core.step()
     core.add(pod("intruder", node_name="node-a"))
 
-    assert (entry.phase, entry.reason, core.locked()) == (Phase.PENDING, "Overcommitted", 0)
+    assert (entry.phase, entry.reason, core.locked()) == (Phase.ACTIVE, "Violated", 0)
+    assert entry.violation == "pod shop/intruder took cpu 1 locked on node-a"
+
+
+def test_a_violated_lock_gets_its_room_back_before_any_pod() -> None:
+    core = Core(node("node-a", cpu="2"))
+    entry = core.lock(owner="nobody", resources={"cpu": "2"})
+    core.step()
+    intruder = pod("intruder", node_name="node-a")
+    core.add(intruder)
+    core.step()
+    core.add(pod("web-1"))
+    core.feed.pods.remove(intruder)
+
+    assert core.refuse().waiting.pod.meta.name == "web-1"
+    assert (entry.violation, core.locked()) == ("", 2000)
+
+
+def test_a_lock_that_moves_leaves_the_node_of_the_intruder() -> None:
+    core = Core(node("node-a", cpu="1"), node("node-b", cpu="1"))
+    entry = core.lock(owner="nobody", onViolation="Move")
+    core.step()
+    first = entry.node
+    core.add(pod("intruder", node_name=first))
+    assert (entry.phase, entry.reason) == (Phase.PENDING, "Violated")
+    core.step()
+    assert (entry.phase, entry.violation) == (Phase.ACTIVE, "")
+    assert {first, entry.node} == {"node-a", "node-b"}
+
+
+def test_an_intruder_that_came_while_nobody_looked_is_named() -> None:
+    core = Core(node("node-a", cpu="1"), listed=False)
+    held = {
+        "observedGeneration": 1,
+        "phase": "Active",
+        "nodeName": "node-a",
+        "nodeUID": "uid-node-a",
+        "resources": {"cpu": "1"},
+        "activatedAt": format_instant(NOW - 100),
+        "expiresAt": format_instant(NOW + 100),
+    }
+    entry = core.lock(owner="nobody", status=held)
+    late = pod_json("intruder", node_name="node-a")
+    late["metadata"]["creationTimestamp"] = format_instant(NOW - 50)
+    core.add(decode_pod(encode(late)))
+    core.list_all()
+    assert entry.violation == "pod shop/intruder took cpu 1 locked on node-a"
 
 
 def test_every_event_wakes_the_loop() -> None:

@@ -40,13 +40,13 @@ def test_a_claim_ends_when_another_has_bound_the_pod_and_it_is_leaving() -> None
     assert entry.phase is Phase.ACTIVE
 
 
-def test_a_leaving_pod_that_takes_a_locks_room_displaces_it() -> None:
+def test_a_leaving_pod_that_takes_a_locks_room_violates_it() -> None:
     """Only pods that stay were looked at, though the room of a leaving one is taken as well."""
     core = Core(node("node-a", cpu="2"))
     entry = core.lock(resources={"cpu": "2"})
     core.step()
     core.add(pod("intruder", node_name="node-a", deleted=True))
-    assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.OVERCOMMITTED)
+    assert (entry.phase, entry.reason) == (Phase.ACTIVE, reasons.VIOLATED)
 
 
 def test_a_lock_moves_to_another_node_or_not_at_all() -> None:

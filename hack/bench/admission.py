@@ -1,0 +1,174 @@
+"""How long the review of a binding takes: python -m bench.admission [--quick].
+
+On a control plane of its own, with bare nodes that each carry a lock, `tidelock run --admission` is asked
+about bindings as the API server would ask: over TLS connections that stay open, one at a time and many at
+once. Each binding that is admitted is then made, so that its pod is counted, seen and no longer expected. The
+exit status is 1 if a review was not answered, or not as the room is.
+"""
+
+import argparse
+import asyncio
+import base64
+import ssl
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from bench.figures import Figure, percentile, table
+from bench.programs import cpu_seconds, tidelock
+from bench.world import NAMESPACE, add_nodes, admin, each, install
+from devcluster import LocalCluster, start_cluster
+from devcluster.identity import BINDERS, SYSTEM_NAMESPACE, operator_kubeconfig
+from devcluster.loopback import HOST, free_ports
+from devcluster.output import say
+from tidelock.binders.keeper import SECRETS
+from tidelock.binders.server import ADMISSION_PATH
+from tidelock.kube.client import PODS, RESERVATIONS, KubeClient
+
+_MILLI = 1000
+_TARGET = 10  # ms
+_AT_ONCE = 16
+_WAIT = 0.2  # seconds between two looks
+
+
+async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
+    """Measure, print the figures and give the exit status."""
+    install(cluster)
+    kubeconfig = operator_kubeconfig(cluster, cluster.directory, BINDERS)
+    (port,) = free_ports(1)
+    program = tidelock(cluster, kubeconfig)
+    program = replace(
+        program, command=(*program.command, "--admission", f"--tls-port={port}", f"--tls-names={HOST}")
+    )
+    figures = []
+    wrong = 0
+    async with admin(cluster) as client:
+        await add_nodes(client, options.nodes)
+        await asyncio.to_thread(program.start)
+        await each(lambda number: _make_lock(client, number), range(options.nodes))
+        async with _reviews(client, port) as post:
+            await _until_locked(client, options.nodes)
+            for name, workers in (("one at a time", 1), (f"{_AT_ONCE} at once", _AT_ONCE)):
+                say(f"{options.reviews} reviews, {name}.")
+                used = cpu_seconds(program)
+                seconds, errors = await _measure(client, post, workers, options)
+                used = cpu_seconds(program) - used
+                wrong += errors
+                for percent in (50, 99):
+                    figure = Figure(f"{name}, p{percent}", "ms", _TARGET if percent == 99 else None)  # noqa: PLR2004
+                    figure.add(percentile(seconds, percent) * _MILLI)
+                    figures.append(figure)
+                work = Figure(f"{name}, processor time of the operator, with the pod's events", "ms")
+                work.add(used / len(seconds) * _MILLI)
+                figures.append(work)
+    print(f"{options.nodes} nodes, each with a lock; half of the bindings would eat locked room.")
+    print(table(figures, [], ""))
+    print(f"{wrong} reviews were answered wrongly." if wrong else "Every review was answered as the room is.")
+    return 1 if wrong else 0
+
+
+async def _measure(
+    client: KubeClient, post: Any, workers: int, options: argparse.Namespace
+) -> tuple[list[float], int]:
+    """Have bindings reviewed, and make those that are admitted; gives seconds, and the wrong answers."""
+    numbers = iter(range(options.reviews))
+    seconds: list[float] = []
+    wrong = 0
+
+    async def worker() -> None:
+        nonlocal wrong
+        for number in numbers:
+            fits = number % 2 == 0
+            name = f"pod-{workers}-{number}"
+            uid = await _make_pod(client, name, "10m" if fits else "11")
+            node = f"node-{number % options.nodes:04}"
+            binding = {"metadata": {"name": name, "uid": uid}, "target": {"kind": "Node", "name": node}}
+            started = time.perf_counter()
+            allowed = await post(name, binding)
+            seconds.append(time.perf_counter() - started)
+            wrong += allowed is not fits
+            if allowed:
+                await client.create(PODS.item(name, NAMESPACE, "binding"), binding)
+
+    await asyncio.gather(*(worker() for _ in range(workers)))
+    return seconds, wrong
+
+
+@asynccontextmanager
+async def _reviews(client: KubeClient, port: int) -> AsyncIterator[Any]:
+    """Give what posts a review of a binding, and tells whether it is allowed."""
+    secret = msgspec.json.decode(await client.get(SECRETS.item("tidelock-tls", SYSTEM_NAMESPACE)))
+    tls = ssl.create_default_context(cadata=base64.b64decode(secret["data"]["ca.crt"]).decode())
+    async with aiohttp.ClientSession() as session:
+
+        async def post(name: str, binding: dict[str, Any]) -> bool:
+            request = {
+                "uid": name,
+                "resource": {"group": "", "version": "v1", "resource": "pods"},
+                "subResource": "binding",
+                "namespace": NAMESPACE,
+                "name": name,
+                "object": binding,
+            }
+            url = f"https://{HOST}:{port}{ADMISSION_PATH}"
+            async with session.post(url, json={"request": request}, ssl=tls) as response:
+                answer: bool = (await response.json())["response"]["allowed"]
+                return answer
+
+        yield post
+
+
+async def _make_pod(client: KubeClient, name: str, cpu: str) -> str:
+    container = {"name": "main", "image": "example.org/none", "resources": {"requests": {"cpu": cpu}}}
+    body = {"metadata": {"name": name}, "spec": {"schedulerName": "nobody", "containers": [container]}}
+    made = msgspec.json.decode(await client.create(PODS.collection(NAMESPACE), body))
+    return str(made["metadata"]["uid"])
+
+
+async def _make_lock(client: KubeClient, number: int) -> None:
+    spec = {
+        "nodeName": f"node-{number:04}",
+        "resources": {"cpu": "2"},
+        "owners": [{"pod": {"name": "nobody"}}],
+        "ttlSeconds": 86_400,
+    }
+    meta = {"name": f"lock-{number:04}"}
+    kind = {"apiVersion": RESERVATIONS.api_version, "kind": RESERVATIONS.kind}
+    await client.create(RESERVATIONS.collection(NAMESPACE), kind | {"metadata": meta, "spec": spec})
+
+
+async def _until_locked(client: KubeClient, count: int) -> None:
+    while True:
+        locks = msgspec.json.decode(await client.get(RESERVATIONS.collection(NAMESPACE)))["items"]
+        if sum(lock["status"].get("phase") == "Active" for lock in locks) == count:
+            return
+        await asyncio.sleep(_WAIT)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the benchmark on a control plane of its own; gives the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="bench.admission", description="Measure how long a binding's review takes."
+    )
+    parser.add_argument("--quick", action="store_true", help="smaller counts, for a first look")
+    quick = parser.parse_known_args(arguments)[0].quick
+    parser.add_argument("--nodes", type=int, default=100 if quick else 1_000, help="bare nodes")
+    parser.add_argument("--reviews", type=int, default=200 if quick else 1_000, help="reviews in each run")
+    options = parser.parse_args(arguments)
+    with (
+        tempfile.TemporaryDirectory(prefix="tidelock-bench-") as directory,
+        start_cluster(Path(directory), controller_manager=False, kwok=False) as cluster,
+    ):
+        return asyncio.run(run(cluster, options))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,45 @@
+"""The pods that are not bound yet, whoever schedules them, beside what the feed makes of them."""
+
+from tidelock.binders.guard import Guard
+from tidelock.clock import Clock
+from tidelock.kube.watch import Sink
+from tidelock.model.meta import Key
+from tidelock.model.pods import Pod
+
+
+class Arrivals:
+    """A sink for pods in front of the feed's: keeps what a binding names, tells the guard what came of it."""
+
+    def __init__(self, feed: Sink[Pod], guard: Guard, clock: Clock) -> None:
+        self._feed = feed
+        self._guard = guard
+        self._clock = clock
+        self._unbound: dict[Key, Pod] = {}
+
+    def find(self, key: Key) -> Pod | None:
+        """Give the unbound pod of this namespace and name."""
+        return self._unbound.get(key)
+
+    def upsert(self, old: Pod | None, new: Pod) -> None:
+        """Take over a pod's newest version."""
+        self._feed.upsert(old, new)
+        if new.node_name:
+            self._guard.seen(new, self._clock.now())
+            self._forget(new)
+        else:
+            self._unbound[new.key] = new
+
+    def remove(self, last: Pod) -> None:
+        """Forget a pod."""
+        self._feed.remove(last)
+        self._guard.gone(last.uid, self._clock.now())
+        self._forget(last)
+
+    def synced(self) -> None:
+        """All pods are known."""
+        self._feed.synced()
+
+    def _forget(self, pod: Pod) -> None:
+        known = self._unbound.get(pod.key)
+        if known is not None and known.uid == pod.uid:
+            del self._unbound[pod.key]

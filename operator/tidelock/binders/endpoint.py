@@ -1,0 +1,51 @@
+"""Where the leader is reached: the one endpoint of a Service that selects no pods.
+
+Whoever stands by has seen no bindings and may not answer for them, though its probe says that it is ready.
+"""
+
+import ipaddress
+
+from tidelock.kube.client import KubeClient, Resource
+from tidelock.kube.errors import NotFound
+from tidelock.model.meta import Key
+
+SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+SERVICE = "tidelock-binders"
+"""Name of the Service, and of its EndpointSlice."""
+_MANAGER = "tidelock.dev"
+
+
+class Endpoint:
+    """The endpoint of a Service; without an address of this process, somebody else sees to that."""
+
+    def __init__(self, client: KubeClient, service: Key, address: str, port: int) -> None:
+        self._client = client
+        self._service = service
+        self._address = address
+        self._port = port
+
+    async def announce(self) -> None:
+        """Have requests to the Service come here; raises ApiError."""
+        if not self._address:
+            return
+        family = "IPv6" if ipaddress.ip_address(self._address).version == 6 else "IPv4"  # noqa: PLR2004
+        path = SLICES.item(self._service.name, self._service.namespace)
+        body = {
+            "apiVersion": SLICES.api_version,
+            "kind": SLICES.kind,
+            "metadata": {
+                "name": self._service.name,
+                "namespace": self._service.namespace,
+                "labels": {
+                    "kubernetes.io/service-name": self._service.name,
+                    "endpointslice.kubernetes.io/managed-by": _MANAGER,
+                },
+            },
+            "addressType": family,
+            "endpoints": [{"addresses": [self._address], "conditions": {"ready": True}}],
+            "ports": [{"name": "https", "port": self._port, "protocol": "TCP"}],
+        }
+        try:
+            await self._client.patch(path, body)
+        except NotFound:
+            await self._client.create(SLICES.collection(self._service.namespace), body)

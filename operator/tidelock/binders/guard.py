@@ -1,0 +1,245 @@
+"""What other binders may do, judged over the cache and the ledger that Tidelock itself decides over.
+
+Other schedulers ask beforehand (`filter`, `own_nodes`, `preempt`), and every binding is asked about once more
+at the last moment (`admit`). All are plain calls between two decisions, and so in one line with pods and
+locks. A binding that is admitted is assumed at once, as one of our own:
+
+    unbound --admit--> assumed --seen--> bound
+                          |
+                          +--lapse, gone--> forgotten, its locks back
+
+Pure: time comes in as a parameter.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidelock.cluster.columns import Amounts, Rows
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.api import Filter, Mask
+from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.events import ASSIGNED_POD_DELETE
+from tidelock.model.pods import Pod, assigned_to
+from tidelock.plugins.node_resources_fit import NodeResourcesFit
+from tidelock.plugins.reservation import Reservation
+from tidelock.scheduler.decider import Decider
+
+# How long an admitted binding may stay unseen. The API server gives up a request after 60 s, so that nothing
+# can come of it later; the rest is for the watch.
+UNSEEN_SECONDS = 65.0
+# How long a pod that a scheduler was told nodes for is expected to be bound to one of them.
+CHOOSING_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Admitted:
+    pod: Pod
+    node_name: str
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Choosing:
+    """A pod for which another scheduler now chooses among nodes; of these, those on which locks hold room.
+
+    `rows` are where they are in the columns, as long as these have that `version`.
+    """
+
+    pod: Pod
+    names: tuple[str, ...]
+    rows: Rows
+    version: int
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """The nodes that are left for a pod, and why others are not; no eviction helps on the `hopeless` ones."""
+
+    names: tuple[str, ...]
+    failed: Mapping[str, str]
+    hopeless: Mapping[str, str]
+
+
+class Guard:
+    """Keeps locked room, and room that Tidelock has given to pods, from other binders."""
+
+    def __init__(self, decider: Decider) -> None:
+        self._decider = decider
+        self._cache = decider.cache
+        self._book = decider.book
+        # What a node has room for is judged by the plugins that judge it for Tidelock's own pods.
+        self._filters = tuple(
+            plugin for plugin in decider.profile.filter if isinstance(plugin, (NodeResourcesFit, Reservation))
+        )
+        self._admitted: dict[str, _Admitted] = {}
+        self._choosing: dict[str, _Choosing] = {}
+
+    # What is being bound.
+
+    def admit(self, pod: Pod, node_name: str, now: float, *, dry_run: bool = False) -> str:
+        """Let a pod be bound to a node, and count it there from now on; or say why not.
+
+        It is refused if the node has too little room beside locks that are not the pod's own. What exceeds
+        the node itself a kubelet would refuse as well. A dry run counts nothing.
+        """
+        placed = self._cache.get(pod.uid)
+        if placed is not None:
+            # Where it is bound for certain, the API server answers that itself.
+            if placed.node_name == node_name or not placed.assumed:
+                return ""
+            return f"pod {pod.key} is being bound to {placed.node_name}"
+        refusal = self._refusal(pod, node_name)
+        if refusal or dry_run:
+            return refusal
+        self._decider.queue.remove(pod.uid)
+        self._choosing.pop(pod.uid, None)
+        self._book.claim(pod, node_name, now)
+        self._cache.assume(pod, node_name)
+        self._admitted[pod.uid] = _Admitted(pod, node_name, now + UNSEEN_SECONDS)
+        return ""
+
+    def seen(self, pod: Pod, now: float) -> None:
+        """Learn that a pod has been seen bound; the locks that it has claimed end."""
+        self._choosing.pop(pod.uid, None)
+        if self._admitted.pop(pod.uid, None) is not None:
+            self._book.owner_bound(pod, pod.node_name, now)
+
+    def gone(self, uid: str, now: float) -> None:
+        """Learn that a pod is gone; what it claimed goes back."""
+        self._choosing.pop(uid, None)
+        if self._admitted.pop(uid, None) is not None:
+            self._cache.forget(uid)
+            self._book.unclaim(uid, now)
+
+    def lapse(self, now: float) -> bool:
+        """Forget admitted bindings that never came; whether there were any."""
+        for uid in [uid for uid, each in self._choosing.items() if each.until <= now]:
+            del self._choosing[uid]
+        lapsed = [each for each in self._admitted.values() if each.until <= now]
+        for each in lapsed:
+            pod = each.pod
+            self.gone(pod.uid, now)
+            self._decider.queue.notify(ASSIGNED_POD_DELETE, assigned_to(pod, each.node_name), None, now)
+            if not pod.node_name:
+                self._decider.queue.upsert(pod, now)
+        return bool(lapsed)
+
+    # What other schedulers ask.
+
+    def filter(self, pod: Pod, names: Iterable[str], now: float, *, patient: bool = False) -> Filtered | None:
+        """Tell which of these nodes have room for a pod beside locks that are not its own.
+
+        Pods for which a scheduler has just chosen a node count beside locks wherever that may be. If no node
+        is left for that alone, the patient get None: they ask again when more is known.
+        """
+        self._choosing.pop(pod.uid, None)
+        names = tuple(names)
+        admitted = self._admitted.get(pod.uid)
+        if admitted is not None:
+            text = f"the pod is being bound to {admitted.node_name}"
+            others = {name: text for name in names if name != admitted.node_name}
+            return Filtered(tuple(name for name in names if name not in others), {}, others)
+        snapshot = self._snapshot(pod)
+        chosen = self._chosen_elsewhere(now)
+        found = self._filtered(pod, names, snapshot, chosen)
+        if chosen is not None and patient and not found.names:
+            if self._filtered(pod, names, snapshot, None).names:
+                return None
+        elif guarded := tuple(set(self._book.nodes_with_locks()).intersection(found.names)):
+            rows, version = _rows(snapshot, guarded), self._cache.columns.version
+            self._choosing[pod.uid] = _Choosing(pod, guarded, rows, version, now + CHOOSING_SECONDS)
+        return found
+
+    def own_nodes(self, pod: Pod) -> set[str]:
+        """Names of the nodes on which a pod has a lock."""
+        return {entry.node for entry in self._book.own(pod) if entry.held}
+
+    def preempt(self, pod: Pod, victims: Mapping[str, Collection[str]]) -> list[str]:
+        """Tell on which nodes the pod would fit beside locks if these victims, by their uids, were gone."""
+        judged, index_of = _taken(self._snapshot(pod), victims)
+        for name, index in index_of.items():
+            for placed in self._cache.pods_on(name):
+                if placed.pod.uid in victims[name]:
+                    judged.requested[index] -= judged.vector(placed.pod.requests)
+        _, verdicts = self._judge(pod, judged)
+        return [name for name, index in index_of.items() if all(mask[index] for _, mask in verdicts)]
+
+    # Inside.
+
+    def _snapshot(self, pod: Pod) -> Snapshot:
+        self._cache.columns.vector(pod.requests)  # every resource has its column before the snapshot is taken
+        return Snapshot.of(self._cache.columns)
+
+    def _judge(self, pod: Pod, snapshot: Snapshot) -> tuple[CycleState, list[tuple[Filter, Mask]]]:
+        state = CycleState()
+        for plugin in self._filters:
+            plugin.pre_filter(state, pod, snapshot)
+        return state, [(plugin, plugin.filter(state, pod, snapshot)) for plugin in self._filters]
+
+    def _refusal(self, pod: Pod, node_name: str) -> str:
+        """Say in numbers why a node has no room for a pod; what is not known holds no lock."""
+        if not pod.requires_reservation and self._cache.columns.fits(node_name, pod.requests):
+            return ""  # the common case, without a snapshot: it fits beside all locks, its own included
+        judged, index_of = _taken(self._snapshot(pod), (node_name,))
+        if not index_of:
+            return ""
+        state, verdicts = self._judge(pod, judged)
+        for plugin, mask in verdicts:
+            if not mask[0]:
+                reasons = ", ".join(plugin.reasons(state, pod, judged, 0))
+                numbers = plugin.numbers(state, pod, judged, 0)
+                return f"{node_name}: {reasons}" + (f" ({numbers})" if numbers else "")
+        return ""
+
+    def _filtered(
+        self, pod: Pod, names: tuple[str, ...], snapshot: Snapshot, chosen: Amounts | None
+    ) -> Filtered:
+        judged, index_of = _taken(snapshot, names)
+        if chosen is not None:
+            judged.locked[:] += chosen[judged.rows]
+        failed = dict.fromkeys((name for name in names if name not in index_of), "node(s) not seen yet")
+        hopeless: dict[str, str] = {}
+        state, verdicts = self._judge(pod, judged)
+        left: Mask = np.ones(len(judged), np.bool_)
+        for plugin, mask in verdicts:
+            for index in np.flatnonzero(left & ~mask).tolist():
+                resolvable = plugin.resolvable(state, pod, judged, index)
+                reasons = ", ".join(plugin.reasons(state, pod, judged, index))
+                (failed if resolvable else hopeless)[judged.nodes[index].name] = reasons
+            left &= mask
+        return Filtered(
+            tuple(name for name in names if name in index_of and left[index_of[name]]), failed, hopeless
+        )
+
+    def _chosen_elsewhere(self, now: float) -> Amounts | None:
+        """Sum by the rows of the columns what pods may yet take for which a scheduler has just chosen a node.
+
+        It counts them itself by now, but not beside locks. On which node they will be, nobody here knows.
+        """
+        columns = self._cache.columns
+        pending = [
+            each for uid, each in self._choosing.items() if each.until > now and self._cache.get(uid) is None
+        ]
+        if not pending:
+            return None
+        total = np.zeros((len(columns), len(columns.resources)), np.int64)
+        for each in pending:
+            known = each.version == columns.version
+            rows = each.rows if known else _rows(Snapshot.of(columns), each.names)
+            total[rows] += columns.vector(each.pod.requests)
+        return total
+
+
+def _rows(snapshot: Snapshot, names: Iterable[str]) -> Rows:
+    """Find the nodes that are known by these names."""
+    return np.array([row for name in names if (row := snapshot.row(name)) is not None], np.intp)
+
+
+def _taken(snapshot: Snapshot, names: Iterable[str]) -> tuple[Snapshot, dict[str, int]]:
+    """Copy the rows of some nodes; gives the index of each by its name, without those that are not known."""
+    row_of = {name: row for name in names if (row := snapshot.row(name)) is not None}
+    taken = snapshot.take(np.fromiter(row_of.values(), np.intp, len(row_of)))
+    return taken, {name: index for index, name in enumerate(row_of)}

@@ -1,0 +1,111 @@
+"""AdmissionReviews of admission.k8s.io/v1: what is asked about a binding, and the answer.
+
+Asked about are bindings (`pods/binding` and the older `bindings`) and pods that are made with a nodeName.
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from tidelock.model.meta import Key
+from tidelock.model.pods import Pod, decode_pod
+
+API_VERSION = "admission.k8s.io/v1"
+KIND = "AdmissionReview"
+
+
+class BadReviewError(ValueError):
+    """Something that is no review, or one of what is not asked about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Whether a pod may be bound to a node.
+
+    Attributes:
+        uid: identity of the question.
+        key: namespace and name of the pod.
+        node_name: where it is to run.
+        pod: the pod, where the review brings it: it is about to be made.
+        pod_uid: the pod that is meant, where a binding says so; empty if it means whoever has the name.
+        dry_run: whether nothing will come of it.
+
+    """
+
+    uid: str
+    key: Key
+    node_name: str
+    pod: Pod | None = None
+    pod_uid: str = ""
+    dry_run: bool = False
+
+
+class _Resource(msgspec.Struct, frozen=True):
+    group: str = ""
+    resource: str = ""
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    name: str = ""
+    uid: str = ""
+
+
+class _Target(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class _Binding(msgspec.Struct, frozen=True):
+    target: _Target
+    metadata: _Meta = _Meta()
+
+
+class _Request(msgspec.Struct, frozen=True, rename="camel"):
+    uid: str
+    resource: _Resource
+    object: msgspec.Raw
+    sub_resource: str = ""
+    name: str = ""
+    namespace: str = ""
+    dry_run: bool | None = None
+
+
+class _Review(msgspec.Struct, frozen=True):
+    request: _Request
+
+
+_REVIEWS = msgspec.json.Decoder(_Review)
+_BINDINGS = msgspec.json.Decoder(_Binding)
+
+
+def read_review(body: bytes) -> Question:
+    """Read what an AdmissionReview asks; raises BadReviewError."""
+    try:
+        request = _REVIEWS.decode(body).request
+        asked = (request.resource.group, request.resource.resource, request.sub_resource)
+        if asked == ("", "pods", ""):
+            return _about_pod(request)
+        if asked in {("", "pods", "binding"), ("", "bindings", "")}:
+            return _about_binding(request)
+    except ValueError as error:
+        raise BadReviewError(str(error)) from error
+    raise BadReviewError(f"{'/'.join(part for part in asked if part)} is not what is reviewed here")
+
+
+def answer(question: Question, refusal: str) -> bytes:
+    """Write the review's answer: no refusal lets the binding pass."""
+    response: dict[str, object] = {"uid": question.uid, "allowed": not refusal}
+    if refusal:
+        response["status"] = {"code": 403, "reason": "Forbidden", "message": refusal}
+    return msgspec.json.encode({"apiVersion": API_VERSION, "kind": KIND, "response": response})
+
+
+def _about_pod(request: _Request) -> Question:
+    pod = decode_pod(request.object)
+    key = Key(request.namespace, pod.meta.name)
+    return Question(request.uid, key, pod.node_name, pod, pod.uid, bool(request.dry_run))
+
+
+def _about_binding(request: _Request) -> Question:
+    binding = _BINDINGS.decode(request.object)
+    key = Key(request.namespace, request.name or binding.metadata.name)
+    return Question(request.uid, key, binding.target.name, None, binding.metadata.uid, bool(request.dry_run))

@@ -1,0 +1,191 @@
+"""The measured use of the nodes as columns: W windows x R resources x N rows, in percent; NaN where none is.
+
+Use is read from the nodes' annotation when that changes. What a measurement is worth depends on the clock and
+is asked for at every decision. What is derived here is in the units of `tidelock.model.quantities`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelock.cluster.cache import Follower
+from tidelock.model.levels import (
+    NODE_LEVEL,
+    Measured,
+    PodUsage,
+    Stat,
+    Unreadable,
+    WindowName,
+    Windows,
+    decode_node_level,
+)
+from tidelock.model.nodes import Node
+from tidelock.model.quantities import CPU, MEMORY
+
+Figures = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+WINDOWS: tuple[WindowName, ...] = ("15m", "1h", "1d")
+RESOURCES: tuple[Measured, ...] = ("cpu", "memory")
+STATISTICS = Stat.__struct_fields__
+UNITS = np.array([1000.0, 1.0])
+"""How many units of each resource a core, and a byte, are."""
+
+NEVER = -np.inf
+"""The time of a sample that there is not."""
+_UNREADABLE = np.inf
+
+_CELLS = tuple((window, resource) for window in WINDOWS for resource in RESOURCES)
+_SHAPE = (len(STATISTICS), len(WINDOWS), len(RESOURCES))
+_HEAD = 1 + len(RESOURCES)
+_WIDTH = _HEAD + int(np.prod(_SHAPE))
+
+
+class NodeColumns(Follower, ABC):
+    """Numbers that are read off each node: `width` a row, NaN where there are none."""
+
+    def __init__(self, width: int, keys: Sequence[str]) -> None:
+        """Read a node again when one of these annotations changes, or its capacity."""
+        self._keys = tuple(keys)
+        self._values: Figures = np.full((width, 64), np.nan)
+        self._count = 0
+
+    @abstractmethod
+    def read(self, node: Node) -> Sequence[float] | Figures:
+        """Give the numbers of a node."""
+
+    @property
+    def values(self) -> Figures:
+        """All numbers, width x N: a view that is not to be written."""
+        view: Figures = self._values[:, : self._count]
+        view.flags.writeable = False
+        return view
+
+    def put_node(self, row: int, old: Node | None, new: Node) -> None:
+        """Read a node whose numbers may have changed."""
+        self._count = max(self._count, row + 1)
+        if row >= self._values.shape[1]:
+            self._values = np.concatenate((self._values, np.full_like(self._values, np.nan)), axis=1)
+        if old is None or self._of_interest(old) != self._of_interest(new):
+            self._values[:, row] = self.read(new)
+
+    def drop_node(self, row: int, end: int) -> None:
+        """Move the last row to where a node has gone."""
+        self._values[:, row] = self._values[:, end]
+        self._count = end
+
+    def _of_interest(self, node: Node) -> tuple[object, ...]:
+        annotations = node.meta.annotations
+        return (*(annotations.get(key) for key in self._keys), node.capacity)
+
+
+class NodeLevels(NodeColumns):
+    """The annotation `tidelock.dev/water-level` of every node."""
+
+    def __init__(self) -> None:
+        super().__init__(_WIDTH, (NODE_LEVEL,))
+
+    def read(self, node: Node) -> Figures:
+        """Give time, capacity and use; what cannot be read is from the future, and so never fresh."""
+        numbers = np.full(_WIDTH, np.nan)
+        numbers[0] = NEVER
+        numbers[1:_HEAD] = [node.capacity.get(CPU, 0), node.capacity.get(MEMORY, 0)]
+        text = node.meta.annotations.get(NODE_LEVEL)
+        if text is None:
+            return numbers
+        level = decode_node_level(text)
+        if isinstance(level, Unreadable):
+            numbers[0] = _UNREADABLE
+            return numbers
+        numbers[0] = level.at
+        numbers[_HEAD:] = _figures(level.windows)
+        return numbers
+
+    @property
+    def at(self) -> Figures:
+        """When each node was measured: N; NEVER if it was not, infinite if nobody can tell."""
+        at: Figures = self.values[0]
+        return at
+
+    @property
+    def capacity(self) -> Figures:
+        """What each node has in all: R x N."""
+        capacity: Figures = self.values[1:_HEAD]
+        return capacity
+
+    def use(self, statistic: str) -> Figures:
+        """Give the mean, max or p95 of each node: W x R x N, in percent of its capacity."""
+        count = self._count
+        start = _HEAD + STATISTICS.index(statistic) * len(WINDOWS) * len(RESOURCES)
+        part = self.values[start : start + len(WINDOWS) * len(RESOURCES)]
+        use: Figures = part.reshape(len(WINDOWS), len(RESOURCES), count)
+        return use
+
+    def fresh(self, now: float, staleness: float | Figures) -> Mask:
+        """Tell which nodes have a measurement of the last `staleness` seconds; see `model.levels.quality`."""
+        at = self.at
+        fresh: Mask = np.less_equal(np.abs(at - now), staleness)
+        return fresh
+
+
+def use_of(windows: Windows, statistic: str) -> Figures:
+    """Lay out one statistic as W x R; a window that was not measured is taken from the nearest longer one.
+
+    Where there is no longer one, it is taken from the nearest shorter one. NaN: no window was measured.
+    """
+    laid: Figures = np.array(
+        [
+            _filled([_figure(windows, window, resource, statistic) for window in WINDOWS])
+            for resource in RESOURCES
+        ]
+    )
+    return laid.T
+
+
+def mean_use(usage: PodUsage) -> Figures:
+    """Lay out a pod's mean use as W x R, in units."""
+    use: Figures = np.array(means(usage)).reshape(len(WINDOWS), len(RESOURCES)) * UNITS
+    return use
+
+
+def means(usage: PodUsage) -> Sequence[float]:
+    """Give a pod's mean use window by window, cpu before memory, in cores and bytes.
+
+    This runs for each pod at each reading.
+    """
+    windows = usage.windows
+    try:
+        return [windows[window][resource].mean for window, resource in _CELLS]
+    except KeyError:
+        laid: list[float] = use_of(windows, "mean").ravel().tolist()
+        return laid
+
+
+def _figures(windows: Windows) -> Sequence[float]:
+    """Give all statistics one after the other, each window by window; this runs for each node's reading."""
+    try:
+        stats = [windows[window][resource] for window, resource in _CELLS]
+    except KeyError:
+        laid: list[float] = np.array([use_of(windows, name) for name in STATISTICS]).ravel().tolist()
+        return laid
+    return [
+        *(stat.mean for stat in stats),
+        *(stat.max for stat in stats),
+        *(stat.p95 for stat in stats),
+    ]
+
+
+def _figure(windows: Windows, window: WindowName, resource: Measured, statistic: str) -> float:
+    stat = windows.get(window, {}).get(resource)
+    return np.nan if stat is None else float(getattr(stat, statistic))
+
+
+def _filled(figures: list[float]) -> list[float]:
+    """Fill gaps from behind, then from before."""
+    for place in (*reversed(range(len(figures) - 1)), *range(1, len(figures))):
+        if np.isnan(figures[place]):
+            behind = figures[place + 1] if place + 1 < len(figures) else np.nan
+            figures[place] = figures[place - 1] if place and np.isnan(behind) else behind
+    return figures

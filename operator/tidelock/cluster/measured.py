@@ -1,0 +1,58 @@
+"""What was last measured of pods and workloads, and who goes by it."""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Protocol
+
+from tidelock.cluster.levels import NEVER
+from tidelock.model.levels import Uses
+
+_NOTHING = Uses({}, {})
+_SLICE = 1000
+
+
+class Reader(Protocol):
+    """Somebody who keeps something of each measured pod."""
+
+    def remeasure(self) -> Iterator[None]:
+        """Take over the newest reading in slices."""
+
+
+class Measurements:
+    """The newest reading.
+
+    Attributes:
+        uses: use of pods and of workloads.
+        at: time of the newest measurement among them.
+
+    """
+
+    def __init__(self) -> None:
+        self.uses = _NOTHING
+        self.at = NEVER
+        self._readers: list[Reader] = []
+
+    def read_by(self, reader: Reader) -> None:
+        """Have somebody take over each reading."""
+        self._readers.append(reader)
+
+    def take(self, uses: Uses) -> Iterator[None]:
+        """Take over a reading in slices, so that decisions can be made between them.
+
+        Nothing is done before the first slice is asked for.
+        """
+        self.uses = uses
+        for reader in self._readers:
+            yield from reader.remeasure()
+        newest = NEVER
+        for number, usage in enumerate(chain(uses.pods.values(), uses.workloads.values())):
+            newest = max(newest, usage.at)
+            if number % _SLICE == _SLICE - 1:
+                yield
+        self.at = max(self.at, newest)
+
+
+def at_once(slices: Iterable[None]) -> None:
+    """Take all slices without a pause."""
+    for _ in slices:
+        pass

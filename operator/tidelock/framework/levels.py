@@ -1,0 +1,95 @@
+"""What plugins that go by measured use have in common."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from tidelock.cluster.columns import Rows
+from tidelock.cluster.expected_use import Estimate, ExpectedUse, Rule
+from tidelock.cluster.levels import Figures, NodeLevels
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.api import MAX_NODE_SCORE, Handle
+from tidelock.ledger.entry import Entry
+from tidelock.model.levels import WORKLOAD_KINDS, WorkloadKey
+from tidelock.model.reservations import Owner
+
+_P95 = 1.6448536269514722
+"""How many deviations the 95th percentile of a normal distribution is above its mean."""
+
+
+def packing_score(use: Figures, target: Figures | float) -> Figures:
+    """Score use that rises to the target, then falls: 100 at the target, 0 where a node is full.
+
+    With u and C in percent: (100 - C) * u / C + C up to C; C * (100 - u) / (100 - C) beyond it; 0 beyond 100.
+    At C = 0 the first branch is its limit at u = C, at C = 100 the second one is never reached.
+    """
+    target = np.asarray(target, np.float64)
+    empty, full = target <= 0, target >= MAX_NODE_SCORE
+    slope = np.where(empty, 0.0, (MAX_NODE_SCORE - target) / np.where(empty, 1.0, target))
+    start = np.where(empty, MAX_NODE_SCORE, target)
+    descent = target / np.where(full, 1.0, MAX_NODE_SCORE - target)
+    # The branches cost a few passes over all nodes; what is made of the target alone is small.
+    falling = MAX_NODE_SCORE - use
+    falling *= descent
+    np.maximum(falling, 0.0, out=falling)
+    rising = use * slope
+    rising += start
+    # One factor is 1 and the other 0, which is several times as fast as to choose between the two.
+    within = np.less_equal(use, target).astype(np.float64)
+    rising *= within
+    np.subtract(1.0, within, out=within)
+    falling *= within
+    rising += falling
+    return rising
+
+
+def in_whole(handle: Handle, snapshot: Snapshot, rows: Rows) -> tuple[Rows, Snapshot]:
+    """Give rows of a snapshot of a few nodes as those of a whole one, for what is kept of all nodes."""
+    if isinstance(snapshot.rows, slice):
+        return rows, snapshot
+    return snapshot.rows[rows], Snapshot.of(handle.columns)
+
+
+def follow_expected_use(
+    handle: Handle, *, estimate: Estimate, rule: Rule, history: bool = True, measured: bool = False
+) -> ExpectedUse:
+    """Keep what the pods of each node are expected to use, and the owners that locks stand for."""
+    residents = ExpectedUse(
+        handle.columns,
+        handle.objects.replica_sets,
+        handle.measurements,
+        estimate=estimate,
+        rule=rule,
+        history=history,
+        measured=measured,
+    )
+
+    def told(entry: Entry) -> None:
+        pod = entry.reservation.pod
+        if entry.held and pod is not None:
+            owners = entry.reservation.spec.owners if entry.reservation.spec else ()
+            residents.hold(pod, entry.node, _workload(entry.key.namespace, owners))
+        else:
+            residents.release(entry.uid)
+
+    handle.cache.follow(residents)
+    handle.book.on_hold(told)
+    return residents
+
+
+def _workload(namespace: str, owners: Iterable[Owner]) -> WorkloadKey | None:
+    """Give the first workload that the owner terms of a lock name."""
+    for owner in owners:
+        controller = owner.controller
+        if controller is None:
+            continue
+        group = controller.api_version.rpartition("/")[0]
+        if WORKLOAD_KINDS.get(controller.kind) == group:
+            return WorkloadKey(controller.kind, namespace, controller.name)
+    return None
+
+
+def deviation(levels: NodeLevels) -> Figures:
+    """Draw the standard deviation of the last 15 minutes from mean and 95th percentile: R x N, as parts."""
+    spread: Figures = np.maximum(levels.use("p95")[0] - levels.use("mean")[0], 0.0) / _P95 / MAX_NODE_SCORE
+    return spread

@@ -1,0 +1,150 @@
+"""Groups of nodes that are levelled alike: those that a WaterLevel selects, and the rest."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelock.cluster.levels import RESOURCES, WINDOWS, Figures
+from tidelock.cluster.node_selection import matching_term
+from tidelock.cluster.objects import Lister
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.model.groups import WaterLevel
+from tidelock.model.quantities import CPU, MEMORY, parse_quantity
+from tidelock.model.waterlevels import WaterLevelSpec
+
+UNLIMITED = np.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How a group is levelled.
+
+    Attributes:
+        windows: shares of the windows in the score: W, which add up to 1.
+        percent: the static target; None for the dynamic one.
+        min_weight: w of the dynamic target (mean + w * min) / (1 + w).
+        limits: percent of use beyond which a node takes no pod: R.
+        staleness: seconds after which a measurement is stale.
+        defaults: what is expected of a pod of which nothing tells: R, in units.
+
+    """
+
+    windows: tuple[float, ...]
+    percent: float | None
+    min_weight: float
+    limits: tuple[float, ...]
+    staleness: float
+    defaults: tuple[float, ...]
+
+    @classmethod
+    def of(cls, spec: WaterLevelSpec) -> "Policy":
+        """Read a WaterLevel's spec."""
+        limits = spec.overload_limits
+        estimation = spec.pod_estimation
+        return cls(
+            windows=window_shares({window.duration: window.weight for window in spec.windows}),
+            percent=spec.target.percent if spec.target.mode == "Static" else None,
+            min_weight=spec.target.min_weight or 0.0,
+            limits=(
+                (limits.cpu_percent if limits else None) or UNLIMITED,
+                (limits.memory_percent if limits else None) or UNLIMITED,
+            ),
+            staleness=spec.staleness_seconds,
+            defaults=(
+                parse_quantity(CPU, estimation.default_cpu),
+                parse_quantity(MEMORY, estimation.default_memory),
+            ),
+        )
+
+
+def window_shares(weights: dict[str, float]) -> tuple[float, ...]:
+    """Give each window its share of the weights."""
+    total = sum(weights.values())
+    return tuple(weights.get(window, 0.0) / total for window in WINDOWS)
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """The policies by row.
+
+    Attributes:
+        policies: those of the WaterLevels, the oldest first, and at the end that of all other nodes.
+        policy_of: index of each node's policy: N.
+        windows: W x N.
+        limits: R x N.
+        staleness: N.
+        defaults: R x N.
+
+    """
+
+    policies: Sequence[Policy]
+    policy_of: npt.NDArray[np.intp]
+    windows: Figures
+    limits: Figures
+    staleness: Figures
+    defaults: Figures
+
+    @classmethod
+    def of(cls, policies: Sequence[Policy], policy_of: npt.NDArray[np.intp]) -> "Grouping":
+        """Spread the policies over the rows."""
+
+        def spread(values: list[Sequence[float]]) -> Figures:
+            return np.ascontiguousarray(np.array(values, np.float64)[policy_of].T)
+
+        return cls(
+            policies,
+            policy_of,
+            windows=spread([policy.windows for policy in policies]).reshape(len(WINDOWS), -1),
+            limits=spread([policy.limits for policy in policies]).reshape(len(RESOURCES), -1),
+            staleness=spread([(policy.staleness,) for policy in policies]).reshape(-1),
+            defaults=spread([policy.defaults for policy in policies]).reshape(len(RESOURCES), -1),
+        )
+
+    @property
+    def limited(self) -> bool:
+        """Whether any policy limits anything."""
+        return any(limit < UNLIMITED for policy in self.policies for limit in policy.limits)
+
+
+class Groups:
+    """The grouping of now: made anew when a WaterLevel, or a node, has changed."""
+
+    def __init__(self, water_levels: Lister[WaterLevel], rest: Policy) -> None:
+        """Begin with the policy of nodes that no WaterLevel selects."""
+        self._water_levels = water_levels
+        self._rest = rest
+        self._version: tuple[int, int] | None = None
+        self._grouping = Grouping.of((rest,), np.zeros(0, np.intp))
+
+    @property
+    def any(self) -> bool:
+        """Whether there is a WaterLevel that can be read."""
+        return any(each.spec is not None for each in self._water_levels.of())
+
+    @property
+    def highest_limits(self) -> tuple[float, ...]:
+        """The limits beyond which no node takes a pod, as they were last looked at: R."""
+        limits = (policy.limits for policy in self._grouping.policies)
+        return tuple(max(each) for each in zip(*limits, strict=True))
+
+    def of(self, snapshot: Snapshot) -> Grouping:
+        """Group the nodes of a whole snapshot; of WaterLevels that select the same, the oldest has them."""
+        version = (self._water_levels.version, snapshot.traits.version)
+        if self._version != version:
+            self._version = version
+            self._grouping = self._made(snapshot)
+        return self._grouping
+
+    def _made(self, snapshot: Snapshot) -> Grouping:
+        groups = sorted(
+            (each for each in self._water_levels.of() if each.spec is not None),
+            key=lambda each: (each.meta.created, each.meta.name),
+        )
+        policies = [Policy.of(each.spec) for each in groups if each.spec is not None]
+        policy_of = np.full(len(snapshot), len(groups), np.intp)
+        for index, group in reversed(tuple(enumerate(groups))):
+            nodes = group.nodes
+            policy_of[slice(None) if nodes is None else matching_term(nodes, snapshot)] = index
+        return Grouping.of((*policies, self._rest), policy_of)

@@ -1,0 +1,64 @@
+"""How to log in to a Prometheus server, from a Secret that is read again for each reading."""
+
+import base64
+import binascii
+import ssl
+
+import msgspec
+
+from tidelock.kube.client import KubeClient, Resource
+from tidelock.kube.errors import ApiError
+from tidelock.load.prometheus import Access
+from tidelock.load.source import SourceError, Trouble
+from tidelock.model.waterlevels import SecretReference
+
+SECRETS = Resource("", "v1", "secrets", "Secret")
+
+
+class _Secret(msgspec.Struct, frozen=True):
+    data: dict[str, str] = {}
+
+
+class SecretAccess:
+    """Reads a Secret: `token`, or `username` and `password`; and `ca.crt`, the authorities to trust alone."""
+
+    def __init__(self, client: KubeClient, reference: SecretReference) -> None:
+        self._client = client
+        self._reference = reference
+        self._authorities = b""
+        self._tls: ssl.SSLContext | None = None
+
+    async def __call__(self) -> Access:
+        """Read the Secret as it is now; raises SourceError."""
+        name = f"Secret {self._reference.namespace}/{self._reference.name}"
+        try:
+            answer = await self._client.get(SECRETS.item(self._reference.name, self._reference.namespace))
+            data = msgspec.json.decode(answer, type=_Secret).data
+            keys = {key: base64.b64decode(value, validate=True) for key, value in data.items()}
+            return Access(_headers(keys), self._context(keys.get("ca.crt", b"")))
+        except (ApiError, binascii.Error, ValueError, OSError) as error:
+            raise SourceError(Trouble.UNAUTHENTICATED, f"{name}: {error}") from error
+
+    def _context(self, authorities: bytes) -> ssl.SSLContext | None:
+        if authorities != self._authorities:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if authorities else None
+            if context is not None:
+                context.load_verify_locations(cadata=authorities.decode())
+            self._authorities, self._tls = authorities, context
+        return self._tls
+
+
+def _headers(keys: dict[str, bytes]) -> dict[str, str]:
+    token = keys.get("token", b"").decode().strip()
+    user, password = keys.get("username"), keys.get("password")
+    if token and (user is not None or password is not None):
+        raise ValueError("has a token and a username or password: expected one of the two")
+    if token:
+        if not token.isascii() or not token.isprintable():
+            raise ValueError("token: has characters that no header may have")
+        return {"Authorization": f"Bearer {token}"}
+    if user is not None and password is not None:
+        return {"Authorization": "Basic " + base64.b64encode(user + b":" + password).decode()}
+    if "ca.crt" in keys and user is None and password is None:
+        return {}
+    raise ValueError("expected the key token, or username and password, or ca.crt")

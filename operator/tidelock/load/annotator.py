@@ -1,0 +1,221 @@
+"""Writes what was measured to the annotations of nodes and workloads, when it is news and in no haste."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from tidelock.kube.client import NODES, KubeClient, Resource
+from tidelock.kube.errors import ApiError, NotFound
+from tidelock.load.metrics import LoadMetrics
+from tidelock.load.source import Use
+from tidelock.model.levels import (
+    CRANE_HOT_VALUE,
+    FULL,
+    NODE_LEVEL,
+    POD_USAGE,
+    CraneMetric,
+    Measured,
+    NodeLevel,
+    PodUsage,
+    Reading,
+    WindowName,
+    Windows,
+    encode_crane,
+    encode_crane_hot_value,
+    encode_node_level,
+    encode_pod_usage,
+)
+from tidelock.model.pods import Pod
+
+logger = logging.getLogger(__name__)
+
+FIELD_MANAGER = "tidelock-load"
+
+# Points of a node by which a level is news; parts of a workload's use, and what is too little to be news.
+_POINTS = 1.0
+_PART = 0.1
+_LEAST: Mapping[str, float] = {"cpu": 0.01, "memory": 16 * 2**20}
+# Seconds after which the use of a workload is written again: nobody judges it by its age sooner.
+WORKLOAD_SECONDS = 600.0
+
+_CRANE_HOT = {300.0: 5, 60.0: 2}
+
+_WORKERS = 8
+# Seconds that each write gives way to the writes of decisions: eight workers write 7,000 objects in half a
+# minute in spite of it.
+_PATIENCE = 0.02
+
+_RESOURCES: Mapping[str, str] = {
+    "Deployment": "deployments",
+    "StatefulSet": "statefulsets",
+    "DaemonSet": "daemonsets",
+    "Job": "jobs",
+    "CloneSet": "clonesets",
+}
+
+
+def workload_resource(kind: str, api_version: str) -> Resource:
+    """Give the resource of a workload's kind."""
+    group, _, version = api_version.rpartition("/")
+    return Resource(group, version, _RESOURCES[kind], kind)
+
+
+class Annotated(NamedTuple):
+    """An object and the annotations that it ought to have; its uid keeps it from being created anew."""
+
+    resource: Resource
+    name: str
+    namespace: str
+    uid: str
+    measured: NodeLevel | PodUsage
+    annotations: Mapping[str, str]
+
+
+class Annotator:
+    """Writes one patch an object and no more than are needed."""
+
+    def __init__(self, client: KubeClient, metrics: LoadMetrics, busy: Callable[[], bool]) -> None:
+        """Prepare; `busy` tells whether there are more urgent requests."""
+        self._client = client
+        self._metrics = metrics
+        self._busy = busy
+        self._written: dict[str, Annotated] = {}
+
+    def retain(self, uids: Collection[str]) -> None:
+        """Forget what was written to other objects."""
+        for uid in self._written.keys() - uids:
+            del self._written[uid]
+
+    def is_news(self, resource: Resource, uid: str, measured: NodeLevel | PodUsage, age: float) -> bool:
+        """Tell whether a measurement is worth a write: it moved enough, or what is written is too old."""
+        written = self._written.get(uid)
+        if written is None:
+            return True
+        if measured.at < written.measured.at:
+            return False
+        if measured.at - written.measured.at >= age:
+            return True
+        moved = _moved_by_points if resource is NODES else _moved_by_parts
+        return moved(written.measured.windows, measured.windows)
+
+    async def write(self, objects: Iterable[Annotated]) -> None:
+        """Write the annotations of all these objects; what fails is tried at the next refresh."""
+        left = deque(objects)
+        failures: list[str] = []
+        self._metrics.waiting.inc(len(left))
+        try:
+            await asyncio.gather(*(self._work(left, failures) for _ in range(min(_WORKERS, len(left)))))
+        finally:
+            self._metrics.waiting.dec(len(left))
+        if failures:
+            fields = {"failed": len(failures), "error": failures[0]}
+            logger.warning("some annotations were not written", extra=fields)
+
+    async def _work(self, left: deque[Annotated], failures: list[str]) -> None:
+        while left:
+            each = left.popleft()
+            if self._busy():
+                await asyncio.sleep(_PATIENCE)
+            result = "written"
+            try:
+                await self._apply(each)
+                self._written[each.uid] = each
+            except NotFound:
+                result = "gone"
+            except ApiError as error:
+                result = "failed"
+                failures.append(f"{each.resource.kind} {each.name}: {error}")
+                await asyncio.sleep(min(error.retry_after or 0.0, 1.0))
+            finally:
+                self._metrics.waiting.dec()
+            self._metrics.patches.labels(each.resource.kind, result).inc()
+
+    async def _apply(self, each: Annotated) -> None:
+        metadata = {"name": each.name, "uid": each.uid, "annotations": each.annotations}
+        body = {
+            "apiVersion": each.resource.api_version,
+            "kind": each.resource.kind,
+            "metadata": metadata | ({"namespace": each.namespace} if each.namespace else {}),
+        }
+        await self._client.patch(
+            each.resource.item(each.name, each.namespace),
+            body,
+            kind="apply",
+            params={"fieldManager": FIELD_MANAGER, "force": "true"},
+        )
+
+
+def node_annotations(level: NodeLevel) -> dict[str, str]:
+    """Write the annotations of a node."""
+    return {NODE_LEVEL: encode_node_level(level)}
+
+
+def workload_annotations(usage: PodUsage) -> dict[str, str]:
+    """Write the annotations of a workload."""
+    return {POD_USAGE: encode_pod_usage(usage)}
+
+
+def crane_annotations(level: NodeLevel, last: Use, hot: int) -> dict[str, str]:
+    """Write the annotations of a node as crane-scheduler reads them.
+
+    Args:
+        level: the node's; its maxima are those of means of five minutes.
+        last: the last reading of the node, which is a mean of five minutes.
+        hot: its hot value.
+
+    """
+    values: dict[CraneMetric, float | None] = {
+        "cpu_usage_avg_5m": last.cpu,
+        "cpu_usage_max_avg_1h": _highest(level, "1h", "cpu"),
+        "cpu_usage_max_avg_1d": _highest(level, "1d", "cpu"),
+        "mem_usage_avg_5m": last.memory,
+        "mem_usage_max_avg_1h": _highest(level, "1h", "memory"),
+        "mem_usage_max_avg_1d": _highest(level, "1d", "memory"),
+    }
+    written: dict[str, str] = {
+        name: encode_crane(Reading(value / FULL, level.at))
+        for name, value in values.items()
+        if value is not None
+    }
+    return written | {CRANE_HOT_VALUE: encode_crane_hot_value(Reading(hot, level.at))}
+
+
+def hot_value(pods: Iterable[Pod], now: float) -> int:
+    """Count how hot a node has become by its new pods: a point for five in five minutes, or two in one.
+
+    Source: crane-scheduler's default policy. A pod counts from when its kubelet has taken it.
+    """
+    ages = [now - pod.status.start_time.timestamp() for pod in pods if pod.status.start_time is not None]
+    return sum(sum(age <= period for age in ages) // count for period, count in _CRANE_HOT.items())
+
+
+def _highest(level: NodeLevel, window: WindowName, resource: Measured) -> float | None:
+    stat = level.windows.get(window, {}).get(resource)
+    return stat.max if stat is not None else None
+
+
+def _moved_by_points(old: Windows, new: Windows) -> bool:
+    return _moved(old, new, lambda _resource, before, after: abs(after - before) >= _POINTS)
+
+
+def _moved_by_parts(old: Windows, new: Windows) -> bool:
+    return _moved(
+        old,
+        new,
+        lambda resource, before, after: abs(after - before) >= max(_PART * before, _LEAST[resource]),
+    )
+
+
+def _moved(old: Windows, new: Windows, far: Callable[[str, float, float], bool]) -> bool:
+    if {window: uses.keys() for window, uses in old.items()} != {
+        window: uses.keys() for window, uses in new.items()
+    }:
+        return True
+    return any(
+        far(resource, getattr(old[window][resource], name), getattr(stat, name))
+        for window, uses in new.items()
+        for resource, stat in uses.items()
+        for name in stat.__struct_fields__
+    )

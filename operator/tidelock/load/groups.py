@@ -1,0 +1,78 @@
+"""A WaterLevel at work: its object, its source and what is known of its nodes."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidelock.load.estimate import Estimate
+from tidelock.load.source import Reading, Source, SourceError
+from tidelock.model.nodes import Node
+from tidelock.model.selectors import LabelSelector, Requirement
+from tidelock.model.waterlevels import WaterLevelSpec
+
+
+@dataclass
+class Group:
+    """A WaterLevel and all that is known of its nodes.
+
+    Attributes:
+        body: the object as it was last seen.
+        spec: what it asks for.
+        source: where its measurements come from; None before it is first read.
+        estimate: what they were.
+        reading: the last one.
+        failure: why there was none the last time.
+        past_from: when the past may be asked for, by the monotonic clock.
+        task: what reads it.
+
+    """
+
+    body: Mapping[str, Any]
+    spec: WaterLevelSpec
+    source: Source | None = None
+    estimate: Estimate = field(default_factory=Estimate)
+    reading: Reading | None = None
+    failure: SourceError | None = None
+    past_from: float = 0.0
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the WaterLevel."""
+        return str(self.body["metadata"]["name"])
+
+    @property
+    def uid(self) -> str:
+        """Identity of the WaterLevel."""
+        return str(self.body["metadata"]["uid"])
+
+    @property
+    def rank(self) -> tuple[str, str]:
+        """Order in which groups get their nodes: the oldest one first."""
+        return self.body["metadata"].get("creationTimestamp", ""), self.name
+
+    @property
+    def selector(self) -> LabelSelector:
+        """Which nodes it wants."""
+        wanted = self.spec.node_selector
+        if wanted is None:
+            return LabelSelector()
+        return LabelSelector(
+            dict(wanted.match_labels or {}),
+            tuple(
+                Requirement(each.key, each.operator, tuple(each.values or ()))
+                for each in wanted.match_expressions or ()
+            ),
+        )
+
+
+def members(group: Group, groups: Iterable[Group], nodes: Iterable[Node]) -> dict[str, Node]:
+    """Give the nodes of a group: those that it selects and no older one does."""
+    wanted = group.selector
+    older = [each.selector for each in groups if each.rank < group.rank]
+    return {
+        node.name: node
+        for node in nodes
+        if wanted.matches(node.meta.labels) and not any(each.matches(node.meta.labels) for each in older)
+    }

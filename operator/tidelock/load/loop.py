@@ -1,0 +1,359 @@
+"""The load loop: each WaterLevel's source is read again and again, beside the decision loop."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NoReturn
+
+import aiohttp
+import msgspec
+
+from tidelock.clock import Clock
+from tidelock.cluster.cache import Cache
+from tidelock.cluster.objects import Lister
+from tidelock.cluster.workloads import workload_reference
+from tidelock.kube.client import NODES, WATERLEVELS, KubeClient
+from tidelock.kube.errors import ApiError
+from tidelock.kube.events import EventRecorder, ObjectReference
+from tidelock.load.access import SecretAccess
+from tidelock.load.annotator import (
+    WORKLOAD_SECONDS,
+    Annotated,
+    Annotator,
+    crane_annotations,
+    hot_value,
+    node_annotations,
+    workload_annotations,
+    workload_resource,
+)
+from tidelock.load.estimate import Identify, Subject
+from tidelock.load.groups import Group, members
+from tidelock.load.metrics import LoadMetrics
+from tidelock.load.metrics_server import MetricsServerSource
+from tidelock.load.prometheus import PrometheusSource, Queries, anonymous_access
+from tidelock.load.seeds import stored_uses
+from tidelock.load.slices import AT_LEISURE, in_slices, paced
+from tidelock.load.source import Reading, Source, SourceError, Use
+from tidelock.load.status import METRICS_STALE, Aspect, Census, aspects, render
+from tidelock.model.levels import PodUsage, Uses, WorkloadKey
+from tidelock.model.meta import Key, OwnerReference
+from tidelock.model.nodes import Node
+from tidelock.model.quantities import Resources
+from tidelock.model.waterlevels import Prometheus, WaterLevelSpec
+from tidelock.model.workloads import Workload
+
+logger = logging.getLogger(__name__)
+
+# Part of the staleness limit after which a level is written again though it did not move: else it would be
+# taken for stale. One write may fail.
+_REWRITE_PART = 0.5
+# Seconds after which the past is asked for again, if that failed.
+_PAST_RETRY = 600.0
+# Seconds for which the use of a workload is kept without a pod of it.
+_MEMORY = 7 * 86_400.0
+
+
+class LoadLoop:
+    """Reads all sources, and tells the scheduler, nodes, workloads and WaterLevels what they said.
+
+    A node belongs to the oldest WaterLevel that selects it, and its pods go with it.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        cache: Cache,
+        replica_sets: Lister[Workload],
+        recorder: EventRecorder,
+        metrics: LoadMetrics,
+        clock: Clock,
+        *,
+        busy: Callable[[], bool],
+    ) -> None:
+        """Prepare; `busy` tells whether there are more urgent requests."""
+        self._client = client
+        self._cache = cache
+        self._replica_sets = replica_sets
+        self._recorder = recorder
+        self._metrics = metrics
+        self._clock = clock
+        self._listeners: list[Callable[[Uses], None]] = []
+        self._annotator = Annotator(client, metrics, busy)
+        self._groups: dict[str, Group] = {}
+        self._owners: dict[WorkloadKey, OwnerReference] = {}
+        self._workloads: dict[WorkloadKey, PodUsage] = {}
+        self._running: tuple[asyncio.TaskGroup, aiohttp.ClientSession] | None = None
+
+    def on_uses(self, listener: Callable[[Uses], None]) -> None:
+        """Have a function called after each reading with all that is known of pods and workloads."""
+        self._listeners.append(listener)
+
+    async def run(self) -> NoReturn:
+        """Read for ever; a fault of the program gets out."""
+        self._workloads = await stored_uses(self._client)
+        async with (
+            aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session,
+            asyncio.TaskGroup() as tasks,
+        ):
+            self._running = tasks, session
+            for group in self._groups.values():
+                self._start(group)
+            await asyncio.get_running_loop().create_future()  # which nobody ends
+        raise AssertionError("ended")
+
+    def observe(self, body: Mapping[str, Any], spec: WaterLevelSpec) -> None:
+        """Take over a WaterLevel as it is now."""
+        name = body["metadata"]["name"]
+        group = self._groups.get(name)
+        if group is not None and group.uid == body["metadata"]["uid"]:
+            group.body = max(group.body, body, key=_version)  # the watch lags behind our own writes
+            if group.spec == spec:
+                return
+            _stop(group)
+            if group.spec.source != spec.source:
+                group = Group(body, spec)
+            group.spec = spec
+        else:
+            self.forget(name)
+            group = Group(body, spec)
+        self._groups[name] = group
+        self._start(group)
+
+    def forget(self, name: str) -> None:
+        """Read for a WaterLevel no more: it is gone, or what it asks for is not valid."""
+        group = self._groups.pop(name, None)
+        if group is not None:
+            _stop(group)
+            self._metrics.forget(name)
+
+    def _start(self, group: Group) -> None:
+        if self._running is not None:
+            tasks, session = self._running
+            source = group.source = group.source or self._source(group.spec, session)
+            group.task = tasks.create_task(self._follow(group, source))
+
+    def _source(self, spec: WaterLevelSpec, session: aiohttp.ClientSession) -> Source:
+        columns = self._cache.columns
+        server = spec.source.prometheus
+        if server is None:
+            return MetricsServerSource(self._client, self._capacity)
+        secret = server.auth_secret_ref
+        return PrometheusSource(
+            session,
+            server.address,
+            SecretAccess(self._client, secret) if secret else anonymous_access,
+            lambda: columns.row_of,
+            _queries(server),
+            timeout_seconds=server.timeout_seconds,
+            node_label=server.node_label or "",
+        )
+
+    def _capacity(self, name: str) -> Resources | None:
+        columns = self._cache.columns
+        row = columns.row_of.get(name)
+        return None if row is None else columns.nodes[row].capacity
+
+    async def _follow(self, group: Group, source: Source) -> NoReturn:
+        due = self._clock.monotonic()
+        while True:
+            started = self._clock.monotonic()
+            await self._refresh(group, source)
+            ended = self._clock.monotonic()
+            self._metrics.refresh.observe(ended - started)
+            due = max(due + group.spec.refresh_seconds, ended)
+            await asyncio.sleep(due - ended)
+
+    async def _refresh(self, group: Group, source: Source) -> None:
+        """Read once, and tell all who want to know."""
+        first = group.reading is None
+        nodes = members(group, self._groups.values(), self._cache.columns.nodes)
+        identify = self._identify(nodes, source.settling)
+        now = self._clock.now()
+        try:
+            reading = await source.read(now)
+        except SourceError as error:
+            self._failed(group, error)
+            group.reading = Reading()
+        else:
+            if group.failure is not None:
+                logger.info("a source is read again", extra={"waterlevel": group.name})
+            group.failure, group.reading = None, reading
+            group.estimate.advance(self._clock.now())
+            await in_slices(group.estimate.absorb(now, reading, nodes.__contains__, identify))
+            if first:  # what is known now is told before a day is read
+                await self._tell(group, nodes)
+            await self._read_past(group, source, nodes, identify)
+        group.estimate.advance(self._clock.now())
+        await self._tell(group, nodes)
+
+    async def _read_past(
+        self, group: Group, source: Source, nodes: Mapping[str, Node], identify: Identify
+    ) -> None:
+        """Read what was missed: before the start, or while the source could not be read."""
+        if self._clock.monotonic() < group.past_from:
+            return
+        for times in tuple(group.estimate.missed()):
+            try:
+                async for at, reading in source.past(times):
+                    work = group.estimate.absorb(at, reading, nodes.__contains__, identify)
+                    await in_slices(work, AT_LEISURE)
+            except SourceError as error:
+                group.past_from = self._clock.monotonic() + _PAST_RETRY
+                fields = {"waterlevel": group.name, "error": str(error)}
+                logger.warning("the past of a source was not read", extra=fields)
+                return
+
+    def _failed(self, group: Group, error: SourceError) -> None:
+        self._metrics.read_errors.labels(error.trouble.value).inc()
+        if group.failure is None or group.failure.trouble is not error.trouble:
+            fields = {"waterlevel": group.name, "reason": error.trouble.value, "error": str(error)}
+            logger.warning("a source was not read", extra=fields)
+        group.failure = error
+
+    def _identify(self, nodes: Mapping[str, Node], settling: float) -> Identify:
+        """Make what finds the pods on some nodes, and notes who owns them."""
+
+        def identify(key: Key) -> Subject | None:
+            placed = self._cache.named(key)
+            if placed is None or placed.node_name not in nodes:
+                return None
+            pod = placed.pod
+            since = pod.meta.created + settling
+            owner = workload_reference(pod, self._replica_sets)
+            if owner is None:
+                return Subject(pod.uid, since, None)
+            workload = WorkloadKey(owner.kind, key.namespace, owner.name)
+            self._owners[workload] = owner
+            return Subject(pod.uid, since, workload)
+
+        return identify
+
+    async def _tell(self, group: Group, nodes: Mapping[str, Node]) -> None:
+        """Work out the levels; hand them to the scheduler, and write them to objects."""
+        estimate, cache = group.estimate, self._cache
+
+        def placed_here(uid: str) -> bool:
+            placed = cache.get(uid)
+            return placed is not None and placed.node_name in nodes
+
+        await in_slices(estimate.retain(nodes.__contains__, placed_here))
+        await in_slices(estimate.judge())
+        self._publish_uses()
+        await self._write_status(group, nodes)
+        if group.failure is not None:
+            return  # nothing is newer than what is written
+        objects: list[Annotated] = []
+        await in_slices(self._news_of_nodes(group, nodes, objects))
+        await in_slices(self._news_of_workloads(group, objects))
+        await self._annotator.write(objects)
+        self._annotator.retain(
+            {node.meta.uid for node in cache.columns.nodes} | {owner.uid for owner in self._owners.values()}
+        )
+
+    def _publish_uses(self) -> None:
+        ordered = sorted(self._groups.values(), key=lambda group: group.rank, reverse=True)
+        pods: dict[str, PodUsage] = {}
+        for group in ordered:  # the oldest one has the last word
+            pods |= group.estimate.uses.pods
+            self._workloads |= group.estimate.uses.workloads
+        oldest = self._clock.now() - _MEMORY
+        self._workloads = {key: usage for key, usage in self._workloads.items() if usage.at >= oldest}
+        self._owners = {key: owner for key, owner in self._owners.items() if key in self._workloads}
+        for listener in self._listeners:
+            listener(Uses(pods, self._workloads))
+
+    def _news_of_nodes(
+        self, group: Group, nodes: Mapping[str, Node], into: list[Annotated]
+    ) -> Iterator[None]:
+        age = group.spec.staleness_seconds * _REWRITE_PART
+        readings = group.reading.nodes if group.reading is not None else {}
+        for item in paced(nodes.items()):
+            if item is None:
+                yield
+                continue
+            name, node = item
+            level = group.estimate.levels.get(name)
+            if level is None or not self._annotator.is_news(NODES, node.meta.uid, level, age):
+                continue
+            annotations = node_annotations(level)
+            if group.spec.crane_annotations:
+                pods = (placed.pod for placed in self._cache.pods_on(name))
+                hot = hot_value(pods, self._clock.now())
+                annotations |= crane_annotations(level, readings.get(name, Use(level.at)), hot)
+            into.append(Annotated(NODES, name, "", node.meta.uid, level, annotations))
+
+    def _news_of_workloads(self, group: Group, into: list[Annotated]) -> Iterator[None]:
+        older = [each.estimate.uses.workloads for each in self._groups.values() if each.rank < group.rank]
+        for item in paced(group.estimate.uses.workloads.items()):
+            if item is None:
+                yield
+                continue
+            key, usage = item
+            owner = self._owners.get(key)
+            if owner is None or any(key in each for each in older):
+                continue
+            resource = workload_resource(key.kind, owner.api_version)
+            if self._annotator.is_news(resource, owner.uid, usage, WORKLOAD_SECONDS):
+                annotations = workload_annotations(usage)
+                into.append(Annotated(resource, key.name, key.namespace, owner.uid, usage, annotations))
+
+    async def _write_status(self, group: Group, nodes: Mapping[str, Node]) -> None:
+        """Write the status if it is news; a refused write is made up for at the next refresh."""
+        reading = group.reading or Reading()
+        now = self._clock.now()
+        census = Census(group.spec, reading.invalid, now)
+        for item in paced(nodes):
+            if item is None:
+                await asyncio.sleep(0)
+            else:
+                census.add(item, group.estimate.levels.get(item))
+        found = census.survey()
+        self._metrics.surveyed(group.name, found)
+        body = group.body
+        stored = body.get("status", {})
+        generation = body["metadata"].get("generation", 0)
+        examples = (f"{name}: {problem}" for name, problem in sorted(reading.invalid.items())[:3])
+        conditions = aspects(found, group.failure, [*reading.problems, *examples])
+        wanted = render(stored, generation, found, conditions, now)
+        if stored == wanted:
+            return
+        patch = {
+            "metadata": {"resourceVersion": body["metadata"]["resourceVersion"]},
+            "status": wanted | dict.fromkeys(stored.keys() - wanted.keys()),
+        }
+        try:
+            answer = await self._client.patch(WATERLEVELS.item(group.name, subresource="status"), patch)
+        except ApiError as error:
+            logger.info(
+                "a WaterLevel's status was not written", extra={"waterlevel": group.name, "error": str(error)}
+            )
+            return
+        group.body = msgspec.json.decode(answer)  # the next status may be written before the watch tells
+        self._tell_transitions(group, stored, conditions)
+
+    def _tell_transitions(self, group: Group, stored: Mapping[str, Any], conditions: list[Aspect]) -> None:
+        before = {each["type"]: each["status"] for each in stored.get("conditions", ())}
+        about = ObjectReference(WATERLEVELS.api_version, WATERLEVELS.kind, group.name, uid=group.uid)
+        for each in conditions:
+            bad = each.status == ("True" if each.type == METRICS_STALE else "False")
+            if before.get(each.type, "False" if each.type == METRICS_STALE else "") != each.status:
+                self._recorder.record(
+                    about, "Warning" if bad else "Normal", each.reason, "Measure", each.message
+                )
+
+
+def _version(body: Mapping[str, Any]) -> int:
+    return int(body["metadata"]["resourceVersion"])
+
+
+def _stop(group: Group) -> None:
+    if group.task is not None:
+        group.task.cancel()
+        group.task = None
+
+
+def _queries(server: Prometheus) -> Queries:
+    if server.queries is None:
+        return Queries()
+    given = server.queries.model_dump(exclude_none=True, by_alias=False)
+    return Queries(**given)

@@ -1,0 +1,437 @@
+"""A server that speaks the Prometheus HTTP API.
+
+A cycle asks six instant queries, whatever the size of the cluster. Means, maxima and percentiles over time
+are not asked of the server: a day of subqueries for each node takes it minutes, keeping what was read takes
+nothing. Ranges are asked for what was not read, at a start or after a failure.
+"""
+
+import asyncio
+import ssl
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Hashable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import NamedTuple, TypeVar
+
+import aiohttp
+import msgspec
+
+from tidelock.load.slices import AT_LEISURE, in_slices, paced
+from tidelock.load.source import Reading, SourceError, Trouble, Use, cores, percent, size
+from tidelock.model.meta import Key
+
+# Idle time as a part of all time: of series that are younger than its range, a rate alone tells too little.
+NODE_CPU = (
+    '1 - sum without (cpu, mode) (rate(node_cpu_seconds_total{mode=~"idle|iowait"}[5m]))'
+    " / sum without (cpu, mode) (rate(node_cpu_seconds_total[5m]))"
+)
+NODE_MEMORY = "1 - node_memory_MemAvailable_bytes / node_memory_MemTotal_bytes"
+NODE_TIME = "timestamp(node_memory_MemAvailable_bytes)"
+NODE_NAMES = "node_uname_info or kube_node_info"
+_CONTAINERS = 'container!="",container!="POD"'
+POD_CPU = f"sum by (namespace, pod) (rate(container_cpu_usage_seconds_total{{{_CONTAINERS}}}[5m]))"
+POD_MEMORY = f"sum by (namespace, pod) (container_memory_working_set_bytes{{{_CONTAINERS}}})"
+
+K = TypeVar("K", bound=Hashable)
+
+# Seconds until the default query tells the truth of a new pod.
+_SETTLING = 300.0
+
+# Where a series says which node it is of, the surest first.
+_NODE_LABELS = ("node", "nodename", "kubernetes_node", "instance", "host")
+_ERROR_LENGTH = 200
+# Instants of one range query: what is answered at once stays of a size with what a cycle reads.
+_INSTANTS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """PromQL of each thing that is asked; an empty one is not asked.
+
+    Queries for nodes give a fraction, 0 to 1, with a label that names the node or its instance; queries for
+    pods give cores and bytes, with the labels namespace and pod.
+    """
+
+    node_cpu: str = NODE_CPU
+    node_memory: str = NODE_MEMORY
+    node_time: str = NODE_TIME
+    node_names: str = NODE_NAMES
+    pod_cpu: str = POD_CPU
+    pod_memory: str = POD_MEMORY
+
+
+class Access(NamedTuple):
+    """How to log in: headers of each request, and the authorities to trust if not those of the system."""
+
+    headers: Mapping[str, str] = {}
+    tls: ssl.SSLContext | None = None
+
+
+async def anonymous_access() -> Access:
+    """Log in as nobody."""
+    return Access()
+
+
+class _Series(msgspec.Struct, frozen=True):
+    metric: dict[str, str] = {}
+    value: tuple[float, str] | None = None
+    values: tuple[tuple[float, str], ...] = ()
+
+
+class _Data(msgspec.Struct, frozen=True, rename="camel"):
+    result_type: str
+    result: list[msgspec.Raw]
+
+
+class _Answer(msgspec.Struct, frozen=True, rename="camel"):
+    status: str
+    data: _Data | None = None
+    error_type: str = ""
+    error: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+_decode_answer = msgspec.json.Decoder(_Answer).decode
+_decode_series = msgspec.json.Decoder(_Series).decode
+
+
+class Vector(NamedTuple):
+    """The answer to a query: series, still as JSON, and warnings that it is not whole."""
+
+    series: Sequence[msgspec.Raw]
+    warnings: Sequence[str]
+
+
+class PrometheusSource:
+    """Measurements by PromQL.
+
+    A value's own time counts, so that an old one is seen to be old; Prometheus itself gives all values of an
+    instant query the time of the query, wherefore the time of the samples is asked beside.
+    """
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        address: str,
+        access: Callable[[], Awaitable[Access]],
+        known_nodes: Callable[[], Collection[str]],
+        queries: Queries = Queries(),
+        *,
+        timeout_seconds: float = 10.0,
+        node_label: str = "",
+    ) -> None:
+        """Prepare to ask.
+
+        Args:
+            session: the HTTP client.
+            address: base URL of the server.
+            access: gives the current credentials; raises SourceError.
+            known_nodes: gives the names of the cluster's nodes.
+            queries: what to ask.
+            timeout_seconds: how long one query may take.
+            node_label: the label that names the node; empty: found out.
+
+        """
+        self._session = session
+        self._url = address.rstrip("/")
+        self._access = access
+        self._known_nodes = known_nodes
+        self._queries = queries
+        self._timeout = timeout_seconds
+        self._labels = (node_label,) if node_label else _NODE_LABELS
+        self.settling = _SETTLING if queries.pod_cpu == POD_CPU else 0.0
+
+    async def read(self, now: float) -> Reading:
+        """Measure everything as it is now."""
+        access = await self._access()
+        queries = self._queries
+        asked = {
+            name: self._query("query", access, {"query": text, "time": f"{now:.3f}"})
+            for name in queries.__slots__
+            if (text := getattr(queries, name))
+        }
+        answers = dict(zip(asked, await asyncio.gather(*asked.values(), return_exceptions=True), strict=True))
+        nodes = [answers.get(name) for name in ("node_cpu", "node_memory")]
+        if not any(isinstance(answer, Vector) for answer in nodes):
+            raise next(answer for answer in nodes if isinstance(answer, BaseException))
+        reading = Reading()
+        vectors = {name: _checked(name, answer, reading) for name, answer in answers.items()}
+        names = _Names(self._labels, self._known_nodes())
+        await in_slices(names.learn(vectors.get("node_names", ())))
+        times: dict[str, float] = {}
+        await in_slices(_read_times(vectors.get("node_time", ()), names, times))
+        sampled = times if _sampled(vectors) else None
+        uses = {what: _Latest[str]() for what in ("node_cpu", "node_memory")}
+        for what, latest in uses.items():
+            await in_slices(_read_nodes(what, vectors.get(what, ()), names, sampled, reading, latest))
+        await in_slices(_join(uses["node_cpu"], uses["node_memory"], reading.nodes))
+        pods = {what: _Latest[Key]() for what in ("pod_cpu", "pod_memory")}
+        for what, of_pods in pods.items():
+            check = cores if what == "pod_cpu" else size
+            await in_slices(_read_pods(check, vectors.get(what, ()), of_pods))
+        await in_slices(_join(pods["pod_cpu"], pods["pod_memory"], reading.pods))
+        reading.problems.extend(names.problems())
+        return reading
+
+    async def past(self, times: range) -> AsyncIterator[tuple[float, Reading]]:
+        """Measure everything as it was, some instants a query."""
+        access = await self._access()
+        for first in range(0, len(times), _INSTANTS):
+            some = times[first : first + _INSTANTS]
+            names = _Names(self._labels, self._known_nodes())
+            if text := self._queries.node_names:
+                learnt = await self._query("query", access, {"query": text, "time": f"{some[-1]}"})
+                await in_slices(names.learn(learnt.series), AT_LEISURE)
+            span = {"start": f"{some[0]}", "end": f"{some[-1]}", "step": f"{times.step}"}
+            known = {
+                what: {float(at): (_Latest[str](), _Latest[Key]()) for at in some}
+                for what in ("node_cpu", "node_memory", "pod_cpu", "pod_memory")
+            }
+            for what, latest in known.items():
+                if text := getattr(self._queries, what):
+                    answer = await self._query("query_range", access, {"query": text} | span)
+                    await in_slices(_read_past(what, answer.series, names, latest), AT_LEISURE)
+            for instant in some:
+                reading, at = Reading(), float(instant)
+                cpu, memory = known["node_cpu"][at], known["node_memory"][at]
+                await in_slices(_join(cpu[0], memory[0], reading.nodes), AT_LEISURE)
+                cpu, memory = known["pod_cpu"][at], known["pod_memory"][at]
+                await in_slices(_join(cpu[1], memory[1], reading.pods), AT_LEISURE)
+                yield at, reading
+
+    async def _query(self, path: str, access: Access, form: Mapping[str, str]) -> Vector:
+        try:
+            async with self._session.post(
+                f"{self._url}/api/v1/{path}",
+                data={**form, "timeout": f"{self._timeout:g}s"},
+                headers=access.headers,
+                ssl=access.tls or True,
+                allow_redirects=False,  # the credentials are for this server
+                timeout=aiohttp.ClientTimeout(total=self._timeout),
+            ) as response:
+                body = await response.read()
+        except TimeoutError as error:
+            raise SourceError(Trouble.TIMED_OUT, f"no answer within {self._timeout:g} s") from error
+        except (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError) as error:
+            raise SourceError(Trouble.MALFORMED, f"the answer was cut short: {error}") from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise SourceError(Trouble.UNREACHABLE, str(error) or type(error).__name__) from error
+        return _vector(response.status, body)
+
+
+def _vector(status: int, body: bytes) -> Vector:
+    try:
+        answer = _decode_answer(body)
+    except ValueError as error:
+        if status != HTTPStatus.OK:
+            text = body[:_ERROR_LENGTH].decode(errors="replace")
+            raise SourceError(Trouble.REFUSED, f"HTTP {status}: {text}") from error
+        raise SourceError(Trouble.MALFORMED, f"not an answer of the Prometheus API: {error}") from error
+    if answer.status != "success" or answer.data is None:
+        cause = f"{answer.error_type}: {answer.error}" if answer.error_type else answer.error
+        raise SourceError(
+            Trouble.REFUSED, cause[:_ERROR_LENGTH] or f"HTTP {status}, status {answer.status!r}"
+        )
+    if answer.data.result_type not in {"vector", "matrix"}:
+        kind = answer.data.result_type
+        raise SourceError(Trouble.REFUSED, f"a query gives a {kind}, expected an instant vector")
+    return Vector(answer.data.result, answer.warnings)
+
+
+def _checked(name: str, answer: Vector | BaseException | None, reading: Reading) -> Sequence[msgspec.Raw]:
+    """Give the series of an answer; what is wrong with it is a problem of the reading."""
+    if isinstance(answer, Vector):
+        reading.problems.extend(f"{_camel(name)}: {each}" for each in answer.warnings)
+        return answer.series
+    if not isinstance(answer, SourceError):
+        raise answer if answer is not None else AssertionError(name)
+    reading.problems.append(f"{_camel(name)}: {answer}")
+    return ()
+
+
+class _Names:
+    """Finds the node that a series is of."""
+
+    def __init__(self, labels: Sequence[str], known: Collection[str]) -> None:
+        self._labels = labels
+        self._known = known if isinstance(known, (set, frozenset, dict)) else frozenset(known)
+        self._aliases: dict[str, str] = {}
+        self._foreign: dict[str, str] = {}  # an example for each query
+
+    def learn(self, series: Sequence[msgspec.Raw]) -> Iterator[None]:
+        """Take in which instances and addresses are which nodes."""
+        for raw in paced(series):
+            if raw is None:
+                yield
+                continue
+            labels = _decode_series(raw).metric
+            name = next((labels[key] for key in ("node", "nodename") if labels.get(key) in self._known), None)
+            if name is None:
+                continue
+            # The instance of a series with an internal_ip is the program that tells of all nodes.
+            key = "internal_ip" if "internal_ip" in labels else "instance"
+            if alias := labels.get(key):
+                self._aliases[alias] = self._aliases[_host(alias)] = name
+
+    def of(self, what: str, labels: Mapping[str, str]) -> str | None:
+        """Give the node of a series; None for one of something else."""
+        for key in self._labels:
+            value = labels.get(key)
+            if value is None:
+                continue
+            for candidate in (value, _host(value)):
+                if candidate in self._known:
+                    return candidate
+                if candidate in self._aliases:
+                    return self._aliases[candidate]
+        self._foreign.setdefault(what, str(dict(labels)))
+        return None
+
+    def problems(self) -> Iterator[str]:
+        """Tell of queries with series of no node."""
+        for what, example in self._foreign.items():
+            yield f"{_camel(what)}: a series is of no node of the cluster: {example[:_ERROR_LENGTH]}"
+
+
+def _sampled(vectors: Mapping[str, Sequence[msgspec.Raw]]) -> bool:
+    return bool(vectors.get("node_time"))
+
+
+def _read_times(series: Sequence[msgspec.Raw], names: _Names, times: dict[str, float]) -> Iterator[None]:
+    for raw in paced(series):
+        if raw is None:
+            yield
+            continue
+        each = _decode_series(raw)
+        name = names.of("node_time", each.metric)
+        if name is None or each.value is None:
+            continue
+        try:
+            at = float(each.value[1])
+        except ValueError:
+            continue
+        if at > 0:  # nor is NaN
+            times[name] = max(at, times.get(name, 0.0))
+
+
+def _read_nodes(
+    what: str,
+    series: Sequence[msgspec.Raw],
+    names: _Names,
+    times: Mapping[str, float] | None,
+    reading: Reading,
+    latest: "_Latest[str]",
+) -> Iterator[None]:
+    for raw in paced(series):
+        if raw is None:
+            yield
+            continue
+        each = _decode_series(raw)
+        name = names.of(what, each.metric)
+        if name is None or each.value is None:
+            continue
+        at, text = each.value
+        if times is not None:
+            if name not in times:
+                continue  # its exporter has gone; a rate lives on for some minutes
+            at = min(at, times[name])
+        try:
+            value = percent(float(text) * 100)
+        except ValueError as error:
+            reading.invalid[name] = f"{_camel(what)}: {error}"
+            continue
+        latest.put(name, at, value)
+
+
+def _read_pods(
+    check: Callable[[float], float], series: Sequence[msgspec.Raw], latest: "_Latest[Key]"
+) -> Iterator[None]:
+    for raw in paced(series):
+        if raw is None:
+            yield
+            continue
+        each = _decode_series(raw)
+        key = _pod(each.metric)
+        if key is None or each.value is None:
+            continue
+        at, text = each.value
+        try:
+            latest.put(key, at, check(float(text)))
+        except ValueError:
+            continue
+
+
+def _read_past(
+    what: str,
+    series: Sequence[msgspec.Raw],
+    names: _Names,
+    readings: Mapping[float, tuple["_Latest[str]", "_Latest[Key]"]],
+) -> Iterator[None]:
+    of_node = what.startswith("node")
+    check = percent if of_node else cores if what == "pod_cpu" else size
+    for raw in paced(series):
+        if raw is None:
+            yield
+            continue
+        each = _decode_series(raw)
+        name = names.of(what, each.metric) if of_node else None
+        key = None if of_node else _pod(each.metric)
+        for at, text in each.values:
+            if at not in readings:
+                continue
+            nodes, pods = readings[at]
+            try:
+                value = check(float(text) * (100 if of_node else 1))
+            except ValueError:
+                continue
+            if name is not None:
+                nodes.put(name, at, value)
+            elif key is not None:
+                pods.put(key, at, value)
+
+
+class _Latest(dict[K, tuple[float, float]]):
+    """Times and values by what they are of; of two the newer one counts, and of equals the higher one."""
+
+    def put(self, key: K, at: float, value: float) -> None:
+        known = self.get(key)
+        if known is None or (at, value) > known:
+            self[key] = at, value
+
+
+def _join(cpu: _Latest[K], memory: _Latest[K], into: dict[K, Use]) -> Iterator[None]:
+    """Join the values of each thing; they are as old as the older one."""
+    for key in paced(cpu.keys() | memory.keys()):
+        if key is None:
+            yield
+            continue
+        known = [each[key] for each in (cpu, memory) if key in each]
+        at = min(at for at, _ in known)
+        cores_or_percent, bytes_or_percent = (each[key][1] if key in each else None for each in (cpu, memory))
+        into[key] = Use(at, cores_or_percent, bytes_or_percent)
+
+
+def _pod(labels: Mapping[str, str]) -> Key | None:
+    namespace, name = labels.get("namespace"), labels.get("pod")
+    return Key(namespace, name) if namespace and name else None
+
+
+def _host(instance: str) -> str:
+    """Take the port off an instance; an IPv6 address with one is in brackets."""
+    if instance.startswith("["):
+        return instance[1:].partition("]")[0]
+    host, colon, port = instance.rpartition(":")
+    return host if colon and port.isdigit() and ":" not in host else instance
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join("CPU" if each == "cpu" else each.title() for each in others)

@@ -1,0 +1,153 @@
+"""What a source of measurements answers, whatever it speaks."""
+
+import enum
+import math
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from tidelock.model.levels import FULL, MOST_BYTES, MOST_CORES, Quality, quality
+from tidelock.model.meta import Key
+
+# Rates are extrapolated, and clocks of counters are not quite alike: so much above 100 % is 100 %.
+_TOLERATED_PERCENT = 110.0
+
+
+class Trouble(enum.Enum):
+    """Why a source says nothing."""
+
+    UNREACHABLE = "SourceUnreachable"
+    TIMED_OUT = "SourceTimedOut"
+    REFUSED = "SourceRefused"
+    MALFORMED = "SourceMalformed"
+    UNAUTHENTICATED = "CredentialsUnreadable"
+
+
+class SourceError(Exception):
+    """A source could not be asked, or did not answer what was asked."""
+
+    def __init__(self, trouble: Trouble, message: str) -> None:
+        super().__init__(message)
+        self.trouble = trouble
+
+
+class Use(NamedTuple):
+    """What one node or pod used at an instant; what is not known is None.
+
+    A node's cpu and memory are in percent of its capacity, a pod's in cores and bytes.
+    """
+
+    at: float
+    cpu: float | None = None
+    memory: float | None = None
+
+    def merged(self, other: "Use") -> "Use":
+        """Join two readings of the same thing: the newer one counts, and of equals the higher values."""
+        if self.at != other.at:
+            return self if self.at > other.at else other
+        return Use(self.at, _higher(self.cpu, other.cpu), _higher(self.memory, other.memory))
+
+
+def _higher(one: float | None, other: float | None) -> float | None:
+    return max((each for each in (one, other) if each is not None), default=None)
+
+
+_NOTHING = Use(0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One look at everything.
+
+    Attributes:
+        nodes: use of each node that has any.
+        pods: use of each pod that has any, by namespace and name.
+        invalid: nodes with a value that was refused, and what was wrong with it.
+        problems: what else was wrong, in sentences for people.
+
+    """
+
+    nodes: dict[str, Use] = field(default_factory=dict)
+    pods: dict[Key, Use] = field(default_factory=dict)
+    invalid: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def add_node(self, name: str, use: Use) -> None:
+        """Add a reading of a node, which may be the second one."""
+        known = self.nodes.get(name)
+        self.nodes[name] = use if known is None else use.merged(known)
+
+    def add_pod(self, key: Key, use: Use) -> None:
+        """Add a reading of a pod, which may be the second one."""
+        known = self.pods.get(key)
+        self.pods[key] = use if known is None else use.merged(known)
+
+    def quality(self, name: str, now: float, staleness_seconds: float) -> Quality:
+        """Judge what this reading alone says of a node."""
+        use = self.nodes.get(name, _NOTHING)
+        if name in self.invalid and (use.cpu is None or use.memory is None):
+            return Quality.INVALID
+        return quality(use.at if use is not _NOTHING else None, now, staleness_seconds)
+
+
+class Source(Protocol):
+    """Where measurements come from.
+
+    Attributes:
+        settling: age in seconds from which on what is read of a pod is true.
+
+    """
+
+    settling: float
+
+    async def read(self, now: float) -> Reading:
+        """Measure everything as it is now.
+
+        Raises:
+            SourceError: nothing of use was answered.
+
+        """
+
+    def past(self, times: range) -> AsyncIterator[tuple[float, Reading]]:
+        """Measure everything as it was at some instants, in order; nothing where the past is not kept.
+
+        Raises:
+            SourceError: nothing of use was answered.
+
+        """
+
+
+Capacities = Callable[[str], Mapping[str, int] | None]
+"""Gives what a node has in all, by its name; None for an unknown node."""
+
+
+def percent(value: float) -> float:
+    """Check the use of a node in percent; raises ValueError for what can't be one."""
+    _finite(value)
+    if value > _TOLERATED_PERCENT:
+        raise ValueError(f"{value:g} % is more than {FULL:g} %")
+    return min(value, FULL)
+
+
+def cores(value: float) -> float:
+    """Check the CPU use of a pod; raises ValueError for what can't be one."""
+    return _at_most(_finite(value), MOST_CORES)
+
+
+def size(value: float) -> float:
+    """Check the memory use of a pod; raises ValueError for what can't be one."""
+    return _at_most(_finite(value), MOST_BYTES)
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError(f"{value} is not a number")
+    if value < 0:
+        raise ValueError(f"{value:g} is negative")
+    return value
+
+
+def _at_most(value: float, most: float) -> float:
+    if value > most:
+        raise ValueError(f"{value:g} is more than {most:g}")
+    return value

@@ -1,0 +1,207 @@
+"""What the status of a WaterLevel says."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tidelock.load.source import SourceError
+from tidelock.model.instants import format_instant
+from tidelock.model.levels import WINDOW_SECONDS, Measured, NodeLevel, Quality, WindowName, quality
+from tidelock.model.waterlevels import Target, WaterLevelSpec
+
+READY = "Ready"
+METRICS_STALE = "MetricsStale"
+
+_RESOURCES: tuple[Measured, ...] = ("cpu", "memory")
+_FULL = 100.0
+# What a number must move by before it is written.
+_POINT = 1.0
+_MESSAGE_LENGTH = 1024
+
+
+class Spread(NamedTuple):
+    """One resource over the nodes of a group, in percent."""
+
+    mean: float
+    min: float
+    max: float
+    standard_deviation: float
+    target: float
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A group of nodes as it was measured.
+
+    Attributes:
+        qualities: what the measurement of each node of the group is worth.
+        spreads: each resource over the nodes that are fresh, where there are any.
+        sampled_at: time of the newest level; None without any.
+
+    """
+
+    qualities: Mapping[str, Quality]
+    spreads: Mapping[Measured, Spread]
+    sampled_at: float | None
+
+    @cached_property
+    def counts(self) -> Mapping[Quality, int]:
+        """Number of nodes of each quality."""
+        return Counter(self.qualities.values())
+
+
+class Census:
+    """Judges the nodes of a group one by one, and sums up those that are fresh."""
+
+    def __init__(self, spec: WaterLevelSpec, invalid: Collection[str], now: float) -> None:
+        """Prepare.
+
+        Args:
+            spec: the WaterLevel's.
+            invalid: nodes of which the last reading had a value that was refused.
+            now: seconds since the epoch.
+
+        """
+        self._spec = spec
+        self._invalid = invalid
+        self._now = now
+        self._window = shortest_window(spec)
+        self._qualities: dict[str, Quality] = {}
+        self._values: dict[Measured, list[float]] = {resource: [] for resource in _RESOURCES}
+        self._sampled_at: float | None = None
+
+    def add(self, name: str, level: NodeLevel | None) -> None:
+        """Judge a node."""
+        at = level.at if level is not None else None
+        found = quality(at, self._now, self._spec.staleness_seconds)
+        if found is not Quality.FRESH and name in self._invalid:
+            found = Quality.INVALID
+        self._qualities[name] = found
+        if level is None:
+            return
+        self._sampled_at = max(level.at, self._sampled_at or 0.0)
+        if found is Quality.FRESH:
+            for resource, stat in level.windows.get(self._window, {}).items():
+                self._values[resource].append(stat.mean)
+
+    def survey(self) -> Survey:
+        """Sum up."""
+        spreads = {
+            resource: _spread(values, self._spec.target)
+            for resource, values in self._values.items()
+            if values
+        }
+        return Survey(self._qualities, spreads, self._sampled_at)
+
+
+def shortest_window(spec: WaterLevelSpec) -> WindowName:
+    """Give the window that the status is about."""
+    return min((window.duration for window in spec.windows), key=WINDOW_SECONDS.__getitem__)
+
+
+def _spread(values: list[float], target: Target) -> Spread:
+    mean, lowest = float(np.mean(values)), min(values)
+    return Spread(mean, lowest, max(values), float(np.std(values)), _target(target, mean, lowest))
+
+
+def _target(target: Target, mean: float, lowest: float) -> float:
+    if target.percent is not None:
+        return float(target.percent)
+    weight = target.min_weight or 0.0
+    return min((mean + weight * lowest) / (1 + weight), _FULL)
+
+
+class Aspect(NamedTuple):
+    """A condition before it is known since when it holds."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+
+
+def aspects(found: Survey, failure: SourceError | None, problems: Iterable[str]) -> list[Aspect]:
+    """Say in conditions how a group is measured."""
+    counts = found.counts
+    nodes = len(found.qualities)
+    fresh = counts.get(Quality.FRESH, 0)
+    summary = f"{fresh} of {nodes} nodes are measured" + "".join(
+        f", {counts[each]} {each.value}"
+        for each in (Quality.STALE, Quality.MISSING, Quality.INVALID)
+        if counts.get(each)
+    )
+    trouble = "; ".join([summary, *([str(failure)] if failure else ()), *problems])[:_MESSAGE_LENGTH]
+    if not nodes:
+        ready = Aspect(READY, "False", "NoNodes", "no node is selected")
+    elif fresh:
+        ready = Aspect(READY, "True", "Measured", summary if not failure else trouble)
+    else:
+        ready = Aspect(READY, "False", failure.trouble.value if failure else "NotMeasured", trouble)
+    if fresh or not nodes:
+        partial = fresh < nodes
+        stale = Aspect(METRICS_STALE, "False", "PartlyFresh" if partial else "Fresh", summary)
+    else:
+        text = f"{summary}: pods are placed by their requests"
+        stale = Aspect(METRICS_STALE, "True", "NothingFresh", text)
+    return [ready, stale]
+
+
+def render(
+    stored: Mapping[str, Any], generation: int, found: Survey, conditions: Iterable[Aspect], now: float
+) -> dict[str, Any]:
+    """Write a status; numbers that moved by less than a point stay as they are stored.
+
+    The time of the newest sample is written with other news alone.
+    """
+    status: dict[str, Any] = {"observedGeneration": generation}
+    for resource, spread in found.spreads.items():
+        old = stored.get(resource) or {}
+        status[resource] = {
+            "mean": _steady(old.get("mean"), spread.mean),
+            "min": _steady(old.get("min"), spread.min),
+            "max": _steady(old.get("max"), spread.max),
+            "standardDeviation": _steady(old.get("standardDeviation"), spread.standard_deviation),
+            "target": _steady(old.get("target"), spread.target),
+        }
+    counts = found.counts
+    status["nodesMeasured"] = counts.get(Quality.FRESH, 0)
+    status["nodesStale"] = counts.get(Quality.STALE, 0)
+    status["nodesMissing"] = counts.get(Quality.MISSING, 0)
+    status["nodesInvalid"] = counts.get(Quality.INVALID, 0)
+    status["conditions"] = dated(conditions, stored, generation, now)
+    if all(stored.get(field) == value for field, value in status.items()) and stored.get("sampledAt"):
+        status["sampledAt"] = stored["sampledAt"]
+    elif found.sampled_at is not None:
+        status["sampledAt"] = format_instant(int(found.sampled_at))
+    return status
+
+
+def _steady(stored: object, value: float) -> int:
+    if isinstance(stored, int) and abs(stored - value) < _POINT:
+        return stored
+    return round(value)
+
+
+def dated(
+    conditions: Iterable[Aspect], stored: Mapping[str, Any], generation: int, now: float
+) -> list[dict[str, Any]]:
+    """Write conditions: each holds since it was first stored with this status."""
+    earlier = {
+        (condition["type"], condition["status"]): condition["lastTransitionTime"]
+        for condition in stored.get("conditions", ())
+    }
+    return [
+        {
+            "type": each.type,
+            "status": each.status,
+            "reason": each.reason,
+            "message": each.message,
+            "lastTransitionTime": earlier.get((each.type, each.status), format_instant(int(now))),
+            "observedGeneration": generation,
+        }
+        for each in conditions
+    ]

@@ -1,0 +1,397 @@
+"""WaterLevelBalance: new pods go where they bring the measured use of nodes towards a target level.
+
+A node's level is its measured use and what is expected of the pods that the measurement does not cover yet
+(mode NodeWindows), or the sum of its pods' own measured use (PodSums). u is the level with the pod, C the
+target, both in percent; a node scores (100 - C) * u / C + C up to C, and C * (100 - u) / (100 - C) beyond it.
+The score is the mean over windows and resources by their weights. The dynamic target of a group of nodes is
+(mean + w * min) / (1 + w). A node whose measurement is not fresh is taken to use as much of what is requested
+there as the measured nodes do. If none is fresh, nodes are scored by what is requested alone.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+
+from tidelock.cluster.columns import Rows
+from tidelock.cluster.expected_use import ExpectedUse, own_use, uncovered
+from tidelock.cluster.levels import NEVER, RESOURCES, WINDOWS, Figures, Mask, NodeLevels
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.api import (
+    MAX_NODE_SCORE,
+    SKIP,
+    SUCCESS,
+    EnqueueExtensions,
+    Filter,
+    Handle,
+    PreFilter,
+    PreScore,
+    Score,
+    Scores,
+    Status,
+)
+from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
+from tidelock.framework.levels import follow_expected_use, in_whole, packing_score
+from tidelock.framework.moment import Moment
+from tidelock.framework.ownlocks import OwnLocks
+from tidelock.framework.pluginargs import quantity_of, read_args
+from tidelock.framework.watergroups import UNLIMITED, Grouping, Groups, Policy, window_shares
+from tidelock.model.levels import NODE_LEVEL, Unreadable, WindowName, decode_node_level
+from tidelock.model.nodes import Node
+from tidelock.model.pods import Pod
+from tidelock.model.quantities import CPU, MEMORY
+
+logger = logging.getLogger(__name__)
+
+_FULL = 100.0
+_DIGITS = 6
+_DAEMON_SET = "DaemonSet"
+
+_Percent = Annotated[float, msgspec.Meta(ge=0, le=100)]
+_Limit = Annotated[float, msgspec.Meta(ge=1, le=100)]
+_Weight = Annotated[float, msgspec.Meta(ge=0, le=100)]
+
+
+class _Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    duration: WindowName
+    weight: Annotated[int, msgspec.Meta(ge=1, le=100)]
+
+
+class _Target(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    mode: Literal["Static", "Dynamic"] = "Dynamic"
+    percent: _Percent | None = None
+    min_weight: _Weight | None = None
+
+
+class _Limits(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    cpu_percent: _Limit = UNLIMITED
+    memory_percent: _Limit = UNLIMITED
+
+
+class _Estimation(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    default_cpu: str = msgspec.field(default="250m", name="defaultCPU")
+    default_memory: str = "200Mi"
+
+
+class _ResourceShare(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: Literal["cpu", "memory"]
+    weight: _Weight = 1
+
+
+class _Args(msgspec.Struct, frozen=True, rename="camel"):
+    mode: Literal["NodeWindows", "PodSums"] = "NodeWindows"
+    resources: tuple[_ResourceShare, ...] = (_ResourceShare("cpu"), _ResourceShare("memory"))
+    windows: tuple[_Window, ...] = (_Window("15m", 5), _Window("1h", 3), _Window("1d", 2))
+    target: _Target = _Target()
+    overload_limits: _Limits = _Limits()
+    staleness_seconds: Annotated[float, msgspec.Meta(gt=0)] = 180
+    pod_estimation: _Estimation = _Estimation()
+    mature_seconds: Annotated[float, msgspec.Meta(gt=0)] = 900
+    guard: bool = True
+    history: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Picture:
+    """The nodes' levels at the moment of a decision.
+
+    Attributes:
+        grouping: their policies.
+        use: W x R x N, in percent, without the pod; guessed where not known.
+        known: R x N, whether there is a fresh measurement.
+        per_unit: R x N, percent of the node that one unit of a resource is.
+
+    """
+
+    grouping: Grouping
+    use: Figures
+    known: Mask
+    per_unit: Figures
+
+
+@dataclass(frozen=True, slots=True)
+class _Overloads:
+    """Which nodes are beyond a limit: R x N."""
+
+    beyond: Mask
+
+
+class WaterLevelBalance(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
+    """Levels nodes by their measured use, and rules out those beyond a limit."""
+
+    name = "WaterLevelBalance"
+
+    def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
+        """Take what holds for nodes that no WaterLevel selects, and how levels are made up."""
+        read = read_args(self.name, args, _Args)
+        super().__init__(handle, {})
+        problem = next(_problems(read), "")
+        if problem:
+            raise ValueError(f"pluginConfig of {self.name}: {problem}")
+        shares = {each.name: each.weight for each in read.resources}
+        self._shares = np.array([shares.get(name, 0.0) for name in RESOURCES]) / sum(shares.values())
+        self._groups = Groups(handle.objects.water_levels, _policy(self.name, read))
+        self._levels = NodeLevels()
+        handle.cache.follow(self._levels)
+        self._read = read
+        self._blind = False
+
+    def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
+        """Find the nodes beyond a limit; skip if nothing is limited, and pods of DaemonSets."""
+        controller = pod.meta.controller
+        if not self._groups.of(snapshot).limited or (controller and controller.kind == _DAEMON_SET):
+            return SKIP
+        if not self._informed(state, snapshot):
+            return SKIP
+        picture = self._picture(state, pod, snapshot)
+        grouping = picture.grouping
+        above = np.greater(_shortest(picture.use, grouping), grouping.limits)
+        beyond = np.logical_and(above, picture.known)
+        state.write(_Overloads(beyond))
+        return SUCCESS if beyond.any() else SKIP
+
+    def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
+        """Keep nodes that are within their limits, or of which nobody knows."""
+        within: Mask = np.logical_not(state.expect(_Overloads).beyond[:, snapshot.rows].any(axis=0))
+        return within
+
+    def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
+        """Name the resources."""
+        beyond = state.expect(_Overloads).beyond[:, snapshot.rows][:, row]
+        return tuple(
+            f"node(s) with measured {name} use above the limit"
+            for name, is_beyond in zip(RESOURCES, beyond, strict=True)
+            if is_beyond
+        )
+
+    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Evictions change no measurement."""
+        return False
+
+    def numbers(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
+        """Say how much is used, and what the limit is."""
+        picture = self._picture(state, pod, snapshot)
+        beyond = state.expect(_Overloads).beyond[:, snapshot.rows][:, row]
+        use = _shortest(picture.use, picture.grouping)[:, snapshot.rows][:, row]
+        limits = picture.grouping.limits[:, snapshot.rows][:, row]
+        return ", ".join(
+            f"{name} {use[index]:.0f} % used, limit {limits[index]:.0f} %"
+            for index, name in enumerate(RESOURCES)
+            if beyond[index]
+        )
+
+    def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
+        """Skip if there is no WaterLevel and nothing was measured lately."""
+        if not self._informed(state, snapshot):
+            return SKIP
+        picture = self._picture(state, pod, snapshot)
+        self._say(blind=not picture.known.any())
+        return SUCCESS
+
+    def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
+        """Score by the level with the pod; by requests if no level is fresh."""
+        rows, snapshot = in_whole(self.handle, snapshot, rows)
+        picture = self._picture(state, pod, snapshot)
+        grouping = picture.grouping
+        if not picture.known.any():
+            taken = np.minimum(_requested(pod, snapshot), _FULL)
+            return _rounded(self._shares @ (MAX_NODE_SCORE - taken), rows)
+        expected = self._arrivals.expected(pod)[..., np.newaxis]
+        if np.isnan(expected).any():
+            expected = np.where(np.isnan(expected), grouping.defaults, expected)
+        points = packing_score(picture.use + expected * picture.per_unit, _targets(picture))
+        points *= grouping.windows[:, np.newaxis]
+        return _rounded(self._shares @ points.sum(axis=0), rows)
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """Hope for measurements within the limits, for pods that go, and for edits of WaterLevels."""
+        node = Action.ADD | Action.UPDATE_NODE_ANNOTATION | Action.UPDATE_NODE_LABEL
+        return (
+            Registration(ClusterEvent(Resource.NODE, node), self._may_be_within),
+            Registration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)),
+            Registration(ClusterEvent(Resource.WATER_LEVEL, Action.ALL)),
+        )
+
+    def _may_be_within(self, _: Pod, old: Node | None, new: Node) -> bool:
+        """Whether a node is new, or was measured anew and is not beyond the limits of all."""
+        text = new.meta.annotations.get(NODE_LEVEL)
+        if text is None or old is None or old.meta.labels != new.meta.labels:
+            return True
+        if old.meta.annotations.get(NODE_LEVEL) == text:
+            return False
+        level = decode_node_level(text)
+        highest = self._groups.highest_limits
+        return isinstance(level, Unreadable) or all(
+            uses[name].mean <= highest[index]
+            for uses in level.windows.values()
+            for index, name in enumerate(RESOURCES)
+            if name in uses
+        )
+
+    def _informed(self, state: CycleState, snapshot: Snapshot) -> bool:
+        """Whether there is a WaterLevel, or a node that was measured lately."""
+        fresh = self._levels.fresh(state.expect(Moment).now, self._groups.of(snapshot).staleness)
+        return self._groups.any or bool(fresh.any())
+
+    @cached_property
+    def _arrivals(self) -> ExpectedUse:
+        """What the nodes' samples do not cover; kept from the first time on that anybody asks."""
+        return follow_expected_use(
+            self.handle, estimate=_likely_use, rule=uncovered, history=self._read.history
+        )
+
+    @cached_property
+    def _own(self) -> ExpectedUse:
+        """The sums of what was measured of the pods themselves."""
+        rule = own_use(self._read.mature_seconds)
+        return follow_expected_use(
+            self.handle, estimate=_likely_use, rule=rule, history=self._read.history, measured=True
+        )
+
+    def _picture(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> _Picture:
+        """Give the levels of all nodes, worked out once for each decision."""
+        picture = state.read(_Picture)
+        if picture is None:
+            picture = self._drawn(state.expect(Moment).now, pod, snapshot, state.read(OwnLocks))
+            state.write(picture)
+        return picture
+
+    def _drawn(self, now: float, pod: Pod, snapshot: Snapshot, own_locks: OwnLocks | None) -> _Picture:
+        levels, grouping = self._levels, self._groups.of(snapshot)
+        per_unit = _FULL / np.where(levels.capacity > 0, levels.capacity, np.inf)
+        fresh = levels.fresh(now, grouping.staleness)
+        at = np.where(np.isfinite(levels.at), levels.at, NEVER)
+        use = levels.use("mean")
+        residents = self._arrivals if self._read.guard else None
+        if self._read.mode == "PodSums" and self._reading_is_fresh(now, grouping):
+            # Sums need no sample of the node.
+            use, at, fresh, residents = np.zeros_like(use), np.zeros_like(at), np.ones_like(fresh), self._own
+        if residents is not None:
+            use = use + residents.sums(at, grouping.defaults) * per_unit
+            for entry in own_locks.entries if own_locks else ():
+                if (found := residents.use_of(entry.uid)) is not None:
+                    row, expected = found
+                    use[:, :, row] -= expected * per_unit[:, row]
+        known = fresh & ~np.isnan(use[0])
+        if not known.all():
+            use = _guessed(use, known, _requested(None, snapshot))
+        return _Picture(grouping, use, known, per_unit)
+
+    def _reading_is_fresh(self, now: float, grouping: Grouping) -> bool:
+        at = self.handle.measurements.at
+        return abs(now - at) <= max((policy.staleness for policy in grouping.policies), default=0)
+
+    def _say(self, *, blind: bool) -> None:
+        """Tell when scoring falls back to requests, and when it has levels again."""
+        if blind is not self._blind:
+            self._blind = blind
+            if blind:
+                logger.warning("no fresh measurement of any node: scoring by requests")
+            else:
+                logger.info("nodes are measured again: scoring by their levels")
+
+
+def _likely_use(pod: Pod) -> tuple[float, float]:
+    return pod.likely_use
+
+
+def _policy(plugin: str, read: _Args) -> Policy:
+    estimation = read.pod_estimation
+    return Policy(
+        windows=window_shares({each.duration: each.weight for each in read.windows}),
+        percent=read.target.percent,
+        min_weight=read.target.min_weight or 0.0,
+        limits=(read.overload_limits.cpu_percent, read.overload_limits.memory_percent),
+        staleness=read.staleness_seconds,
+        defaults=(
+            quantity_of(plugin, "podEstimation.defaultCPU", CPU, estimation.default_cpu),
+            quantity_of(plugin, "podEstimation.defaultMemory", MEMORY, estimation.default_memory),
+        ),
+    )
+
+
+def _problems(read: _Args) -> Iterator[str]:
+    """Say what is wrong with args whose fields are right each by itself."""
+    durations = [each.duration for each in read.windows]
+    names = [each.name for each in read.resources]
+    if not durations or len(set(durations)) < len(durations):
+        yield "windows: expected at least one of 15m, 1h and 1d, each once"
+    if not sum(each.weight for each in read.resources) or len(set(names)) < len(names):
+        yield "resources: expected cpu, memory or both, each once, and not all of weight 0"
+    if (read.target.mode == "Static") != (read.target.percent is not None):
+        yield "target.percent: required for Static and refused for Dynamic"
+    if read.target.mode == "Static" and read.target.min_weight is not None:
+        yield "target.minWeight: refused for Static"
+
+
+def _rounded(scores: Scores, rows: Rows) -> Scores:
+    """Give the scores of some rows, without the last digits, which depend on the order of the terms."""
+    rounded: Scores = np.round(scores[rows], _DIGITS)
+    return rounded
+
+
+def _shortest(use: Figures, grouping: Grouping) -> Figures:
+    """Give R x N of the shortest window that counts for each node."""
+    first = np.argmax(grouping.windows > 0, axis=0)
+    shortest: Figures = use[first, :, np.arange(use.shape[2])].T
+    return shortest
+
+
+def _targets(picture: _Picture) -> Figures:
+    """Give the target of each window, resource and node, in percent: W x R x N, or x 1 if all are alike."""
+    grouping = picture.grouping
+    targets = np.empty((len(WINDOWS), len(RESOURCES), len(grouping.policies)))
+    for index, policy in enumerate(grouping.policies):
+        if policy.percent is not None:
+            targets[:, :, index] = policy.percent
+            continue
+        there = None if len(grouping.policies) == 1 else grouping.policy_of == index
+        targets[:, :, index] = _dynamic_target(picture, there, policy.min_weight)
+    if len(grouping.policies) == 1:
+        return targets
+    by_node: Figures = targets[:, :, grouping.policy_of]
+    return by_node
+
+
+def _dynamic_target(picture: _Picture, there: Mask | None, min_weight: float) -> Figures:
+    """Give (mean + w * min) / (1 + w) over the measured nodes of a group, or over all if none is: W x R."""
+    use, known = picture.use, picture.known
+    if there is not None:
+        use, known = use[:, :, there], known[:, there]
+    if not use.shape[2]:
+        return np.zeros(use.shape[:2])
+    known = known | ~known.any(axis=1, keepdims=True)
+    if known.all():
+        mean, least = use.mean(axis=2), use.min(axis=2)
+    else:
+        mean = np.where(known, use, 0.0).sum(axis=2) / known.sum(axis=1)
+        least = np.where(known, use, np.inf).min(axis=2)
+    target: Figures = np.clip((mean + min_weight * least) / (1 + min_weight), 0.0, _FULL)
+    return target
+
+
+def _requested(pod: Pod | None, snapshot: Snapshot) -> Figures:
+    """Give what is requested and locked, as scoring counts it, with or without a pod: R x N, in percent."""
+    columns = [snapshot.column(CPU), snapshot.column(MEMORY)]
+    taken = (snapshot.nonzero + snapshot.locked[:, columns]).T.astype(np.float64)
+    if pod is not None:
+        taken += np.array(pod.container_weights, np.float64)[:, np.newaxis]
+    room = snapshot.allocatable[:, columns].T
+    return np.where(room > 0, _FULL * taken / np.maximum(room, 1), _FULL)
+
+
+def _guessed(use: Figures, known: Mask, requested: Figures) -> Figures:
+    """Fill in what is not known: the same part of what is requested as the measured nodes use in the mean."""
+    use = use.copy()
+    for resource in range(len(RESOURCES)):
+        there = known[resource]
+        base = requested[resource, there].mean() if there.any() else 0.0
+        for window in range(len(WINDOWS)):
+            part = use[window, resource, there].mean() / base if base > 0 else 1.0
+            use[window, resource, ~there] = part * requested[resource, ~there]
+    return use

@@ -1,0 +1,181 @@
+"""WorkloadTopologySpread: no domain has more than its share of one workload's pods.
+
+For pods that declare no topologySpreadConstraints themselves, the args say how many pods of one controller,
+or what percent of its replicas, a node, zone or any other domain may have. A constraint that is to be met
+rules out domains that have them; each constraint scores a domain by how much of that is left. Nodes without
+the label are no domain, and are not limited.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+
+from tidelock.cluster.cache import Placed
+from tidelock.cluster.columns import Rows
+from tidelock.cluster.labels import Counts, Label
+from tidelock.cluster.replicas import Replicas
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.api import (
+    MAX_NODE_SCORE,
+    SKIP,
+    SUCCESS,
+    EnqueueExtensions,
+    Handle,
+    Mask,
+    OneReason,
+    PreFilter,
+    PreScore,
+    Score,
+    Scores,
+    Status,
+)
+from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
+from tidelock.framework.pluginargs import read_args
+from tidelock.model.meta import OwnerReference
+from tidelock.model.pods import Pod
+
+
+class _Constraint(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    topology_key: Annotated[str, msgspec.Meta(min_length=1, max_length=317)]
+    max_pods: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    max_percent: Annotated[int, msgspec.Meta(ge=1, le=100)] | None = None
+    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = "DoNotSchedule"
+
+    def cap(self, replicas: int) -> int:
+        """Tell how many of a workload's pods a domain may have: at least one."""
+        if self.max_pods is not None:
+            return self.max_pods
+        return max(math.ceil(replicas * (self.max_percent or 0) / 100), 1)
+
+
+class _Args(msgspec.Struct, frozen=True, rename="camel"):
+    constraints: tuple[_Constraint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Domains:
+    """One constraint: how many pods each domain has (V + 1 by the label's codes), and may have."""
+
+    label: Label
+    counts: Counts
+    cap: int
+    required: bool
+
+
+@dataclass(slots=True)
+class _Spread:
+    controller_uid: str
+    domains: tuple[_Domains, ...]
+
+    def clone(self) -> "_Spread":
+        """Copy what may change."""
+        return replace(self, domains=tuple(replace(each, counts=each.counts.copy()) for each in self.domains))
+
+
+class WorkloadTopologySpread(PreFilter, OneReason, PreScore, Score, EnqueueExtensions):
+    """Keeps the pods of one workload apart."""
+
+    name = "WorkloadTopologySpread"
+    reason = "node(s) in a domain that has its share of the workload's pods"
+
+    def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
+        """Take the constraints."""
+        self._constraints = read_args(self.name, args, _Args).constraints
+        super().__init__(handle, {})
+        for index, each in enumerate(self._constraints):
+            if (each.max_pods is None) == (each.max_percent is None):
+                text = f"constraints[{index}]: exactly one of maxPods and maxPercent is required"
+                raise ValueError(f"pluginConfig of {self.name}: {text}")
+        self._replicas = Replicas()
+        if self._constraints:
+            handle.cache.follow(self._replicas)
+
+    def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
+        """Count the workload's pods by domain; skip pods of none, and those with constraints of their own."""
+        controller = pod.meta.controller
+        if not self._constraints or controller is None or pod.spec.topology_spread_constraints:
+            return SKIP
+        found = self._replicas.of(controller.uid)
+        counts = np.zeros(len(snapshot), np.int64)
+        for name, count in found.items():
+            if (row := snapshot.row(name)) is not None:
+                counts[row] = count
+        replicas = self._wanted(controller, pod.meta.namespace) or sum(found.values()) + 1
+        domains = []
+        for each in self._constraints:
+            label = snapshot.labels(each.topology_key)
+            required = each.when_unsatisfiable == "DoNotSchedule"
+            domains.append(_Domains(label, label.totals(counts), each.cap(replicas), required))
+        state.write(_Spread(controller.uid, tuple(domains)))
+        return SUCCESS if any(each.required for each in domains) else SKIP
+
+    def add_pod(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot) -> None:
+        """Count another pod of the workload."""
+        self._move(state, other, snapshot, 1)
+
+    def remove_pod(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot) -> None:
+        """Count another pod of the workload no longer."""
+        if not other.pod.leaving:
+            self._move(state, other, snapshot, -1)
+
+    def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
+        """Keep nodes whose domains have room for one more."""
+        mask: Mask = np.ones(len(snapshot), np.bool_)
+        for each in state.expect(_Spread).domains:
+            if each.required:
+                mask &= np.less(each.counts, each.cap)[each.label.codes[snapshot.rows]]
+        return mask
+
+    def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
+        """Skip pods that no constraint is for."""
+        return SUCCESS if state.read(_Spread) is not None else SKIP
+
+    def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
+        """Score the part of what a domain may have that is left, in the mean over the constraints."""
+        spread = state.read(_Spread)
+        total = np.zeros(len(rows))
+        if spread is None:
+            return total
+        for each in spread.domains:
+            left = np.maximum(1 - each.counts / each.cap, 0.0)
+            total += left[each.label.codes[snapshot.rows][rows]]
+        scores: Scores = MAX_NODE_SCORE * total / len(spread.domains)
+        return scores
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """Hope for pods of the workload that go, and for nodes that are new or get other labels."""
+        goes = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE | Action.UPDATE)
+        node = ClusterEvent(Resource.NODE, Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL)
+        return (
+            Registration(goes, _of_one_controller),
+            Registration(node),
+            Registration(ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE)),
+        )
+
+    def _wanted(self, controller: OwnerReference, namespace: str) -> int:
+        """Give the number of replicas that a controller is to have; 0 if nobody knows."""
+        objects = self.handle.objects
+        listers = {"ReplicaSet": objects.replica_sets, "StatefulSet": objects.stateful_sets}
+        lister = listers.get(controller.kind) if controller.api_version == "apps/v1" else None
+        workload = lister.get(controller.name, namespace) if lister is not None else None
+        return workload.spec.replicas if workload is not None else 0
+
+    def _move(self, state: CycleState, other: Placed, snapshot: Snapshot, sign: int) -> None:
+        spread, controller = state.read(_Spread), other.pod.meta.controller
+        row = snapshot.row(other.node_name)
+        if spread is None or controller is None or controller.uid != spread.controller_uid or row is None:
+            return
+        for each in spread.domains:
+            if (code := each.label.codes[row]) >= 0:
+                each.counts[code] += sign
+
+
+def _of_one_controller(pod: Pod, old: Pod | None, new: Pod | None) -> bool:
+    other = old or new
+    ours, theirs = pod.meta.controller, other.meta.controller if other is not None else None
+    return ours is not None and theirs is not None and ours.uid == theirs.uid

@@ -1,0 +1,227 @@
+"""The scheduler as it serves a cluster, but told of a simulated one: the real decider and feed.
+
+A restart throws all that they know away, and tells a new process what an API server would have.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from tidelock.cluster.measured import at_once
+from tidelock.framework.config import Configuration
+from tidelock.model.groups import WaterLevel, decode_water_level
+from tidelock.model.levels import Uses
+from tidelock.model.nodes import Node, decode_node
+from tidelock.model.pods import Pod, PodStatus, assigned_to, decode_pod
+from tidelock.model.workloads import Workload as Controller
+from tidelock.scheduler.cycle import Assumed
+from tidelock.scheduler.decider import Decider
+from tidelock.scheduler.feed import Feed
+from tidelock.simulation.world import Machine, Workload, World
+
+NAMESPACE = "simulation"
+SCHEDULER = "simulated"
+_NONE = ("0", "0m")
+
+EPOCH = 1_800_000_000.0
+"""What the API's time is when a world begins: annotations and bindings carry it."""
+
+
+class VirtualClock:
+    """A clock that is set by hand; seconds since the beginning of the world."""
+
+    def __init__(self) -> None:
+        self.elapsed = 0.0
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return EPOCH + self.elapsed
+
+    def monotonic(self) -> float:
+        """Give the same: this clock never jumps."""
+        return self.now()
+
+
+class Cluster:
+    """The API objects of a world, and the scheduler that is told of them."""
+
+    def __init__(
+        self, world: World, configuration: Configuration, water_level: Mapping[str, Any] | None = None
+    ) -> None:
+        """Make the objects; `water_level` is the spec of the WaterLevel that all nodes are in."""
+        self.clock = VirtualClock()
+        self.nodes = [_node(machine) for machine in world.machines]
+        self.pods: dict[str, Pod] = {}
+        self._controllers = [_replica_set(workload) for workload in world.workloads]
+        self._templates = [_pod(workload) for workload in world.workloads]
+        self._workload = world.workload
+        self._water_levels = [] if water_level is None else [_water_level(water_level)]
+        self._make = partial(Decider, configuration)
+        self._start()
+
+    def restart(self) -> None:
+        """Have a new process take over."""
+        self._start()
+
+    def replace_node(self, row: int, annotations: dict[str, str]) -> None:
+        """Have a node's annotations changed."""
+        old = self.nodes[row]
+        new = msgspec.structs.replace(
+            old, metadata=msgspec.structs.replace(old.metadata, annotations=annotations)
+        )
+        self.nodes[row] = new
+        self._feed.nodes.upsert(old, new)
+
+    def learn(self, uses: Uses) -> None:
+        """Have the use of pods and workloads read."""
+        at_once(self._decider.measurements.take(uses))
+
+    def add_pod(self, number: int) -> None:
+        """Have a pod of the world created."""
+        name = pod_name(number)
+        template = self._templates[self._workload[number]]
+        meta = msgspec.structs.replace(
+            template.metadata, name=name, uid=name, creation_timestamp=_instant(self.clock.now())
+        )
+        pod = msgspec.structs.replace(template, metadata=meta)
+        self.pods[name] = pod
+        self._feed.pods.upsert(None, pod)
+
+    def end_pod(self, number: int) -> None:
+        """Have a pod deleted."""
+        self._feed.pods.remove(self.pods.pop(pod_name(number)))
+
+    def decide(self) -> Iterator[tuple[int, str]]:
+        """Decide all that is due now; yields each pod that was bound, and its node."""
+        now = self.clock.now()
+        while (due := self._decider.next_due()) is not None and due <= now:
+            outcome = self._decider.step(now)
+            self._decider.take_preemptions()  # all pods have one priority: there is nobody to evict
+            if isinstance(outcome, Assumed):
+                self._bind(outcome)
+                yield int(outcome.pod.meta.name.removeprefix("pod-")), outcome.node_name
+
+    def next_due(self) -> float | None:
+        """Second of the world at which there is something to decide without any event; None for never."""
+        due = self._decider.next_due()
+        return None if due is None else due - EPOCH
+
+    def _bind(self, assumed: Assumed) -> None:
+        now = self.clock.now()
+        old = self.pods[assumed.pod.meta.name]
+        status = PodStatus(phase="Running", start_time=_instant(now))
+        new = msgspec.structs.replace(assigned_to(old, assumed.node_name), status=status)
+        self.pods[new.meta.name] = new
+        self._decider.bound(assumed, now)
+        self._feed.pods.upsert(old, new)
+
+    def _start(self) -> None:
+        self._decider = decider = self._make()
+        replica_sets = decider.objects.replica_sets
+        self._feed = feed = Feed(
+            decider.cache,
+            decider.book,
+            decider.queue,
+            decider.waiting_pods,
+            self.clock,
+            _nobody_sleeps,
+            {"replica_sets": replica_sets},
+        )
+        for controller in self._controllers:
+            replica_sets.upsert(None, controller)
+        for water_level in self._water_levels:
+            decider.objects.water_levels.upsert(None, water_level)
+        for node in self.nodes:
+            feed.nodes.upsert(None, node)
+        for pod in self.pods.values():
+            feed.pods.upsert(None, pod)
+        feed.nodes.synced()
+        feed.pods.synced()
+        feed.reservations.synced()
+        for sink in feed.others.values():
+            sink.synced()
+
+
+def pod_name(number: int) -> str:
+    """Name of a world's pod, which is its uid too."""
+    return f"pod-{number:06}"
+
+
+def _node(machine: Machine) -> Node:
+    amounts = {"cpu": f"{machine.cpu}m", "memory": str(machine.memory), "pods": str(machine.pods)}
+    labels = {"kubernetes.io/hostname": machine.name}
+    body = {
+        "metadata": {"name": machine.name, "uid": machine.name, "labels": labels},
+        "status": {"allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    return decode_node(msgspec.json.encode(body))
+
+
+def _replica_set(workload: Workload) -> Controller:
+    body = {
+        "metadata": {
+            "name": workload.name,
+            "namespace": NAMESPACE,
+            "uid": workload.name,
+            "ownerReferences": [_owner("Deployment", workload)],
+        },
+        "spec": {"selector": {"matchLabels": {"app": workload.name}}},
+    }
+    return msgspec.json.decode(msgspec.json.encode(body), type=Controller)
+
+
+def _water_level(spec: Mapping[str, Any]) -> WaterLevel:
+    source = {"prometheus": {"address": "http://prometheus"}}  # which nobody asks
+    body = {"metadata": {"name": "all", "uid": "all"}, "spec": {"source": source, **spec}}
+    decoded = decode_water_level(msgspec.json.encode(body))
+    if decoded.spec is None:
+        raise ValueError(f"the policy's WaterLevel: {decoded.problem}")
+    return decoded
+
+
+def _pod(workload: Workload) -> Pod:
+    """Give what all pods of a workload have."""
+    requests = {"cpu": f"{workload.cpu}m", "memory": str(workload.memory)}
+    limits = {"cpu": f"{workload.cpu_limit}m", "memory": str(workload.memory_limit)}
+    body = {
+        "metadata": {
+            "name": workload.name,
+            "namespace": NAMESPACE,
+            "labels": {"app": workload.name},
+            "ownerReferences": [_owner("ReplicaSet", workload)],
+        },
+        "spec": {
+            "schedulerName": SCHEDULER,
+            "containers": [
+                {
+                    "name": "main",
+                    "resources": {
+                        "requests": requests,
+                        "limits": {name: amount for name, amount in limits.items() if amount not in _NONE},
+                    },
+                }
+            ],
+        },
+    }
+    return decode_pod(msgspec.json.encode(body))
+
+
+def _owner(kind: str, workload: Workload) -> dict[str, object]:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "name": workload.name,
+        "uid": workload.name,
+        "controller": True,
+    }
+
+
+def _instant(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _nobody_sleeps() -> None:
+    """Wake nobody: decisions are made when the simulation asks for them."""

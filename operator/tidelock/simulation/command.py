@@ -1,0 +1,173 @@
+"""The command `tidelock simulate`: plays a world under several policies and shows what came of it."""
+
+import argparse
+import logging
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from tidelock.simulation.engine import Run, Simulation
+from tidelock.simulation.measuring import FAULTS, LAG
+from tidelock.simulation.policies import POLICIES
+from tidelock.simulation.results import Figures, as_numbers, figures
+from tidelock.simulation.traces import TraceError, read_openb_nodes, read_openb_pods, read_planetlab
+from tidelock.simulation.world import World
+from tidelock.simulation.worlds import STEPS_A_DAY, Setting, openb_world, synthetic_load, world_of
+
+_EXTRA = "pip install 'tidelock[simulation]'"
+_SYNTHETIC_ROWS = 1000
+_COLUMNS = {
+    "spread": "deviation",
+    "range": "max - min",
+    "mean": "mean",
+    "p99": "p99",
+    "hot": "over 80 %",
+    "pending": "pending",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command's arguments."""
+    defaults = Setting()
+    known = ", ".join(POLICIES)
+    parser.add_argument(
+        "--policies", default="default,least-used,water-level", help=f"names with commas between: {known}"
+    )
+    parser.add_argument("--load", type=Path, help="PlanetLab day (CSV, .gz); without: synthetic load")
+    parser.add_argument("--openb-nodes", type=Path, help="node list of the openb trace (CSV, .gz)")
+    parser.add_argument("--openb-pods", type=Path, help="pod list of the openb trace (CSV, .gz)")
+    parser.add_argument("--nodes", type=int, default=defaults.nodes)
+    parser.add_argument(
+        "--cores", type=int, nargs="+", default=list(defaults.cores), help="sizes of nodes, in turn"
+    )
+    parser.add_argument("--workloads", type=int, default=defaults.workloads, help="how many Deployments")
+    parser.add_argument("--fill", type=float, default=defaults.fill, help="share of all cores requested")
+    parser.add_argument(
+        "--overcommit", type=float, default=defaults.overcommit, help="limits as multiples of requests"
+    )
+    parser.add_argument("--life-hours", type=float, default=defaults.life / 3600, help="of a pod, on average")
+    parser.add_argument("--noise", type=float, default=defaults.noise, help="how far replicas differ, 0: not")
+    parser.add_argument("--rollouts", type=int, default=defaults.rollouts, help="of whole Deployments")
+    parser.add_argument("--steps", type=int, default=STEPS_A_DAY, help="five minutes each")
+    parser.add_argument("--lag", type=float, default=LAG, help="seconds that measurements are late")
+    parser.add_argument("--fault", choices=tuple(FAULTS), default="none", help="what goes wrong")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path, help="file to write the figures to")
+    parser.add_argument("--plots", type=Path, help="folder to write pictures to")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command; gives the exit status."""
+    logging.getLogger("tidelock").addHandler(logging.NullHandler())  # plugins' warnings are part of the play
+    try:
+        names = _policies(arguments.policies)
+        world = _world(arguments)
+        with _progress(len(names) * world.steps) as advance:
+            runs = [_play(world, name, arguments, advance) for name in names]
+        results = {run.policy: figures(run) for run in runs}
+        _show(world, results)
+        if arguments.json is not None:
+            _write(world, arguments.seed, results, arguments.json)
+        if arguments.plots is not None:
+            _draw(runs, arguments.plots)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in ("matplotlib", "rich"):
+            raise
+        sys.stderr.write(f"tidelock: simulate needs {error.name}: {_EXTRA}\n")
+        return 1
+    except (TraceError, ValueError, OSError) as error:
+        sys.stderr.write(f"tidelock: {error}\n")
+        return 1
+    return 0
+
+
+def _policies(text: str) -> list[str]:
+    names = text.split(",")
+    for name in names:
+        if name not in POLICIES:
+            raise ValueError(f"--policies: {name!r} is not one of {', '.join(POLICIES)}")
+    if len(set(names)) < len(names):
+        raise ValueError(f"--policies: {text!r} names a policy twice")
+    return names
+
+
+def _world(arguments: argparse.Namespace) -> World:
+    setting = Setting(
+        nodes=arguments.nodes,
+        cores=arguments.cores,
+        workloads=arguments.workloads,
+        fill=arguments.fill,
+        overcommit=arguments.overcommit,
+        life=arguments.life_hours * 3600,
+        noise=arguments.noise,
+        rollouts=arguments.rollouts,
+        steps=arguments.steps,
+    )
+    if arguments.load is None:
+        rows = max(_SYNTHETIC_ROWS, setting.workloads)
+        title, load = "synthetic", synthetic_load(rows, setting.steps, arguments.seed)
+    else:
+        title, load = arguments.load.name, read_planetlab(arguments.load)
+    if (arguments.openb_nodes is None) != (arguments.openb_pods is None):
+        raise ValueError("--openb-nodes and --openb-pods belong together")
+    if arguments.openb_nodes is None:
+        return world_of(title, load, setting, arguments.seed)
+    machines = read_openb_nodes(arguments.openb_nodes)
+    pods = read_openb_pods(arguments.openb_pods)
+    return openb_world(f"openb, {title}", machines, pods, load, setting, arguments.seed)
+
+
+def _play(world: World, name: str, arguments: argparse.Namespace, advance: Callable[[str], None]) -> Run:
+    simulation = Simulation(
+        world, POLICIES[name], arguments.seed, lag=arguments.lag, faults=FAULTS[arguments.fault]
+    )
+    return simulation.run(lambda _: advance(name))
+
+
+@contextmanager
+def _progress(steps: int) -> Iterator[Callable[[str], None]]:
+    """Show how far the runs are; gives a function to call after each step."""
+    from rich.console import Console  # noqa: PLC0415 -- not there where nothing is simulated
+    from rich.progress import Progress  # noqa: PLC0415
+
+    with Progress(console=Console(stderr=True)) as bar:
+        task = bar.add_task("simulating", total=steps)
+        yield lambda name: bar.update(task, advance=1, description=name)
+
+
+def _show(world: World, results: dict[str, Figures]) -> None:
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(title=f"{world.title}: {len(world.machines)} nodes, {world.pods} pods, {world.steps} steps")
+    table.add_column("policy")
+    for heading in _COLUMNS.values():
+        table.add_column(heading, justify="right")
+    for name, of in results.items():
+        table.add_row(name, *(f"{getattr(of, column):.2f}" for column in _COLUMNS))
+    Console().print(table)
+
+
+def _write(world: World, seed: int, results: dict[str, Figures], file: Path) -> None:
+    told = {
+        "world": {
+            "title": world.title,
+            "nodes": len(world.machines),
+            "pods": world.pods,
+            "steps": world.steps,
+        },
+        "seed": seed,
+        "policies": {name: as_numbers(of) for name, of in results.items()},
+    }
+    file.write_bytes(msgspec.json.format(msgspec.json.encode(told)) + b"\n")
+
+
+def _draw(runs: Sequence[Run], folder: Path) -> None:
+    from tidelock.simulation.plots import plot_nodes, plot_spread  # noqa: PLC0415 -- loads matplotlib
+
+    folder.mkdir(parents=True, exist_ok=True)
+    plot_spread(runs, folder / "spread.png")
+    plot_nodes(runs, folder / "nodes.png")

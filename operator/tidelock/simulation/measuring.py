@@ -1,0 +1,211 @@
+"""What a metrics server would show of the true use: samples every five minutes, late, over windows.
+
+Statistics are those of PromQL over the samples of a range: avg_over_time, max_over_time and
+quantile_over_time(0.95).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from tidelock.model.levels import (
+    WINDOW_SECONDS,
+    Measured,
+    NodeLevel,
+    PodUsage,
+    Stat,
+    Uses,
+    WindowName,
+    Windows,
+    WorkloadKey,
+)
+from tidelock.simulation.cluster import NAMESPACE, pod_name
+from tidelock.simulation.world import STEP, Floats, Indices, World
+
+LAG = 300.0
+"""Seconds between a sample and the moment at which it can be read."""
+
+_P95 = 0.95
+_SHORTEST = 60.0 / STEP  # share of a step that a pod must have run for its rate to be known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faults:
+    """What goes wrong with the measurements and the scheduler; times are seconds of the world.
+
+    Attributes:
+        down: from when to when the metrics server neither scrapes nor answers.
+        nan: share of readings of nodes, drawn anew each time, that are NaN.
+        missing: share of the nodes that are never measured.
+        skew: how far the metrics server's clock is ahead.
+        restarts: when the scheduler is replaced by a new process.
+
+    """
+
+    down: tuple[float, float] = (0.0, 0.0)
+    nan: float = 0.0
+    missing: float = 0.0
+    skew: float = 0.0
+    restarts: tuple[float, ...] = ()
+
+
+NO_FAULTS = Faults()
+
+_NOON = 43_200.0
+
+FAULTS: Mapping[str, Faults] = MappingProxyType(
+    {
+        "none": NO_FAULTS,
+        "down": Faults(down=(_NOON, _NOON + 1800)),
+        "nan": Faults(nan=0.2),
+        "missing": Faults(missing=0.5),
+        "ahead": Faults(skew=1800),
+        "behind": Faults(skew=-1800),
+        "restart": Faults(restarts=(_NOON / 2, _NOON, _NOON * 3 / 2)),
+    }
+)
+"""What may go wrong, by name.
+
+No metrics for half an hour, a fifth of all readings NaN, half of the nodes never measured, a clock that is
+half an hour off, three new processes.
+"""
+
+
+class Measurements:
+    """The samples of a world; K samples so far, N nodes, P pods, W workloads.
+
+    What could not be sampled is NaN. The use of a workload's pod is the mean of its pods that run, so it is
+    known as long as the workload has had any.
+    """
+
+    def __init__(self, world: World, faults: Faults, rng: np.random.Generator) -> None:
+        self._workload = world.workload
+        self._workloads = [WorkloadKey("Deployment", NAMESPACE, each.name) for each in world.workloads]
+        self._faults = faults
+        self._rng = rng
+        nodes, steps = len(world.machines), world.steps
+        self._missing = rng.random(nodes) < faults.missing
+        self._node_cpu = np.full((nodes, steps), np.nan)
+        self._node_memory = np.full((nodes, steps), np.nan)
+        self._pod_cpu = np.full((world.pods, steps), np.nan)
+        self._pod_memory = world.memory
+        self._workload_cpu = np.full((len(self._workloads), steps), np.nan)
+        self._workload_memory = np.full((len(self._workloads), steps), np.nan)
+
+    def sample(
+        self, step: int, cpu: Floats, memory: Floats, pods: Indices, pod_cpu: Floats, share: Floats
+    ) -> None:
+        """Take in what was used in a step.
+
+        Args:
+            step: which one.
+            cpu: percent of each node; N.
+            memory: the same of memory; N.
+            pods: those that ran.
+            pod_cpu: what each of them used while it ran, in cores.
+            share: for which share of the step it did.
+
+        """
+        if self._is_down((step + 1) * STEP):
+            return
+        seen = share >= _SHORTEST
+        pods, pod_cpu = pods[seen], pod_cpu[seen]
+        self._node_cpu[:, step] = np.where(self._missing, np.nan, cpu)
+        self._node_memory[:, step] = np.where(self._missing, np.nan, memory)
+        self._pod_cpu[pods, step] = pod_cpu
+        count = np.bincount(self._workload[pods], minlength=len(self._workloads))
+        alive = count > 0
+        for series, values in (
+            (self._workload_cpu, pod_cpu),
+            (self._workload_memory, self._pod_memory[pods]),
+        ):
+            total = np.bincount(self._workload[pods], values, len(count))
+            series[alive, step] = total[alive] / count[alive]
+
+    def readable(self, now: float) -> bool:
+        """Whether the metrics server answers at a second of the world."""
+        return not self._is_down(now)
+
+    def levels(self, step: int, epoch: float) -> Iterator[tuple[int, NodeLevel]]:
+        """Yield the level of each node that can be read after a step, by its row.
+
+        Args:
+            step: the last one that is visible.
+            epoch: the instant at which the world began.
+
+        """
+        windows = _over_windows(self._node_cpu, self._node_memory, step)
+        readable = ~np.isnan(self._node_cpu[:, step])
+        readable &= self._rng.random(len(readable)) >= self._faults.nan
+        at = self._at(step, epoch)
+        for row in np.flatnonzero(readable).tolist():
+            yield row, NodeLevel(at, windows[row])
+
+    def uses(self, step: int, epoch: float, pods: Indices) -> Uses:
+        """Give the use of these pods, which run, and of one pod of each workload."""
+        at = self._at(step, epoch)
+        pods = pods[~np.isnan(self._pod_cpu[pods, step])]
+        cpu = self._pod_cpu[pods, : step + 1]
+        cpu = cpu[:, ~np.isnan(cpu).all(axis=0)]  # most live for a small part of the world
+        memory = np.repeat(self._pod_memory[pods, None], cpu.shape[1], axis=1)
+        of_pods = _over_windows(cpu, memory, cpu.shape[1] - 1)
+        of_workloads = _over_windows(self._workload_cpu, self._workload_memory, step)
+        return Uses(
+            {
+                pod_name(pod): PodUsage(at, windows)
+                for pod, windows in zip(pods.tolist(), of_pods, strict=True)
+            },
+            {
+                key: PodUsage(at, windows)
+                for key, windows in zip(self._workloads, of_workloads, strict=True)
+                if windows
+            },
+        )
+
+    def _is_down(self, now: float) -> bool:
+        start, end = self._faults.down
+        return start <= now < end
+
+    def _at(self, step: int, epoch: float) -> float:
+        return epoch + (step + 1) * STEP + self._faults.skew
+
+
+def _over_windows(cpu: Floats, memory: Floats, step: int) -> list[Windows]:
+    """Give the statistics of each row over the windows that end with a step; without those of no sample."""
+    series: tuple[tuple[Measured, Floats], ...] = (("cpu", cpu), ("memory", memory))
+    uses: list[tuple[WindowName, Measured, list[Stat | None]]] = [
+        (window, resource, _statistics(samples[:, max(0, step + 1 - round(seconds / STEP)) : step + 1]))
+        for window, seconds in WINDOW_SECONDS.items()
+        for resource, samples in series
+    ]
+    rows: list[dict[WindowName, dict[Measured, Stat]]] = [{} for _ in range(len(cpu))]
+    for window, resource, stats in uses:
+        for row, stat in zip(rows, stats, strict=True):
+            if stat is not None:
+                row.setdefault(window, {})[resource] = stat
+    return list(rows)
+
+
+def _statistics(samples: Floats) -> list[Stat | None]:
+    """Give mean, maximum and 95th percentile of each row; None for a row without any sample."""
+    count = (~np.isnan(samples)).sum(axis=1)
+    if not samples.size:
+        return [None] * len(samples)
+    if samples.shape[1] == count.min():
+        mean, highest, p95 = samples.mean(axis=1), samples.max(axis=1), np.quantile(samples, _P95, axis=1)
+    else:
+        ordered, rows, last = np.sort(samples, axis=1), np.arange(len(samples)), np.maximum(count - 1, 0)
+        mean, highest = (
+            np.nansum(samples, axis=1) / np.maximum(count, 1),
+            ordered[rows, last],
+        )  # NaN sorts last
+        place = _P95 * last
+        below = place.astype(np.intp)
+        above = np.minimum(below + 1, last)
+        p95 = ordered[rows, below] + (place - below) * (ordered[rows, above] - ordered[rows, below])
+    return [
+        Stat(*of_row) if number else None
+        for number, *of_row in zip(count.tolist(), mean.tolist(), highest.tolist(), p95.tolist(), strict=True)
+    ]

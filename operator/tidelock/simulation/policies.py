@@ -1,0 +1,209 @@
+"""The policies that are compared: each is a profile of the scheduler's real plugins.
+
+A policy that goes by measured use takes the place of the scores of requests (NodeResourcesFit and
+NodeResourcesBalancedAllocation). All else is the default profile, but for plugins that have nothing to say of
+simulated pods, which have no volumes, ports, images or affinity: decisions are the same in half the time.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tidelock.cluster.columns import Rows
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.api import MAX_NODE_SCORE, Handle, Score, Scores
+from tidelock.framework.config import Configuration
+from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.profile import Enabled, PluginSet, ProfileSettings
+from tidelock.model.pods import Pod
+from tidelock.plugins.default_binder import DefaultBinder
+from tidelock.plugins.dynamic_load import DynamicLoad
+from tidelock.plugins.load_aware import LoadAware
+from tidelock.plugins.load_variation_risk_balancing import LoadVariationRiskBalancing
+from tidelock.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from tidelock.plugins.node_resources_fit import NodeResourcesFit
+from tidelock.plugins.pod_topology_spread import PodTopologySpread
+from tidelock.plugins.priority_sort import PrioritySort
+from tidelock.plugins.registry import BUILTINS
+from tidelock.plugins.target_load_packing import TargetLoadPacking
+from tidelock.plugins.water_level_balance import WaterLevelBalance
+from tidelock.simulation.cluster import SCHEDULER
+from tidelock.simulation.world import STEP
+
+_BY_REQUESTS = frozenset({NodeResourcesFit.name, NodeResourcesBalancedAllocation.name})
+TELLING = frozenset(
+    {
+        PrioritySort.name,
+        NodeResourcesFit.name,
+        NodeResourcesBalancedAllocation.name,
+        PodTopologySpread.name,
+        DefaultBinder.name,
+    }
+)
+"""Plugins of the default profile that tell simulated pods or nodes apart, and those that there must be."""
+_STALENESS = 900
+"""Seconds: samples are five minutes apart and five minutes late, and one may be missed."""
+_WEIGHT = 3
+"""How much a score of measured use counts; it is absolute, so it matters little."""
+
+Args = dict[str, Any]
+
+
+class RandomScore(Score):
+    """Any node is as good as another; args: the seed."""
+
+    name: ClassVar[str] = "RandomScore"
+
+    def __init__(self, handle: Handle, args: Args) -> None:
+        super().__init__(handle, {})
+        self._rng = np.random.default_rng(args["seed"])
+
+    def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
+        """Draw a score for each node."""
+        return self._rng.uniform(0, MAX_NODE_SCORE, len(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A policy by its name.
+
+    Attributes:
+        name: what it is called in tables.
+        about: one line on what it does.
+        plugin: the plugin that makes it what it is; empty for the default profile alone.
+        args: what that is configured by.
+        water_level: spec of the WaterLevel that all nodes are in, but for its source; None for no WaterLevel.
+        weight: how much its score counts.
+        by_requests: whether the default scores of requests count too.
+        measures: whether it goes by measured use, which is then shown to it.
+
+    """
+
+    name: str
+    about: str
+    plugin: str = ""
+    args: Mapping[str, Any] = field(default_factory=dict)
+    water_level: Mapping[str, Any] | None = None
+    weight: int = _WEIGHT
+    by_requests: bool = False
+    measures: bool = True
+
+    def configuration(self, seed: int) -> Configuration:
+        """Give the scheduler's configuration; the seed is for what is drawn at random."""
+        args = {"seed": seed} if self.plugin == RandomScore.name else dict(self.args)
+        enabled = tuple(each for each in BUILTINS.defaults if each.name in TELLING)
+        if self.plugin:
+            enabled += (Enabled(self.plugin, self.weight),)
+        disabled = frozenset() if self.by_requests else _BY_REQUESTS
+        profile = ProfileSettings(
+            SCHEDULER,
+            enabled=enabled,
+            points={"score": PluginSet(disabled=disabled)},
+            args={self.plugin: args},
+            kept=BUILTINS.kept,
+        )
+        registry = {**BUILTINS.registry, RandomScore.name: RandomScore}
+        return Configuration(profiles=(profile,), registry=registry)
+
+
+def _water_level(
+    name: str,
+    about: str,
+    *,
+    mode: str = "PodSums",
+    target: Args | None = None,
+    windows: Sequence[Args] = (),
+    weight: int = _WEIGHT,
+    **args: Any,
+) -> Policy:
+    """Give WaterLevelBalance over cpu alone, as cpu is what is compared."""
+    spec: Args = {"stalenessSeconds": _STALENESS, "target": target or {"mode": "Dynamic", "minWeight": 1}}
+    if windows:
+        spec["windows"] = list(windows)
+    return Policy(
+        name,
+        about,
+        WaterLevelBalance.name,
+        {"mode": mode, "resources": [{"name": "cpu"}], **args},
+        spec,
+        weight,
+    )
+
+
+def _static(percent: float) -> Args:
+    return {"mode": "Static", "percent": percent}
+
+
+_SHORT_WINDOW = [{"duration": "15m", "weight": 1}]
+
+
+def _named(policies: Iterable[Policy]) -> dict[str, Policy]:
+    return {policy.name: policy for policy in policies}
+
+
+POLICIES: dict[str, Policy] = _named(
+    (
+        Policy("random", "any node that fits", RandomScore.name, weight=1000, measures=False),
+        Policy("default", "the default profile: by requests", by_requests=True, measures=False),
+        Policy(
+            "target-load-packing",
+            "Trimaran's, target 40",
+            TargetLoadPacking.name,
+            {"stalenessSeconds": _STALENESS},
+        ),
+        Policy(
+            "load-variation-risk-balancing",
+            "Trimaran's, margin and sensitivity 1",
+            LoadVariationRiskBalancing.name,
+            {"stalenessSeconds": _STALENESS},
+        ),
+        Policy(
+            "dynamic-load",
+            "crane's, by its metrics of cpu",
+            DynamicLoad.name,
+            {
+                "priority": {
+                    "cpu_usage_avg_5m": 0.2,
+                    "cpu_usage_max_avg_1h": 0.3,
+                    "cpu_usage_max_avg_1d": 0.5,
+                },
+                "syncPeriodSeconds": {"cpu_usage_avg_5m": _STALENESS},
+            },
+        ),
+        Policy(
+            "load-aware",
+            "Koordinator's, by cpu",
+            LoadAware.name,
+            {
+                "nodeMetricExpirationSeconds": _STALENESS,
+                "reportIntervalSeconds": STEP,
+                "resourceWeights": {"cpu": 1},
+            },
+        ),
+        _water_level(
+            "least-used",
+            "least measured use, with guard",
+            weight=99 * _WEIGHT,  # beyond a target of 1 the formula is (100 - u) / 99
+            mode="NodeWindows",
+            target=_static(1),
+        ),
+        _water_level(
+            "plain-formula",
+            "the formula on the node's last 15 minutes, no guard, target 40",
+            mode="NodeWindows",
+            target=_static(40),
+            windows=_SHORT_WINDOW,
+            guard=False,
+        ),
+        _water_level("water-level-nodes", "WaterLevelBalance in NodeWindows", mode="NodeWindows"),
+        _water_level("water-level", "WaterLevelBalance in PodSums"),
+        _water_level(
+            "nodes-without-guard", "water-level-nodes without its guard", mode="NodeWindows", guard=False
+        ),
+        _water_level("without-history", "water-level without workloads' history", history=False),
+        _water_level("without-windows", "water-level by 15 minutes alone", windows=_SHORT_WINDOW),
+        _water_level("without-dynamic-target", "water-level with a target of 40", target=_static(40)),
+    )
+)

@@ -1,0 +1,95 @@
+"""What is told of runs: how evenly the nodes were used, and how one policy compares with another."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from tidelock.simulation.engine import Run
+from tidelock.simulation.world import STEP, Floats
+
+WARM_UP = 3 * 3600.0
+"""Seconds at the beginning that are left out: the first pods come at once, before anything is measured."""
+
+_HOT = 80.0
+_RESAMPLES = 2000
+_INTERVAL = (2.5, 97.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Figures of a run after its warm-up, of true cpu use in percent of the nodes' sizes.
+
+    Attributes:
+        spread: mean over time of the standard deviation between the nodes, in points.
+        range: mean over time of the highest node minus the lowest, in points.
+        mean: mean over time and nodes.
+        p99: 99th percentile over time and nodes.
+        hot: percent of all nodes' five-minute samples that are over 80 %.
+        pending: mean over time of how many pods had no node.
+
+    """
+
+    spread: float
+    range: float
+    mean: float
+    p99: float
+    hot: float
+    pending: float
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean of paired values with its 95 % interval (bootstrap over the pairs)."""
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f} ({self.low:.2f} to {self.high:.2f})"
+
+
+def figures(run: Run, warm_up: float = WARM_UP) -> Figures:
+    """Sum a run up.
+
+    Raises:
+        ValueError: nothing is left of it after the warm-up.
+
+    """
+    first = round(warm_up / STEP)
+    cpu, pending = run.cpu[first:], run.pending[first:]
+    if not len(cpu):
+        raise ValueError(
+            f"{run.title}: {len(run.cpu)} steps of five minutes are no longer than the warm-up of {first}"
+        )
+    return Figures(
+        spread=float(cpu.std(axis=1).mean()),
+        range=float((cpu.max(axis=1) - cpu.min(axis=1)).mean()),
+        mean=float(cpu.mean()),
+        p99=float(np.percentile(cpu, 99)),
+        hot=float(100 * (cpu > _HOT).mean()),
+        pending=float(pending.mean()),
+    )
+
+
+def averaged(several: Sequence[Figures]) -> Figures:
+    """Give the mean of each figure."""
+    return Figures(
+        **{name: float(np.mean([getattr(each, name) for each in several])) for name in Figures.__slots__}
+    )
+
+
+def as_numbers(of: Figures) -> dict[str, float]:
+    """Give the figures by name, rounded for people and files."""
+    return {name: round(value, 3) for name, value in asdict(of).items()}
+
+
+def estimate(values: Sequence[float] | Floats, seed: int = 0) -> Estimate:
+    """Estimate a mean from values of independent worlds; raises ValueError without any."""
+    if not len(values):
+        raise ValueError("no values to estimate a mean of")
+    array = np.asarray(values, np.float64)
+    draws = np.random.default_rng(seed).integers(len(array), size=(_RESAMPLES, len(array)))
+    low, high = np.percentile(array[draws].mean(axis=1), _INTERVAL)
+    return Estimate(float(array.mean()), float(low), float(high))

@@ -1,0 +1,93 @@
+"""What is simulated: nodes, pods that come and go, and what they really use."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Loads = npt.NDArray[np.float32]
+Indices = npt.NDArray[np.intp]
+
+STEP = 300.0
+"""Seconds for which a load lasts: the traces and the measurements have one value every five minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A node: cpu in millicores, memory in bytes, and how many pods it takes."""
+
+    name: str
+    cpu: int
+    memory: int
+    pods: int = 110
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A Deployment: what each of its pods asks for, in millicores and bytes; a limit of 0 is none."""
+
+    name: str
+    cpu: int
+    memory: int
+    cpu_limit: int = 0
+    memory_limit: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A cluster and its day; P pods, T steps of five minutes.
+
+    Attributes:
+        title: what it is, for people.
+        machines: the nodes.
+        workloads: the Deployments.
+        workload: index of each pod's workload; P.
+        arrives: second at which each pod is created, in no order; P.
+        lives: seconds from its binding to its end, infinite for one that stays; P.
+        cpu: millicores that each pod wants in each step while it runs; P x T.
+        memory: bytes that each pod uses while it runs; P.
+
+    """
+
+    title: str
+    machines: tuple[Machine, ...]
+    workloads: tuple[Workload, ...]
+    workload: Indices
+    arrives: Floats
+    lives: Floats
+    cpu: Loads
+    memory: Floats
+
+    def __post_init__(self) -> None:
+        """Refuse parts that do not fit together.
+
+        Raises:
+            ValueError: there is nothing to simulate, or arrays differ in their number of pods.
+
+        """
+        pods = len(self.workload)
+        shapes = {
+            "arrives": self.arrives.shape,
+            "lives": self.lives.shape,
+            "memory": self.memory.shape,
+            "cpu": self.cpu.shape[:1],
+        }
+        for field, shape in shapes.items():
+            if shape != (pods,):
+                raise ValueError(f"{field}: {shape[0]} rows for {pods} pods")
+        if not self.machines or not pods or not self.steps:
+            raise ValueError(
+                f"{self.title}: a world needs nodes, pods and steps, "
+                f"and has {len(self.machines)}, {pods} and {self.steps}"
+            )
+
+    @property
+    def pods(self) -> int:
+        """How many pods there are over the whole time."""
+        return len(self.workload)
+
+    @property
+    def steps(self) -> int:
+        """How many steps of five minutes the world lasts."""
+        return int(self.cpu.shape[1])

@@ -1,0 +1,265 @@
+"""Makes worlds from a seed: out of measured load, out of a production cluster's lists, or all synthetic.
+
+A pod uses a share of its limit, and requests a fraction of that limit: so requests say little about use. The
+share follows one row of the load for each workload, which all of its replicas have, but for noise.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+
+from tidelock.simulation.traces import MEBIBYTE, TracedPod
+from tidelock.simulation.world import STEP, Floats, Indices, Loads, Machine, Workload, World
+
+STEPS_A_DAY = 288
+
+_CORE = 1000
+_MEMORY_A_CORE = 4096 * MEBIBYTE
+_SIZES = (500, 1000, 1000, 2000)  # millicores that pods request
+_MEMORY_SHARE = 0.5  # of its requested memory that a pod uses
+_START = 60.0  # seconds in which the first pods come
+_BURST = 30.0  # seconds that a roll-out takes
+_REPLACED_AFTER = 1.0  # seconds until a Deployment has made a new pod in the place of one that ended
+_PEAKS = 0.02  # share of the steps in which synthetic load has a peak
+_LASTING = 0.5  # share of the noise that a replica keeps for its life
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """How a world is made out of load.
+
+    Attributes:
+        nodes: how many there are.
+        cores: their sizes, in turn.
+        workloads: how many Deployments; each takes a row of the load.
+        fill: share of all cores that is requested at any time.
+        overcommit: a pod's limit, and thus the most it uses, as a multiple of its request.
+        life: mean seconds for which a pod lives, each from half to one and a half of it; then it is replaced.
+        noise: how far replicas differ, as the deviation of the logarithm of their use.
+        rollouts: how many times in the world a Deployment has all of its pods replaced within 30 seconds.
+        steps: how long the world lasts, in steps of five minutes.
+
+    """
+
+    nodes: int = 40
+    cores: Sequence[int] = (16,)
+    workloads: int = 80
+    fill: float = 0.6
+    overcommit: float = 4.0
+    life: float = 3 * 3600.0
+    noise: float = 0.0
+    rollouts: int = 0
+    steps: int = STEPS_A_DAY
+
+    def __post_init__(self) -> None:
+        """Refuse what no world can be made of; raises ValueError that names the field."""
+        for field in ("nodes", "workloads", "steps", "life", "overcommit"):
+            if getattr(self, field) <= 0:
+                raise ValueError(f"{field}: {getattr(self, field)} should be more than 0")
+        for field in ("noise", "rollouts"):
+            if getattr(self, field) < 0:
+                raise ValueError(f"{field}: {getattr(self, field)} should not be negative")
+        if not 0 < self.fill < 1:
+            raise ValueError(f"fill: {self.fill} should be between 0 and 1")
+        if not self.cores or min(self.cores) <= 0:
+            raise ValueError(f"cores: {list(self.cores)} should be sizes of nodes, all more than 0")
+
+
+@dataclass(frozen=True, slots=True)
+class _Stay:
+    """A pod to be: whose it is, when it comes and for how long it lives."""
+
+    workload: int
+    arrives: float
+    lives: float
+
+
+def world_of(title: str, load: Loads, setting: Setting, seed: int) -> World:
+    """Make a world whose workloads take rows of measured load (rows x steps, from 0 to 1).
+
+    Raises:
+        ValueError: the load has fewer rows or steps than the setting asks for.
+
+    """
+    rows, steps = load.shape
+    if rows < setting.workloads or steps < setting.steps:
+        raise ValueError(
+            f"{title}: {setting.workloads} workloads of {setting.steps} steps need more load than "
+            f"{rows} rows of {steps} steps"
+        )
+    rng = np.random.default_rng(seed)
+    machines = tuple(
+        machine(f"node-{number:05}", setting.cores[number % len(setting.cores)])
+        for number in range(setting.nodes)
+    )
+    shares = load[rng.choice(rows, setting.workloads, replace=False), : setting.steps]
+    sizes = rng.choice(_SIZES, setting.workloads)
+    workloads = tuple(
+        Workload(
+            name=f"app-{number:04}",
+            cpu=int(size),
+            memory=int(size) * _MEMORY_A_CORE // _CORE,
+            cpu_limit=int(size * setting.overcommit),
+            memory_limit=int(size) * _MEMORY_A_CORE // _CORE,
+        )
+        for number, size in enumerate(sizes)
+    )
+    replicas = _replicas(rng, sizes, setting.fill * sum(each.cpu for each in machines))
+    stays = list(_stays(rng, replicas, setting))
+    return _assembled(title, machines, workloads, stays, shares, setting.noise, rng)
+
+
+def openb_world(
+    title: str,
+    machines: Sequence[Machine],
+    pods: Sequence[TracedPod],
+    load: Loads,
+    setting: Setting,
+    seed: int,
+) -> World:
+    """Make a world of a production cluster's nodes and pods; of the setting, noise and steps count.
+
+    The trace has few pods at any time and spans months, so the pods' creations are squeezed into the world's
+    time; they live as long as they did. Pods of one size are one workload, with a row of the load.
+
+    Raises:
+        ValueError: the load has fewer steps than the setting asks for.
+
+    """
+    if load.shape[1] < setting.steps:
+        raise ValueError(f"{title}: {setting.steps} steps need more load than {load.shape[1]} steps")
+    rng = np.random.default_rng(seed)
+    kinds = {kind: number for number, kind in enumerate(sorted({(pod.cpu, pod.memory) for pod in pods}))}
+    workloads = tuple(
+        Workload(name=f"app-{number:04}", cpu=cpu, memory=memory, cpu_limit=cpu, memory_limit=memory)
+        for (cpu, memory), number in kinds.items()
+    )
+    shares = load[rng.integers(len(load), size=len(kinds)), : setting.steps]
+    duration = setting.steps * STEP
+    rank = np.argsort(np.argsort([pod.created for pod in pods], kind="stable"), kind="stable")
+    stays = [
+        _Stay(kinds[pod.cpu, pod.memory], duration * place / len(pods), _life(pod))
+        for pod, place in zip(pods, rank.tolist(), strict=True)
+    ]
+    return _assembled(title, tuple(machines), workloads, stays, shares, setting.noise, rng)
+
+
+def synthetic_load(rows: int, steps: int, seed: int) -> Loads:
+    """Make load that resembles the PlanetLab days: rows x steps, from 0 to 1.
+
+    Most rows are nearly idle and a few are busy: the rows' means are exponential, of 12 %. Each follows the
+    day with a phase of its own, wanders from step to step, and now and then has a peak.
+    """
+    rng = np.random.default_rng(seed)
+    mean = np.minimum(rng.exponential(0.12, (rows, 1)), 0.8)
+    phase = rng.uniform(0, 2 * np.pi, (rows, 1))
+    day = 1 + 0.4 * np.sin(2 * np.pi * np.arange(steps) / STEPS_A_DAY + phase)
+    shocks = rng.normal(0, 0.25, (rows, steps))
+    wander = np.empty((rows, steps))
+    wander[:, 0] = shocks[:, 0]
+    for step in range(1, steps):
+        wander[:, step] = 0.8 * wander[:, step - 1] + shocks[:, step]
+    peaks = rng.uniform(0.1, 0.5, (rows, steps)) * (rng.random((rows, steps)) < _PEAKS)
+    return np.clip(mean * day * np.exp(wander - 0.09) + peaks, 0, 1).astype(np.float32)
+
+
+def machine(name: str, cores: int) -> Machine:
+    """Give a node of so many cores, with 4 GiB for each."""
+    return Machine(name, cores * _CORE, cores * _MEMORY_A_CORE)
+
+
+def _life(pod: TracedPod) -> float:
+    return pod.deleted - pod.created if pod.deleted > pod.created else inf
+
+
+def _replicas(rng: np.random.Generator, sizes: Indices, wanted: float) -> Indices:
+    """Share out requested millicores to workloads: one replica each, then more, some far more than others."""
+    weights = rng.pareto(2.0, len(sizes)) + 0.5
+    counts = np.ones(len(sizes), np.intp)
+    left = wanted - float(sizes.sum())
+    order = rng.choice(len(sizes), size=max(int(left // min(_SIZES)), 0), p=weights / weights.sum())
+    for workload in order.tolist():
+        if left < sizes[workload]:
+            break
+        counts[workload] += 1
+        left -= float(sizes[workload])
+    return counts
+
+
+def _stays(rng: np.random.Generator, replicas: Indices, setting: Setting) -> Iterator[_Stay]:
+    """Have every replica be followed by another for the whole time; a roll-out replaces all of a workload."""
+    duration = setting.steps * STEP
+    rolled = rng.choice(len(replicas), size=setting.rollouts, p=replicas / replicas.sum())
+    at = rng.uniform(0.2 * duration, duration, setting.rollouts)
+    for workload, count in enumerate(replicas.tolist()):
+        rollouts = sorted(at[rolled == workload].tolist())
+        for _ in range(count):
+            arrives = rng.uniform(0, _START)
+            ends = arrives + rng.uniform(0, setting.life)  # the world finds pods of all ages
+            while arrives < duration:
+                rollout = next((start for start in rollouts if arrives < start < ends), None)
+                if rollout is not None:
+                    ends = max(rollout + rng.uniform(0, _BURST), arrives)
+                yield _Stay(workload, arrives, ends - arrives)
+                arrives = ends + _REPLACED_AFTER
+                ends = arrives + rng.uniform(0.5, 1.5) * setting.life
+
+
+def _assembled(
+    title: str,
+    machines: tuple[Machine, ...],
+    workloads: tuple[Workload, ...],
+    stays: Sequence[_Stay],
+    shares: Loads,
+    noise: float,
+    rng: np.random.Generator,
+) -> World:
+    workload = np.array([stay.workload for stay in stays], np.intp)
+    limits = np.array([each.cpu_limit for each in workloads], np.float32)
+    wanted = shares[workload]
+    if noise:
+        steady, fickle = _LASTING * noise, noise * (1 - _LASTING**2) ** 0.5
+        factors = rng.normal(0, steady, (len(stays), 1)) + rng.normal(0, fickle, wanted.shape)
+        wanted = np.minimum(wanted * np.exp(factors - noise**2 / 2), 1)
+    memory = np.array([each.memory for each in workloads], np.float64)
+    return World(
+        title=title,
+        machines=machines,
+        workloads=workloads,
+        workload=workload,
+        arrives=np.array([stay.arrives for stay in stays], np.float64),
+        lives=np.array([stay.lives for stay in stays], np.float64),
+        cpu=(wanted * limits[workload, None]).astype(np.float32),
+        memory=_MEMORY_SHARE * memory[workload],
+    )
+
+
+def mean_level(world: World) -> Floats:
+    """Give the share of all cores that the pods want in each step if each starts as it arrives; T."""
+    starts = np.arange(world.steps) * STEP
+    present = (world.arrives[:, None] <= starts) & (starts < (world.arrives + world.lives)[:, None])
+    total: Floats = (world.cpu * present).sum(axis=0) / sum(each.cpu for each in world.machines)
+    return total
+
+
+def burst_world(nodes: int, replicas: int, *, at: float, steps: int, apart: bool = False) -> World:
+    """Make a world of equal nodes under equal load to which many pods come within 30 seconds.
+
+    Each node has five pods' worth of a Deployment that lasts. Those that come are the replicas of another
+    one, or `apart`, each a Deployment by itself: then only the nodes' levels tell where they should go.
+    """
+    a_node, cores = 5, 16
+    steady = Workload("steady", _CORE, _MEMORY_A_CORE, 2 * _CORE)
+    surges = tuple(
+        Workload(f"surge-{number:04}", _CORE // 4, _MEMORY_A_CORE // 8, _CORE)
+        for number in range(replicas if apart else 1)
+    )
+    stays = [_Stay(0, float(number) * 0.1, inf) for number in range(nodes * a_node)]
+    stays += [
+        _Stay(1 + number % len(surges), at + _BURST * number / replicas, inf) for number in range(replicas)
+    ]
+    shares = np.full((1 + len(surges), steps), 0.5, np.float32)
+    machines = tuple(machine(f"node-{number:05}", cores) for number in range(nodes))
+    return _assembled("burst", machines, (steady, *surges), stays, shares, 0.0, np.random.default_rng(0))

@@ -1,0 +1,159 @@
+"""Every binding is reviewed: locked room is nobody else's, and what is taken all the same is told."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from decimal import Decimal
+
+import pytest
+import yaml
+
+from cluster.api import Api, RefusedError
+from cluster.door import BY_STOCK, bound_nodes, operating, stock_scheduler, until_reviewed, webhooks
+from cluster.live import Node, Pod
+from cluster.operator_process import OperatorProcess
+from cluster.world import World
+from devcluster import LocalCluster, wait_for
+from devcluster.loopback import free_ports
+
+REFUSALS = 'tidelock_admission_reviews_total{verdict="refused"}'
+VIOLATIONS = 'tidelock_reservation_violations_total{policy="Keep"}'
+
+
+@pytest.fixture(scope="module")
+def reviewing(
+    private_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OperatorProcess]:
+    """The operator, which is asked about every binding that is not its own."""
+    (port,) = free_ports(1)
+    api = Api(private_cluster.kubeconfig)
+    folder = tmp_path_factory.mktemp("reviewing")
+    with (
+        operating(private_cluster, folder, "--admission", port=port) as process,
+        webhooks(private_cluster, api, port),
+        closing(World(api)) as trial,
+    ):
+        until_reviewed(trial)
+        yield process
+
+
+def bind(pod: Pod, node: Node, *, uid: bool = True) -> str:
+    """Bind a pod as any client may; gives what was said against it."""
+    metadata = {"name": pod.name, "namespace": pod.namespace} | ({"uid": pod.uid} if uid else {})
+    target = {"apiVersion": "v1", "kind": "Node", "name": node.name}
+    body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+    try:
+        pod.api.post(f"{pod.path}/binding", body)
+    except RefusedError as refusal:
+        return str(refusal)
+    return ""
+
+
+@pytest.mark.parametrize("uid", [True, False])
+def test_a_binding_into_locked_room_is_refused_with_the_numbers(
+    reviewing: OperatorProcess, private_world: World, uid: bool
+) -> None:
+    node = private_world.node(cpu="4")
+    private_world.active_lock(cpu="3", node=node)
+    stranger, small = (
+        private_world.pod("stranger", "2", **BY_STOCK),
+        private_world.pod("small", "1", **BY_STOCK),
+    )
+    refusal = bind(stranger, node, uid=uid)
+    assert f"cpu 2 needed, 1 free, 3 locked by {private_world.namespace}/web-0" in refusal
+    assert bind(small, node, uid=uid) == ""
+    assert small.until_bound() == node.name
+    assert bound_nodes([stranger]) == []
+
+
+def test_a_pod_that_names_its_node_is_refused_too(reviewing: OperatorProcess, private_world: World) -> None:
+    node = private_world.node(cpu="4")
+    private_world.active_lock(cpu="3", node=node)
+    with pytest.raises(RefusedError, match="3 locked by"):
+        private_world.bound_pod(node, "large", "2")
+    assert private_world.bound_pod(node, "small", "1").until_bound() == node.name
+    assert private_world.taken_cpu(node) == Decimal(4)
+
+
+def test_an_owner_that_another_binds_consumes_its_lock(
+    reviewing: OperatorProcess, private_world: World
+) -> None:
+    node = private_world.node(cpu="4")
+    lock = private_world.active_lock(cpu="4", node=node)
+    owner = private_world.pod(cpu="4", **BY_STOCK)
+    assert bind(owner, node) == ""
+    lock.until_gone()
+    assert private_world.taken_cpu(node) == Decimal(4)
+
+
+def test_bindings_and_locks_that_race_for_a_node_never_overcommit_it(
+    reviewing: OperatorProcess, private_world: World
+) -> None:
+    violations = reviewing.metrics().get(VIOLATIONS, 0)
+    node = private_world.node(cpu="8")
+    pods = [private_world.pod(f"pod-{i}", **BY_STOCK) for i in range(16)]
+
+    def take(number: int) -> bool:
+        if number % 2:
+            private_world.lock(f"lock-{number}", node=node, pendingDeadlineSeconds=3600)
+            return False
+        return not bind(pods[number // 2], node, uid=bool(number % 4))
+
+    with ThreadPoolExecutor(16) as clients:
+        bound = sum(clients.map(take, range(32)))
+    assert bound == len(bound_nodes(pods))
+    wait_for(
+        lambda: private_world.taken_cpu(node),
+        until=lambda taken: taken == Decimal(8),
+        what="all room to be given",
+        timeout=30,
+    )
+    assert reviewing.metrics().get(VIOLATIONS, 0) == violations
+
+
+def test_kube_scheduler_alone_can_not_take_locked_room(
+    reviewing: OperatorProcess, private_cluster: LocalCluster, private_world: World
+) -> None:
+    node = private_world.node(cpu="4")
+    private_world.active_lock(cpu="3", node=node)
+    before = reviewing.metrics().get(REFUSALS, 0)
+    with stock_scheduler(private_cluster, {}):
+        pods = [private_world.pod(f"stock-{i}", **BY_STOCK) for i in range(3)]
+        wait_for(lambda: bound_nodes(pods), what="one to be bound", timeout=60)
+        wait_for(
+            lambda: reviewing.metrics().get(REFUSALS, 0) >= before + 3,
+            what="others to be refused",
+            timeout=60,
+        )
+        assert bound_nodes(pods) == [node.name]
+        owner = private_world.pod(cpu="3", **BY_STOCK)
+        assert owner.until_bound() == node.name
+    assert private_world.taken_cpu(node) == Decimal(4)
+
+
+def test_what_takes_locked_room_all_the_same_is_told_by_name(
+    reviewing: OperatorProcess, private_cluster: LocalCluster, private_world: World
+) -> None:
+    violations = reviewing.metrics().get(VIOLATIONS, 0)
+    node = private_world.node(cpu="4")
+    lock = private_world.active_lock(cpu="3", node=node)
+    container = {"name": "main", "image": "example.org/none", "resources": {"requests": {"cpu": "2"}}}
+    static = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "static", "namespace": private_world.namespace},
+        "spec": {"nodeName": node.name, "containers": [container]},
+    }
+    kubelet = ("--as=system:node:a", "--as-group=system:nodes", "--as-group=system:masters")
+    private_cluster.kubectl("create", *kubelet, "-f", "-", input=yaml.safe_dump(static))
+
+    text = f"pod {private_world.namespace}/static took cpu 1 locked on {node.name}"
+    assert lock.until_condition("Violated", "True", "RoomTaken")["message"] == text
+    assert lock.until_condition("Active", "False", "Violated")["message"] == text
+    assert lock.status()["resources"] == {"cpu": "2"}
+    wait_for(lambda: "Violated" in private_world.event_reasons(lock), what="the event", timeout=30)
+    assert reviewing.metrics()[VIOLATIONS] == violations + 1
+
+    private_world.api.delete(f"/api/v1/namespaces/{private_world.namespace}/pods/static")
+    lock.until_condition("Active", "True", "Restored")
+    assert lock.status()["resources"] == {"cpu": "3"}

@@ -1,0 +1,90 @@
+"""A stock kube-scheduler that asks Tidelock as its extender: it honours locks, and its owners take them."""
+
+import base64
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from cluster.api import Api, Manifest, RefusedError
+from cluster.door import ADDRESS, BY_STOCK, SECRET, bound_nodes, configuration, operating, stock_scheduler
+from cluster.world import World
+from devcluster import LocalCluster, wait_for
+from devcluster.identity import SYSTEM_NAMESPACE
+from devcluster.loopback import free_ports
+from tidelock.binders.endpoint import SERVICE, SLICES
+
+
+class Extender(NamedTuple):
+    """Where the operator answers, and whose certificates a scheduler is to trust."""
+
+    port: int
+    authority: Path
+
+
+@pytest.fixture(scope="module")
+def extender(private_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Extender]:
+    """The operator, which other schedulers may ask; nothing reviews what they do."""
+    (port,) = free_ports(1)
+    folder = tmp_path_factory.mktemp("extending")
+    api = Api(private_cluster.kubeconfig)
+    with operating(private_cluster, folder, "--extender", port=port):
+        data = wait_for(lambda: _found(api, SECRET), what="the Secret with the certificate", timeout=60)[
+            "data"
+        ]
+        authority = folder / "ca.crt"  # as an installation reads it out of the Secret
+        authority.write_bytes(base64.b64decode(data["ca.crt"]))
+        yield Extender(port, authority)
+
+
+def test_the_leader_is_the_endpoint_of_the_service(extender: Extender, private_cluster: LocalCluster) -> None:
+    api = Api(private_cluster.kubeconfig)
+    path = SLICES.item(SERVICE, SYSTEM_NAMESPACE)
+    slice_ = wait_for(lambda: _found(api, path), what="the EndpointSlice", timeout=60)
+    assert slice_["metadata"]["labels"]["kubernetes.io/service-name"] == SERVICE
+    assert [each["addresses"] for each in slice_["endpoints"]] == [[ADDRESS]]
+    assert [port["port"] for port in slice_["ports"]] == [extender.port]
+
+
+def _found(api: Api, path: str) -> Manifest:
+    """Read an object; empty before it is there."""
+    try:
+        return api.get(path)
+    except RefusedError:
+        return {}
+
+
+@pytest.mark.parametrize("capable", [True, False])
+def test_kube_scheduler_with_the_extender_honours_locks(
+    extender: Extender, private_cluster: LocalCluster, private_world: World, capable: bool
+) -> None:
+    locked, other = private_world.node("a", cpu="4"), private_world.node("b", cpu="8")
+    lock = private_world.active_lock(cpu="3", node=locked)
+    settings = configuration(*extender, nodeCacheCapable=capable, ignorable=False)
+    with stock_scheduler(private_cluster, settings):
+        pods = [private_world.pod(f"stock-{i}", **BY_STOCK) for i in range(12)]
+        bound = wait_for(
+            lambda: bound_nodes(pods), until=lambda nodes: len(nodes) == 9, what="nine to run", timeout=60
+        )
+        assert (bound.count(locked.name), bound.count(other.name)) == (1, 8)
+        waiting = next(pod for pod in pods if not bound_nodes([pod]))
+        waiting.until_refused("Insufficient cpu beside reservations")
+        assert lock.status()["phase"] == "Active"
+
+        owner = private_world.pod(cpu="3", **BY_STOCK)
+        assert owner.until_bound() == locked.name
+        lock.until_gone()
+    assert private_world.taken_cpu(locked) == Decimal(4)
+    assert private_world.taken_cpu(other) == Decimal(8)
+
+
+def test_kube_scheduler_sends_owners_to_their_locks(
+    extender: Extender, private_cluster: LocalCluster, private_world: World
+) -> None:
+    small, *_ = (private_world.node(name, cpu=cpu) for name, cpu in (("a", "2"), ("b", "64"), ("c", "64")))
+    lock = private_world.active_lock(cpu="1", node=small)
+    with stock_scheduler(private_cluster, configuration(*extender)):
+        assert private_world.pod(cpu="1", **BY_STOCK).until_bound() == small.name
+        lock.until_gone()

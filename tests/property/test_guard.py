@@ -1,0 +1,118 @@
+"""Admitted bindings beside locks and our own pods, in any order: no node is ever given away twice."""
+
+import json
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders import SCHEDULER, Json, node, pod_json
+from tidelock.binders.arrivals import Arrivals
+from tidelock.binders.guard import UNSEEN_SECONDS, Guard
+from tidelock.model.pods import Pod, decode_pod
+from tidelock.model.reservations import Phase
+from tidelock.scheduler.cycle import Assumed
+from unit.scheduler.machinery import Core
+
+NODES = ("a", "b")
+CPU = {"small": "1", "large": "3", "ours": "2"}
+OURS = ("ours",)
+MOVES = st.lists(
+    st.tuples(
+        st.sampled_from(["lock", "arrive", "admit", "see", "decide", "lapse", "go"]),
+        st.sampled_from(sorted(CPU)),
+        st.sampled_from(NODES),
+    ),
+    max_size=40,
+)
+
+
+class World:
+    """Two nodes of four cores; what the API server would say of pods, and what the operator knows of it."""
+
+    def __init__(self) -> None:
+        self.core = Core(*(node(name, cpu="4") for name in NODES))
+        self.guard = Guard(self.core.decider)
+        self.arrivals = Arrivals(self.core.feed.pods, self.guard, self.core.clock)
+        self.stored: dict[str, Pod] = {}
+        self.admitted: dict[str, str] = {}
+        self.owner: dict[str, str] = {}
+        self.placed: Assumed | None = None
+
+    def lock(self, name: str, on: str) -> None:
+        lock = f"lock-{len(self.owner)}"
+        self.owner[lock] = name
+        self.core.lock(lock, owner=name, nodeName=on, resources={"cpu": CPU[name]})
+        self._step()
+
+    def arrive(self, name: str, _: str) -> None:
+        if name not in self.stored:
+            self._store(name)
+
+    def admit(self, name: str, on: str) -> None:
+        if name in self.stored and not self.stored[name].node_name:
+            known = self.core.cache.get(self.stored[name].uid) is not None
+            refusal = self.guard.admit(self.stored[name], on, self.core.clock.now())
+            if not refusal:
+                own = self.core.book.own(self.stored[name])
+                assert known or not any(entry.held for entry in own)
+                self.admitted[name] = on
+
+    def see(self, name: str, _: str) -> None:
+        if name in self.admitted:
+            self._store(name, self.admitted.pop(name))
+
+    def decide(self, _name: str, _on: str) -> None:
+        self._step()
+
+    def lapse(self, _name: str, _on: str) -> None:
+        self.core.clock.advance(UNSEEN_SECONDS)
+        self.guard.lapse(self.core.clock.now())
+        self.admitted.clear()
+
+    def go(self, name: str, _: str) -> None:
+        if name in self.stored:
+            self.admitted.pop(name, None)
+            self.arrivals.remove(self.stored.pop(name))
+            if name in OURS and self.placed is not None:  # nobody is there to be bound any more
+                self.core.decider.binding_failed(self.placed, self.core.clock.now())
+                self.placed = None
+
+    def check(self) -> None:
+        columns, book = self.core.decider.columns, self.core.book
+        for name in NODES:
+            assert columns.shortfall(name) == {}, name
+            placed = self.core.cache.pods_on(name)
+            assert self.core.used(name) == sum(each.pod.requests["cpu"] for each in placed)
+            held = (entry.held.get("cpu", 0) for entry in book.entries.values() if entry.node == name)
+            assert self.core.locked(name) == sum(held)
+        for entry in book.entries.values():
+            assert not entry.violation
+            assert bool(entry.held) == (entry.phase is Phase.ACTIVE)
+            owner = self.core.cache.get(f"uid-{self.owner[entry.key.name]}")
+            assert entry.phase is not Phase.BOUND or owner is not None, "nobody binds its owner any more"
+            assert not (entry.held and owner is not None and not owner.assumed), "its owner is bound"
+        for name, on in self.admitted.items():
+            found = self.core.cache.get(self.stored[name].uid)
+            assert found is not None
+            assert found.node_name == on
+
+    def _step(self) -> None:
+        outcome = self.core.step()
+        if isinstance(outcome, Assumed):
+            self.placed = outcome
+
+    def _store(self, name: str, on: str = "") -> None:
+        scheduler = SCHEDULER if name in OURS else "another"
+        plain: Json = pod_json(name, requests={"cpu": CPU[name]}, node_name=on, scheduler=scheduler)
+        old, self.stored[name] = self.stored.get(name), decode_pod(json.dumps(plain).encode())
+        self.arrivals.upsert(old, self.stored[name])
+
+
+@given(MOVES)
+def test_room_is_never_given_twice(moves: list[tuple[str, str, str]]) -> None:
+    world = World()
+    for move, name, on in moves:
+        act: Callable[[str, str], None] = getattr(world, move)
+        act(name, on)
+        world.check()

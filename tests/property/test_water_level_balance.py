@@ -1,0 +1,158 @@
+"""WaterLevelBalance over all nodes at once against its rule for one node."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders import NOW, level, node, pod
+from property.oracles import water_level_balance as oracle
+from tidelock.model.levels import NODE_LEVEL
+from tidelock.plugins.water_level_balance import WaterLevelBalance
+from unit.plugins.scene import Scene
+
+WINDOWS = ("15m", "1h", "1d")
+RESOURCES = ("cpu", "memory")
+GIB = 2**30
+
+Levels = Mapping[str, Mapping[str, float]]
+
+
+class Resident(NamedTuple):
+    node: int
+    cores: int
+    gibs: int
+    bound_at: float | None
+
+
+class Group(NamedTuple):
+    """Nodes of 100 cores and 100 GiB, so that one of each is one percent."""
+
+    sampled_at: list[float]
+    measured: list[Levels]
+    residents: list[Resident]
+
+    def level(self, index: int) -> dict[str, dict[str, float]]:
+        return {
+            window: {
+                name: self.measured[index][window][name]
+                + sum(
+                    (each.cores, each.gibs)[place]
+                    * oracle.not_covered(window, each.bound_at, self.sampled_at[index])
+                    for each in self.residents
+                    if each.node == index
+                )
+                for place, name in enumerate(RESOURCES)
+            }
+            for window in WINDOWS
+        }
+
+    def scene(self) -> Scene:
+        scene = Scene()
+        for number, each in enumerate(self.residents):
+            name, where = f"other-{number}", f"node-{each.node}"
+            requests = {"cpu": str(each.cores), "memory": f"{each.gibs}Gi"}
+            if each.bound_at is None:
+                scene.cache.assume(pod(name, requests=requests), where)
+            else:
+                scene.cache.upsert(pod(name, requests=requests, node_name=where, bound_at=each.bound_at))
+        for index, (at, measured) in enumerate(zip(self.sampled_at, self.measured, strict=True)):
+            windows = {window: (uses["cpu"], uses["memory"]) for window, uses in measured.items()}
+            text = level(at=at, windows=windows)
+            scene.cache.put_node(
+                node(f"node-{index}", cpu="100", memory="100Gi", annotations={NODE_LEVEL: text})
+            )
+        return scene
+
+
+PERCENT = st.integers(0, 10_000).map(lambda hundredths: hundredths / 100)
+MEASURED = st.fixed_dictionaries(
+    {window: st.fixed_dictionaries(dict.fromkeys(RESOURCES, PERCENT)) for window in WINDOWS}
+)
+AGES = st.integers(-1000, 200_000).map(lambda seconds: NOW - seconds)
+
+
+@st.composite
+def groups(draw: st.DrawFn) -> Group:
+    count = draw(st.integers(1, 5))
+    fresh = st.integers(0, 180).map(lambda age: NOW - age)
+    residents = st.builds(
+        Resident, st.integers(0, count - 1), st.integers(1, 30), st.integers(1, 30), st.none() | AGES
+    )
+    return Group(
+        draw(st.lists(fresh, min_size=count, max_size=count)),
+        draw(st.lists(MEASURED, min_size=count, max_size=count)),
+        draw(st.lists(residents, max_size=6)),
+    )
+
+
+WEIGHTS = st.dictionaries(st.sampled_from(WINDOWS), st.integers(1, 9), min_size=1)
+SHARES = st.dictionaries(st.sampled_from(RESOURCES), st.integers(1, 5), min_size=1)
+TARGETS = st.one_of(
+    st.fixed_dictionaries({"mode": st.just("Static"), "percent": st.integers(0, 100)}),
+    st.fixed_dictionaries({"mode": st.just("Dynamic"), "minWeight": st.sampled_from([0, 0.2, 1, 2, 100])}),
+)
+
+
+def target_of(target: Mapping[str, Any], levels: list[dict[str, dict[str, float]]]) -> Levels:
+    def one(window: str, name: str) -> float:
+        if target["mode"] == "Static":
+            return float(target["percent"])
+        return oracle.dynamic_target([each[window][name] for each in levels], target["minWeight"])
+
+    return {window: {name: one(window, name) for name in RESOURCES} for window in WINDOWS}
+
+
+@given(groups(), WEIGHTS, SHARES, TARGETS, st.integers(1, 60), st.integers(1, 60))
+@settings(deadline=None)
+def test_scores_are_those_of_the_formula(
+    group: Group,
+    weights: dict[str, int],
+    shares: dict[str, int],
+    target: dict[str, Any],
+    cores: int,
+    gibs: int,
+) -> None:
+    levels = [group.level(index) for index in range(len(group.measured))]
+    targets = target_of(target, levels)
+    wanting = pod("web", requests={"cpu": str(cores), "memory": f"{gibs}Gi"})
+    wanted = {"cpu": float(cores), "memory": float(gibs)}
+
+    found = group.scene().judge(
+        WaterLevelBalance,
+        wanting,
+        target=target,
+        windows=[{"duration": window, "weight": weight} for window, weight in weights.items()],
+        resources=[{"name": name, "weight": weight} for name, weight in shares.items()],
+    )
+
+    for index, each in enumerate(levels):
+        near = any(
+            abs(each[window][name] + wanted[name] - edge) < 1e-6
+            for window in weights
+            for name in shares
+            for edge in (targets[window][name], 100)
+        )
+        if not near:  # the formula jumps there, and the order of sums decides on which side
+            expected = oracle.score(each, targets, wanted, weights, shares)
+            assert found.scores[f"node-{index}"] == pytest.approx(expected, abs=1e-4)
+
+
+@given(groups(), st.integers(1, 100), st.integers(1, 100))
+@settings(deadline=None)
+def test_nodes_are_ruled_out_by_the_shortest_window_that_counts(group: Group, cpu: int, memory: int) -> None:
+    def within(levels: Mapping[str, float]) -> bool:
+        return levels["cpu"] <= cpu and levels["memory"] <= memory
+
+    levels = [group.level(index)["1h"] for index in range(len(group.measured))]
+    found = group.scene().judge(
+        WaterLevelBalance,
+        pod(),
+        windows=[{"duration": "1h", "weight": 1}, {"duration": "1d", "weight": 9}],
+        overloadLimits={"cpuPercent": cpu, "memoryPercent": memory},
+    )
+    for index, each in enumerate(levels):
+        if min(abs(each["cpu"] - cpu), abs(each["memory"] - memory)) > 1e-6:
+            assert (f"node-{index}" in found.fitting) == within(each)

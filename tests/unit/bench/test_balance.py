@@ -1,0 +1,102 @@
+from pathlib import Path
+
+import pytest
+
+from bench.balance import (
+    OURS,
+    TUNED_ON,
+    Case,
+    Outcome,
+    cases,
+    day_verdicts,
+    main,
+    parse,
+    report,
+    report_burst,
+    setting,
+)
+from tidelock.simulation.results import Figures
+
+_REPORTED, _TUNED = "20110309", TUNED_ON[0]
+
+
+def of(spread: float, *, p99: float = 50.0, pending: float = 0.0) -> Figures:
+    return Figures(spread=spread, range=3 * spread, mean=30.0, p99=p99, hot=0.0, pending=pending)
+
+
+def outcome(day: str, ours: Figures, *, default: float = 10.0, rival: float = 8.0, seed: int = 0) -> Outcome:
+    figures = {"default": of(default), "least-used": of(rival), "load-aware": of(rival + 1), OURS: ours}
+    return Outcome(Case(day, seed, 0.0), figures)
+
+
+@pytest.mark.parametrize(
+    ("ours", "met"),
+    [
+        (of(7.0), True),
+        (of(7.3), False),  # over 0.90 of the rival's
+        (of(7.0, p99=51.0), False),
+        (of(7.0, pending=0.1), False),
+    ],
+)
+def test_a_day_is_met_only_if_all_holds(ours: Figures, *, met: bool) -> None:
+    (verdict,) = day_verdicts([outcome(_REPORTED, ours)], ["load-aware", "least-used"])
+
+    assert verdict.rival == "least-used"
+    assert verdict.of_default.mean == pytest.approx(ours.spread / 10)
+    assert verdict.met is met
+
+
+def test_ratios_are_taken_in_pairs() -> None:
+    worlds = [outcome(_REPORTED, of(6.0)), outcome(_REPORTED, of(6.0), default=20.0, seed=1)]
+
+    (verdict,) = day_verdicts(worlds, ["least-used"])
+
+    assert verdict.of_default.mean == pytest.approx((0.6 + 0.3) / 2)
+
+
+def test_days_that_were_tuned_on_count_for_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    report(
+        [outcome(_REPORTED, of(6.0)), outcome(_TUNED, of(9.9))], ["default", "least-used", "load-aware", OURS]
+    )
+
+    told = capsys.readouterr().out
+    assert f"1 worlds of the days {_REPORTED};" in told
+    assert "1 of 1, met." in told
+    assert "tuned on" in told
+
+
+def test_a_burst_is_judged_by_the_fair_share_and_one(capsys: pytest.CaptureFixture[str]) -> None:
+    report_burst({"even": (3, 4), "herding": (3, 5)}, 40)
+
+    even, herding = capsys.readouterr().out.splitlines()[-2:]
+    assert even.split() == ["even", "3", "4", "met"]
+    assert herding.split() == ["herding", "3", "5", "missed"]
+
+
+def test_seeds_vary_the_nodes_and_the_rollouts() -> None:
+    settings = [setting(Case(_REPORTED, seed, 0.5), 40, 288) for seed in range(4)]
+
+    assert [len(each.cores) for each in settings] == [1, 3, 1, 3]
+    assert [each.rollouts > 0 for each in settings] == [False, False, True, True]
+    assert {each.workloads for each in settings} == {80}
+
+
+def test_each_day_is_played_with_each_seed_and_noise() -> None:
+    options = parse(["--traces", ".", "--seeds", "3", "--noise", "0", "0.5"])
+
+    assert len(set(cases(options, ["a", "b"]))) == 2 * 3 * 2
+
+
+def test_a_folder_without_traces_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--traces", str(tmp_path)]) == 1
+
+    told = capsys.readouterr().err
+    assert told.startswith(f"bench.balance: {tmp_path}: no planetlab-DAY.csv")
+
+
+def test_a_day_that_is_not_there_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "planetlab-20110303.csv").write_text("1\n")
+
+    assert main(["--traces", str(tmp_path), "--days", "20110304"]) == 1
+
+    assert "--days: '20110304' is not one of 20110303" in capsys.readouterr().err

@@ -1,0 +1,32 @@
+"""By which address the leader is found."""
+
+import pytest
+
+from tidelock.binders.endpoint import Endpoint
+from tidelock.kube.errors import NotFound
+from tidelock.model.meta import Key
+from unit.binders.cluster_store import ClusterStore
+
+SLICE = "/apis/discovery.k8s.io/v1/namespaces/system/endpointslices/binders"
+
+
+@pytest.mark.parametrize(("address", "family"), [("10.0.0.7", "IPv4"), ("fd00::7", "IPv6")])
+async def test_the_first_leader_makes_the_slice_and_the_next_changes_it(address: str, family: str) -> None:
+    api = ClusterStore()
+    endpoint = Endpoint(api, Key("system", "binders"), address, 8443)
+    api.errors = [NotFound("none yet", status=404)]
+    await endpoint.announce()
+    made = api.objects[SLICE]
+    assert (made["addressType"], made["endpoints"][0]["addresses"]) == (family, [address])
+    assert made["ports"] == [{"name": "https", "port": 8443, "protocol": "TCP"}]
+    assert made["metadata"]["labels"]["kubernetes.io/service-name"] == "binders"
+
+    await endpoint.announce()
+    ((path, patch),) = api.patches
+    assert (path, patch["endpoints"]) == (SLICE, made["endpoints"])
+
+
+async def test_without_an_address_somebody_else_sees_to_it() -> None:
+    api = ClusterStore()
+    await Endpoint(api, Key("system", "binders"), "", 8443).announce()
+    assert (api.objects, api.patches) == ({}, [])

@@ -1,0 +1,92 @@
+"""The extender API in kube-scheduler's JSON."""
+
+import json
+from typing import Any
+
+import pytest
+
+from builders import NOW, Json, node, node_json, pod_json
+from tidelock.binders.extending import VERBS, BadRequestError
+from tidelock.binders.guard import Guard
+from tidelock.model.pods import decode_pod
+from unit.scheduler.machinery import Core
+
+
+@pytest.fixture
+def core() -> Core:
+    """Two nodes, the first of which is locked for web-0."""
+    core = Core(node("a", cpu="2"), node("b", cpu="2"))
+    core.lock(resources={"cpu": "2"}, nodeName="a", owner="web-0")
+    core.step()
+    return core
+
+
+def ask(core: Core, verb: str, **args: Any) -> Any:
+    body = json.dumps(args).encode()
+    return json.loads(VERBS[verb](Guard(core.decider), body, NOW, False) or b"null")
+
+
+def test_names_are_answered_with_names(core: Core) -> None:
+    answer = ask(core, "filter", Pod=pod_json("stranger"), Nodes=None, NodeNames=["a", "b"])
+    assert answer == {
+        "Nodes": None,
+        "NodeNames": ["b"],
+        "FailedNodes": {"a": "Insufficient cpu beside reservations"},
+        "FailedAndUnresolvableNodes": {},
+        "Error": "",
+    }
+
+
+def test_whole_nodes_are_answered_with_whole_nodes_as_they_came(core: Core) -> None:
+    sent = [node_json(name, example="1") for name in ("a", "b")]
+    nodes = {"kind": "NodeList", "metadata": {}, "items": sent}
+    answer = ask(core, "filter", Pod=pod_json("stranger"), Nodes=nodes, NodeNames=None)
+    assert answer["Nodes"] == {"metadata": {}, "items": [sent[1]]}
+    assert answer["NodeNames"] is None
+
+
+def test_no_node_left_is_an_empty_list_and_not_nothing(core: Core) -> None:
+    """kube-scheduler would take neither for an answer that it can't read, and null for no answer."""
+    whole = pod_json("stranger", requests={"cpu": "9"})
+    assert ask(core, "filter", Pod=whole, NodeNames=["a", "b"])["NodeNames"] == []
+    nodes = {"items": [node_json("a")]}
+    assert ask(core, "filter", Pod=whole, Nodes=nodes)["Nodes"] == {"metadata": {}, "items": []}
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [{"NodeNames": ["a", "b"]}, {"Nodes": {"items": [node_json("a"), node_json("b")]}}],
+    ids=["names", "whole"],
+)
+def test_the_node_of_a_lock_has_all_points(core: Core, nodes: Json) -> None:
+    scores = ask(core, "prioritize", Pod=pod_json("web-0"), **nodes)
+    assert scores == [{"Host": "a", "Score": 10}, {"Host": "b", "Score": 0}]
+
+
+@pytest.mark.parametrize("capable", [True, False])
+def test_victims_are_answered_by_uid_where_they_suffice(core: Core, capable: bool) -> None:
+    resident = pod_json("resident", node_name="b", requests={"cpu": "2"})
+    core.add(decode_pod(json.dumps(resident).encode()))
+    proposed = {
+        name: {"Pods": [{"UID": "uid-resident"} if capable else resident], "NumPDBViolations": 1}
+        for name in ("a", "b")
+    }
+    field = "NodeNameToMetaVictims" if capable else "NodeNameToVictims"
+    answer = ask(core, "preempt", Pod=pod_json("stranger"), **{field: proposed})
+    assert answer == {
+        "NodeNameToMetaVictims": {"b": {"Pods": [{"UID": "uid-resident"}], "NumPDBViolations": 1}}
+    }
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{}", b'{"Pod": 3}', b'{"Pod": {}}', b'{"Pod": {"metadata": {"name": 1}}}']
+)
+def test_what_no_scheduler_sends_is_refused(core: Core, verb: str, body: bytes) -> None:
+    with pytest.raises(BadRequestError):
+        VERBS[verb](Guard(core.decider), body, NOW, False)
+
+
+def test_a_quantity_that_is_none_is_named(core: Core) -> None:
+    with pytest.raises(BadRequestError, match=r"^Pod: cpu: 'many' is not a quantity"):
+        ask(core, "filter", Pod=pod_json("x", requests={"cpu": "many"}), NodeNames=[])

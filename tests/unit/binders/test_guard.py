@@ -1,0 +1,285 @@
+"""What other binders are told, and what an admitted binding is until it is seen."""
+
+from typing import Any
+
+import pytest
+
+from builders import NOW, encode, node, pod, pod_json
+from tidelock.binders.arrivals import Arrivals
+from tidelock.binders.guard import CHOOSING_SECONDS, UNSEEN_SECONDS, Filtered, Guard
+from tidelock.ledger.entry import Entry
+from tidelock.model.meta import Key
+from tidelock.model.pods import Pod, decode_pod
+from tidelock.model.reservations import Phase
+from unit.scheduler.machinery import Core
+
+OTHER = "default-scheduler"
+
+
+def foreign(name: str, cpu: str = "1", **fields: Any) -> Pod:
+    return pod(name, requests={"cpu": cpu}, scheduler=OTHER, **fields)
+
+
+class Scene(Core):
+    """A cluster with a guard, whose pods come in by its door."""
+
+    def __init__(self, **cpu_of: str) -> None:
+        super().__init__(*(node(name, cpu=cpu) for name, cpu in cpu_of.items()))
+        self.guard = Guard(self.decider)
+        self.arrivals = Arrivals(self.feed.pods, self.guard, self.clock)
+
+    def arrive(self, *pods: Pod) -> None:
+        for each in pods:
+            self.arrivals.upsert(None, each)
+
+    def held(self, name: str = "lock", **fields: Any) -> Entry:
+        """Have a lock that holds room."""
+        entry = self.lock(name, **fields)
+        self.step()
+        assert entry.phase is Phase.ACTIVE
+        return entry
+
+    def admit(self, each: Pod, on: str = "a", **options: bool) -> str:
+        return self.guard.admit(each, on, self.clock.now(), **options)
+
+    def filter(self, each: Pod, *names: str) -> tuple[str, ...]:
+        return self.told(each, *(names or "ab")).names
+
+    def told(self, each: Pod, *names: str) -> Filtered:
+        found = self.guard.filter(each, names, self.clock.now())
+        assert found is not None
+        return found
+
+
+def bound(each: Pod, on: str = "a") -> Pod:
+    """Give a pod as the watch shows it once it is bound."""
+    cpu = each.spec.containers[0].resources.requests["cpu"]
+    plain = pod_json(each.meta.name, requests={"cpu": str(cpu)}, node_name=on, scheduler=OTHER, version=2)
+    return decode_pod(encode(plain))
+
+
+def test_a_binding_into_locked_room_is_refused_with_the_numbers() -> None:
+    scene = Scene(a="4")
+    scene.held("lock", resources={"cpu": "3"}, owner="nobody")
+    assert scene.admit(foreign("big", "2")) == (
+        "a: Insufficient cpu beside reservations (cpu 2 needed, 1 free, 3 locked by shop/lock)"
+    )
+    assert scene.used("a") == 0
+
+
+def test_a_binding_beyond_the_node_is_refused_without_any_lock() -> None:
+    scene = Scene(a="1")
+    assert scene.admit(foreign("big", "2")).startswith("a: Insufficient cpu (")
+
+
+def test_what_is_admitted_counts_at_once() -> None:
+    scene = Scene(a="2")
+    assert scene.admit(foreign("first", "2")) == ""
+    assert scene.admit(foreign("second", "1")).startswith("a: Insufficient cpu")
+    entry = scene.lock(owner="nobody")
+    scene.step()
+    assert (entry.phase, scene.used("a")) == (Phase.PENDING, 2000)
+
+
+def test_a_dry_run_counts_nothing() -> None:
+    scene = Scene(a="1")
+    assert scene.admit(foreign("x"), dry_run=True) == ""
+    assert scene.used("a") == 0
+
+
+def test_a_node_that_nobody_knows_holds_no_lock() -> None:
+    assert Scene(a="1").admit(foreign("x"), "elsewhere") == ""
+
+
+def test_an_owner_is_admitted_into_its_lock_and_ends_it_when_it_is_seen() -> None:
+    scene = Scene(a="2")
+    entry = scene.held(resources={"cpu": "2"}, owner="web-0")
+    owner = foreign("web-0", "2")
+    scene.arrive(owner)
+    assert scene.admit(owner) == ""
+    assert (entry.phase, scene.locked("a"), scene.used("a")) == (Phase.BOUND, 0, 2000)
+    scene.arrivals.upsert(owner, bound(owner))
+    assert (entry.phase, scene.used("a")) == (Phase.CONSUMED, 2000)
+    assert not scene.guard.lapse(NOW + UNSEEN_SECONDS)
+
+
+def test_what_is_never_seen_gives_back_its_room_and_its_lock() -> None:
+    scene = Scene(a="2")
+    entry = scene.held(resources={"cpu": "2"}, owner="web-0")
+    scene.admit(foreign("web-0", "2"))
+    assert not scene.guard.lapse(NOW + UNSEEN_SECONDS - 0.1)
+    assert scene.guard.lapse(NOW + UNSEEN_SECONDS)
+    assert (entry.phase, scene.locked("a"), scene.used("a")) == (Phase.ACTIVE, 2000, 0)
+
+
+def test_a_pod_that_goes_before_it_is_bound_gives_back_its_lock() -> None:
+    scene = Scene(a="2")
+    entry = scene.held(resources={"cpu": "2"}, owner="web-0")
+    owner = foreign("web-0", "2")
+    scene.arrive(owner)
+    scene.admit(owner)
+    scene.arrivals.remove(owner)
+    assert (entry.phase, scene.used("a")) == (Phase.ACTIVE, 0)
+    assert scene.arrivals.find(owner.key) is None
+
+
+def test_the_same_binding_again_counts_once() -> None:
+    scene = Scene(a="1")
+    one = foreign("x")
+    assert (scene.admit(one), scene.admit(one), scene.used("a")) == ("", "", 1000)
+
+
+def test_a_second_binding_elsewhere_waits_for_the_first() -> None:
+    scene = Scene(a="1", b="1")
+    one = foreign("x")
+    scene.admit(one)
+    assert scene.admit(one, "b") == "pod shop/x is being bound to a"
+    scene.guard.lapse(NOW + UNSEEN_SECONDS)
+    assert scene.admit(one, "b") == ""
+
+
+def test_a_bound_pod_is_left_to_the_api_server() -> None:
+    scene = Scene(a="1", b="1")
+    one = foreign("x")
+    scene.arrive(bound(one))
+    assert scene.admit(one, "b") == ""
+    assert scene.used("b") == 0
+
+
+def test_a_pod_of_ours_that_somebody_binds_leaves_the_queue_until_that_has_failed() -> None:
+    scene = Scene(a="1")
+    ours = pod("web-0")
+    scene.arrive(ours)
+    assert scene.admit(ours) == ""
+    assert scene.step() is None
+    scene.guard.lapse(NOW + UNSEEN_SECONDS)
+    assert scene.place().pod.uid == ours.uid
+
+
+def test_what_we_are_binding_ourselves_is_no_business_of_others() -> None:
+    scene = Scene(a="1", b="1")
+    scene.arrive(pod("web-0"))
+    placed = scene.place()
+    other = "b" if placed.node_name == "a" else "a"
+    assert scene.admit(placed.pod, placed.node_name) == ""
+    assert scene.admit(placed.pod, other) == f"pod shop/web-0 is being bound to {placed.node_name}"
+    assert not scene.guard.lapse(NOW + UNSEEN_SECONDS)
+    assert scene.used(placed.node_name) == 1000
+
+
+def test_a_pod_that_requires_its_reservation_is_bound_nowhere_else() -> None:
+    scene = Scene(a="2", b="2")
+    entry = scene.held(owner="web-0", nodeName="a")
+    wary = foreign("web-0", annotations={"tidelock.dev/require-reservation": "true"})
+    assert scene.admit(wary, "b") == "b: node(s) without the reservation that the pod requires"
+    assert scene.filter(wary) == (entry.node,)
+    assert scene.told(wary, "b").hopeless.keys() == {"b"}
+
+
+def test_a_filter_leaves_the_nodes_with_room_beside_locks_in_their_order() -> None:
+    scene = Scene(a="2", b="4", c="4")
+    scene.held(resources={"cpu": "2"}, owner="nobody", nodeName="a")
+    left = scene.told(foreign("x", "2"), "c", "a", "b", "new")
+    assert left.names == ("c", "b")
+    assert left.failed == {"a": "Insufficient cpu beside reservations", "new": "node(s) not seen yet"}
+
+
+def test_no_eviction_helps_on_a_node_that_is_too_small() -> None:
+    left = Scene(a="1").told(foreign("x", "2"), "a")
+    assert (left.failed, left.hopeless) == ({}, {"a": "Insufficient cpu"})
+
+
+def test_an_owner_passes_where_its_lock_is_and_prefers_it() -> None:
+    scene = Scene(a="2", b="2")
+    scene.held(resources={"cpu": "2"}, owner="web-0", nodeName="a")
+    scene.held("other", resources={"cpu": "2"}, owner="nobody", nodeName="b")
+    owner = foreign("web-0", "2")
+    assert scene.filter(owner) == ("a",)
+    assert scene.guard.own_nodes(owner) == {"a"}
+    assert scene.guard.own_nodes(foreign("x")) == set()
+
+
+def test_pods_that_were_let_pass_count_beside_locks_until_they_are_seen() -> None:
+    """A scheduler counts what it has just placed, but not beside locks of which it knows nothing."""
+    scene = Scene(a="3", b="3")
+    scene.held(resources={"cpu": "2"}, owner="nobody", nodeName="a")
+    first, second = foreign("first"), foreign("second")
+    assert scene.filter(first) == ("a", "b")
+    assert scene.filter(second) == ("b",)
+    scene.arrive(bound(first, "b"))
+    assert scene.filter(second) == ("a", "b")
+
+
+def test_they_count_on_their_nodes_when_nodes_come_and_go() -> None:
+    scene = Scene(a="9", b="3", c="3")
+    scene.held(resources={"cpu": "2"}, owner="nobody", nodeName="c")
+    scene.filter(foreign("first"), "c")
+    scene.feed.nodes.remove(node("a"))
+    assert scene.filter(foreign("second"), "b", "c") == ("b",)
+
+
+def test_the_patient_are_not_refused_for_bindings_under_way() -> None:
+    """They would wait for an event that wakes them, when the last has come already."""
+    scene = Scene(a="3")
+    scene.held(resources={"cpu": "2"}, owner="nobody")
+    first, second = foreign("first"), foreign("second")
+    scene.filter(first, "a")
+    assert scene.guard.filter(second, "a", NOW, patient=True) is None
+    scene.arrive(bound(first))
+    refused = scene.guard.filter(second, "a", NOW, patient=True)
+    assert refused == Filtered((), {"a": "Insufficient cpu beside reservations"}, {})
+
+
+def test_a_pod_that_is_asked_about_again_does_not_count_against_itself() -> None:
+    scene = Scene(a="3")
+    scene.held(resources={"cpu": "2"}, owner="nobody")
+    one = foreign("x")
+    assert [scene.filter(one, "a"), scene.filter(one, "a")] == [("a",), ("a",)]
+
+
+@pytest.mark.parametrize("after", [CHOOSING_SECONDS, CHOOSING_SECONDS + 1])
+def test_a_choice_that_comes_to_nothing_is_forgotten(after: float) -> None:
+    scene = Scene(a="3")
+    scene.held(resources={"cpu": "2"}, owner="nobody")
+    scene.filter(foreign("first"), "a")
+    assert scene.filter(foreign("second"), "a") == ()
+    scene.clock.advance(after)
+    scene.guard.lapse(scene.clock.now())
+    assert scene.filter(foreign("second"), "a") == ("a",)
+
+
+def test_a_pod_that_is_being_bound_passes_on_that_node_alone() -> None:
+    scene = Scene(a="1", b="1")
+    one = foreign("x")
+    scene.admit(one)
+    left = scene.told(one, "a", "b")
+    assert (left.names, left.hopeless) == (("a",), {"b": "the pod is being bound to a"})
+
+
+def test_victims_must_make_room_beside_locks() -> None:
+    scene = Scene(a="4", b="4")
+    scene.held(resources={"cpu": "2"}, owner="nobody", nodeName="a")
+    residents = {name: [foreign(f"{name}{i}", node_name=name) for i in (0, 1)] for name in "ab"}
+    scene.arrive(*residents["a"], *residents["b"])
+    one_each = {name: [pods[0].uid] for name, pods in residents.items()}
+    assert scene.guard.preempt(foreign("x", "2"), {**one_each, "gone": []}) == ["b"]
+    both = {name: [each.uid for each in pods] for name, pods in residents.items()}
+    assert scene.guard.preempt(foreign("x", "2"), both) == ["a", "b"]
+    assert scene.used("a") == 2000
+
+
+def test_arrivals_are_found_by_name_until_they_are_bound() -> None:
+    scene = Scene(a="1")
+    one = foreign("x")
+    scene.arrive(one)
+    assert scene.arrivals.find(Key("shop", "x")) is one
+    scene.arrivals.upsert(one, bound(one))
+    assert scene.arrivals.find(Key("shop", "x")) is None
+
+
+def test_the_end_of_a_pod_is_not_that_of_its_namesake() -> None:
+    scene = Scene(a="1")
+    first, second = foreign("x"), foreign("x", uid="another")
+    scene.arrive(first, second)
+    scene.arrivals.remove(first)
+    assert scene.arrivals.find(Key("shop", "x")) is second

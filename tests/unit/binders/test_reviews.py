@@ -1,0 +1,74 @@
+"""AdmissionReviews as API servers send them."""
+
+import json
+from typing import Any
+
+import pytest
+
+from builders import Json, pod_json
+from tidelock.binders.reviews import BadReviewError, Question, answer, read_review
+from tidelock.model.meta import Key
+
+POD_KEY = Key("shop", "web-0")
+
+
+def review(resource: str, sub: str = "", **fields: Any) -> bytes:
+    request: Json = {
+        "uid": "question",
+        "kind": {"group": "", "version": "v1", "kind": "Any"},
+        "resource": {"group": "", "version": "v1", "resource": resource},
+        "namespace": "shop",
+        "operation": "CREATE",
+        "userInfo": {"username": "somebody"},
+        "dryRun": False,
+        **({"subResource": sub} if sub else {}),
+        **fields,
+    }
+    return json.dumps(
+        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    ).encode()
+
+
+def binding(**metadata: str) -> Json:
+    return {"kind": "Binding", "metadata": metadata, "target": {"kind": "Node", "name": "a"}}
+
+
+def test_a_binding_names_pod_and_node() -> None:
+    body = review("pods", "binding", name="web-0", object=binding(name="web-0", uid="uid-web-0"))
+    assert read_review(body) == Question("question", POD_KEY, "a", pod_uid="uid-web-0")
+
+
+def test_the_older_way_to_bind_is_read_alike() -> None:
+    body = review("bindings", object=binding(name="web-0"), dryRun=True)
+    assert read_review(body) == Question("question", POD_KEY, "a", dry_run=True)
+
+
+def test_a_pod_that_names_its_node_comes_whole() -> None:
+    found = read_review(review("pods", object=pod_json("web-0", node_name="a", requests={"cpu": "2"})))
+    assert (found.key, found.node_name, found.pod_uid) == (POD_KEY, "a", "uid-web-0")
+    assert found.pod is not None
+    assert found.pod.requests == {"cpu": 2000, "pods": 1}
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"nothing", "malformed"),
+        (b"{}", "request"),
+        (review("pods", "binding", object={"metadata": {}}), "target"),
+        (review("pods", "eviction", object={}), "pods/eviction is not what is reviewed here"),
+        (review("pods", object={}), "metadata"),
+    ],
+)
+def test_what_is_not_reviewed_is_an_error(body: bytes, message: str) -> None:
+    with pytest.raises(BadReviewError, match=message):
+        read_review(body)
+
+
+def test_an_answer_carries_the_question_and_the_reason() -> None:
+    question = Question("question", POD_KEY, "a")
+    head = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
+    assert json.loads(answer(question, "")) == head | {"response": {"uid": "question", "allowed": True}}
+    status = {"code": 403, "reason": "Forbidden", "message": "no room"}
+    refused = {"uid": "question", "allowed": False, "status": status}
+    assert json.loads(answer(question, "no room")) == head | {"response": refused}

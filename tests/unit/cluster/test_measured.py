@@ -1,0 +1,40 @@
+from collections.abc import Iterator
+from unittest.mock import patch
+
+from builders import NOW, usage
+from tidelock.cluster import measured
+from tidelock.cluster.levels import NEVER
+from tidelock.cluster.measured import Measurements, at_once
+from tidelock.model.levels import Uses, WorkloadKey
+
+
+class Counting:
+    def __init__(self) -> None:
+        self.slices = 0
+
+    def remeasure(self) -> Iterator[None]:
+        for _ in range(3):
+            self.slices += 1
+            yield
+
+
+def test_a_reading_is_taken_over_in_slices_by_all_who_read() -> None:
+    readings, reader = Measurements(), Counting()
+    readings.read_by(reader)
+    uses = Uses({f"uid-{number}": usage(1, at=NOW - number) for number in range(5)}, {})
+    assert readings.at == NEVER
+    with patch.object(measured, "_SLICE", 2):
+        steps = iter(readings.take(uses))
+        next(steps)
+        assert (readings.uses, reader.slices) == (uses, 1)
+        at_once(steps)
+    assert reader.slices == 3
+    assert readings.at == NOW
+
+
+def test_the_newest_measurement_may_be_of_a_workload_and_time_does_not_run_back() -> None:
+    readings = Measurements()
+    key = WorkloadKey("Job", "shop", "sums")
+    at_once(readings.take(Uses({"uid-a": usage(1, at=NOW - 5)}, {key: usage(1, at=NOW)})))
+    at_once(readings.take(Uses({}, {})))
+    assert readings.at == NOW

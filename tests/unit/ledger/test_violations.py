@@ -1,0 +1,134 @@
+"""What becomes of a lock whose room a pod takes that nobody here has decided on."""
+
+import pytest
+
+from builders import NOW, Json, pod
+from tidelock.ledger import reasons
+from tidelock.ledger.entry import Entry
+from tidelock.ledger.status import render
+from tidelock.ledger.transitions import Event
+from tidelock.model.quantities import CPU, PODS
+from tidelock.model.reservations import Phase
+from unit.ledger.ledger import Ledger
+
+INTRUDER = pod("intruder", node_name="node-a")
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger()
+
+
+def intrude(ledger: Ledger, cpu: int) -> None:
+    ledger.use("node-a", cpu)
+    ledger.book.settle_node("node-a", NOW, INTRUDER)
+
+
+def conditions(entry: Entry) -> dict[str, Json]:
+    return {condition["type"]: condition for condition in render(entry, NOW)["conditions"]}
+
+
+def test_the_rest_of_the_room_stays_locked(ledger: Ledger) -> None:
+    entry = ledger.active(resources={"cpu": "3"})
+    intrude(ledger, 2000)
+    assert (entry.phase, entry.held[CPU], ledger.locked()) == (Phase.ACTIVE, 2000, 2000)
+    assert ledger.columns.shortfall("node-a") == {}
+
+
+def test_the_conditions_name_the_intruder_and_deny_the_guarantee(ledger: Ledger) -> None:
+    entry = ledger.active(resources={"cpu": "3"})
+    intrude(ledger, 2000)
+    told = conditions(entry)
+    text = "pod shop/intruder took cpu 1 locked on node-a"
+    assert (told["Violated"]["status"], told["Violated"]["reason"]) == ("True", "RoomTaken")
+    assert told["Violated"]["message"] == told["Active"]["message"] == text
+    assert (told["Active"]["status"], told["Active"]["reason"]) == ("False", "Violated")
+    assert told["Ready"]["status"] == "False"
+
+
+def test_only_as_many_locks_as_needed_are_violated_the_least_important_first(ledger: Ledger) -> None:
+    important = ledger.active("important", priority=5)
+    older = ledger.active("older", at=NOW)
+    newer = ledger.active("newer", at=NOW + 1)
+    intrude(ledger, 2000)
+    assert [bool(each.violation) for each in (important, older, newer)] == [False, False, True]
+    intrude(ledger, 1000)
+    assert [bool(each.violation) for each in (important, older, newer)] == [False, True, True]
+
+
+def test_a_lock_of_which_nothing_is_left_waits_for_room_anew(ledger: Ledger) -> None:
+    ledger.put_node("node-a", cpu="4", pods="1")
+    entry = ledger.active(resources={"cpu": "1"})
+    ledger.columns.request("node-a", {CPU: 4000, PODS: 1}, (0, 0), 1)
+    ledger.book.settle_node("node-a", NOW, INTRUDER)
+    assert (entry.phase, entry.held, ledger.locked()) == (Phase.PENDING, {}, 0)
+    assert entry.violation == "pod shop/intruder took cpu 1, pods 1 locked on node-a"
+
+
+def test_a_lock_that_moves_waits_for_room_at_once(ledger: Ledger) -> None:
+    entry = ledger.active(resources={"cpu": "3"}, onViolation="Move")
+    intrude(ledger, 2000)
+    assert (entry.phase, entry.reason, entry.held) == (Phase.PENDING, reasons.VIOLATED, {})
+    assert conditions(entry)["Violated"]["status"] == "True"
+    ledger.admit(entry, "node-b")
+    assert (entry.node, entry.violation) == ("node-b", "")
+
+
+def test_a_violation_ends_when_all_the_room_is_back(ledger: Ledger) -> None:
+    entry = ledger.active(resources={"cpu": "3"})
+    intrude(ledger, 2000)
+    assert ledger.book.waiting == {entry.key: entry}
+    ledger.use("node-a", -2000)
+    ledger.book.changes.clear()
+    ledger.admit(entry)
+    assert (entry.violation, ledger.locked()) == ("", 3000)
+    assert [(change.event, change.reason) for change in ledger.book.changes] == [(Event.RESTORE, "Restored")]
+    assert conditions(entry)["Active"]["status"] == "True"
+    assert "Violated" not in conditions(entry)
+
+
+def test_asking_for_no_more_than_is_left_ends_a_violation(ledger: Ledger) -> None:
+    entry = ledger.active(resources={"cpu": "3"})
+    intrude(ledger, 2000)
+    ledger.edit(resources={"cpu": "2"})
+    assert (entry.violation, entry.held[CPU]) == ("", 2000)
+
+
+def test_asking_for_a_little_less_does_not(ledger: Ledger) -> None:
+    entry = ledger.active(resources={"cpu": "4"})
+    intrude(ledger, 2000)
+    ledger.edit(resources={"cpu": "3"})
+    assert entry.violation
+    assert conditions(entry)["Active"]["message"] == entry.violation
+
+
+def test_a_failed_claim_gives_back_what_was_left(ledger: Ledger) -> None:
+    entry = ledger.active(resources={"cpu": "3"})
+    intrude(ledger, 2000)
+    owner = pod("web-0")
+    ledger.book.claim(owner, "node-b", NOW)
+    ledger.book.unclaim(owner.uid, NOW)
+    assert (entry.phase, entry.held[CPU], entry.reason) == (Phase.ACTIVE, 2000, reasons.VIOLATED)
+    assert conditions(entry)["Violated"]["status"] == "True"
+
+
+def test_the_next_process_takes_a_violation_over(ledger: Ledger) -> None:
+    entry = ledger.active(resources={"cpu": "3"})
+    intrude(ledger, 2000)
+    adopted = ledger.readopted()
+    assert (adopted.violation, adopted.held[CPU]) == (entry.violation, 2000)
+    assert render(adopted, NOW) == render(entry, NOW)
+
+
+def test_a_lock_that_has_ended_is_not_violated(ledger: Ledger) -> None:
+    entry = ledger.active(resources={"cpu": "3"})
+    intrude(ledger, 2000)
+    ledger.book.advance(NOW + 600)
+    assert entry.phase is Phase.EXPIRED
+    assert "Violated" not in conditions(entry)
+
+
+def test_a_node_that_shrinks_is_no_intruder(ledger: Ledger) -> None:
+    entry = ledger.active(resources={"cpu": "3"})
+    ledger.put_node("node-a", cpu="2")
+    assert (entry.reason, entry.violation) == (reasons.OVERCOMMITTED, "")

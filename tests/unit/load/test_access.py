@@ -1,0 +1,87 @@
+import base64
+import ssl
+
+import pytest
+
+from devcluster.keys import make_keys
+from tidelock.kube.errors import Forbidden
+from tidelock.load.access import SecretAccess
+from tidelock.load.source import SourceError, Trouble
+from tidelock.model.waterlevels import SecretReference
+from unit.load.patches import PatchApi
+
+PATH = "/api/v1/namespaces/monitoring/secrets/login"
+TOKEN, OTHER_TOKEN, PASSWORD = "abc.def", "ghi.jkl", "pa:ss"
+REFERENCE = SecretReference(namespace="monitoring", name="login")
+
+
+def holding(**data: str) -> PatchApi:
+    api = PatchApi()
+    encoded = {key.replace("_", "."): base64.b64encode(text.encode()).decode() for key, text in data.items()}
+    api.objects[PATH] = [{"data": encoded}]
+    return api
+
+
+async def test_a_token_is_sent_as_a_bearer_token() -> None:
+    access = await SecretAccess(holding(token=f"{TOKEN}\n"), REFERENCE)()
+
+    assert access == ({"Authorization": f"Bearer {TOKEN}"}, None)
+
+
+async def test_a_user_and_a_password_are_sent_as_basic_credentials() -> None:
+    access = await SecretAccess(holding(username="me", password=PASSWORD), REFERENCE)()
+
+    assert access.headers == {
+        "Authorization": "Basic " + base64.b64encode(f"me:{PASSWORD}".encode()).decode()
+    }
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return make_keys(tmp_path_factory.mktemp("keys")).authority.read_text()
+
+
+async def test_a_secret_is_read_again_and_its_authorities_are_loaded_when_they_change(
+    certificate: str,
+) -> None:
+    api = holding(token=TOKEN, ca_crt=certificate)
+    source = SecretAccess(api, REFERENCE)
+    first = await source()
+    again = await source()
+    api.objects = holding(token=OTHER_TOKEN).objects
+    last = await source()
+
+    assert isinstance(first.tls, ssl.SSLContext)
+    assert again.tls is first.tls
+    assert last == ({"Authorization": f"Bearer {OTHER_TOKEN}"}, None)
+
+
+async def test_authorities_alone_are_enough(certificate: str) -> None:
+    access = await SecretAccess(holding(ca_crt=certificate), REFERENCE)()
+
+    assert access.headers == {}
+    assert access.tls is not None
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        ({}, "expected the key token, or username and password, or ca.crt"),
+        ({"username": "me"}, "expected the key token"),
+        ({"token": "a", "username": "me", "password": "b"}, "expected one of the two"),
+        ({"token": "a\nb"}, "has characters that no header may have"),
+        ({"token": "a", "ca_crt": "no certificate"}, "monitoring/login"),
+    ],
+)
+async def test_a_secret_that_says_nothing_of_use_is_told(data: dict[str, str], problem: str) -> None:
+    with pytest.raises(SourceError, match=problem) as caught:
+        await SecretAccess(holding(**data), REFERENCE)()
+
+    assert caught.value.trouble is Trouble.UNAUTHENTICATED
+
+
+async def test_a_secret_that_may_not_be_read_is_told() -> None:
+    api = PatchApi()
+    api.faults.append(Forbidden("no", status=403))
+    with pytest.raises(SourceError, match="Secret monitoring/login: 403: no"):
+        await SecretAccess(api, REFERENCE)()

@@ -1,0 +1,286 @@
+"""The load loop over a source that a test plays, and an API server that takes patches."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+import builders
+from tidelock.cluster.cache import Cache
+from tidelock.cluster.columns import Columns
+from tidelock.cluster.objects import Lister
+from tidelock.kube.client import WATERLEVELS
+from tidelock.kube.errors import ServerError
+from tidelock.load.groups import Group, members
+from tidelock.load.loop import LoadLoop
+from tidelock.load.metrics import LoadMetrics
+from tidelock.load.source import Reading, Source, SourceError, Trouble, Use
+from tidelock.model.levels import NODE_LEVEL, POD_USAGE, Uses, WorkloadKey
+from tidelock.model.meta import Key
+from tidelock.model.waterlevels import WaterLevelSpec
+from tidelock.model.workloads import Workload
+from unit.load.patches import PatchApi
+from unit.scheduler.machinery import FakeRecorder, HandClock
+
+SPEC: dict[str, Any] = {"source": {"metricsServer": {}}, "refreshSeconds": 30}
+DB = WorkloadKey("StatefulSet", builders.NAMESPACE, "db")
+
+
+class Played:
+    """A source that says what it is told to say."""
+
+    settling = 0.0
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, tuple[float | None, float | None]] = {
+            "node-a": (20.0, 50.0),
+            "node-b": (40.0, 50.0),
+        }
+        self.pods: dict[str, tuple[float, float]] = {}
+        self.failure: SourceError | None = None
+        self.past_failure: SourceError | None = None
+        self.before = 20.0
+        self.asked: list[range] = []
+
+    async def read(self, now: float) -> Reading:
+        if self.failure is not None:
+            raise self.failure
+        pods = {Key(builders.NAMESPACE, name): Use(now, *use) for name, use in self.pods.items()}
+        return Reading({name: Use(now, *use) for name, use in self.nodes.items()}, pods)
+
+    async def past(self, times: range) -> AsyncIterator[tuple[float, Reading]]:
+        self.asked.append(times)
+        if self.past_failure is not None:
+            raise self.past_failure
+        for at in times:
+            yield float(at), Reading({"node-a": Use(at, self.before, 50.0)})
+
+
+class Bench(LoadLoop):
+    """The loop with the played source in the place of any other, and what surrounds it."""
+
+    def __init__(self) -> None:
+        self.api, self.clock, self.recorder = PatchApi(), HandClock(), FakeRecorder()
+        self.cache, self.registry, self.source = Cache(Columns()), CollectorRegistry(), Played()
+        self.replica_sets: Lister[Workload] = Lister()
+        metrics = LoadMetrics(self.registry, self.clock.now)
+        super().__init__(
+            self.api, self.cache, self.replica_sets, self.recorder, metrics, self.clock, busy=lambda: False
+        )
+        self.told: list[Uses] = []
+        self.on_uses(self.told.append)
+        for name in ("node-a", "node-b"):
+            self.cache.put_node(builders.node(name, uid=f"uid-{name}", labels={"name": name}))
+
+    def _source(self, *_: object) -> Source:
+        return self.source
+
+    async def refresh(self, name: str = "pool") -> None:
+        """Read once more, half a minute later."""
+        self.clock.advance(30)
+        await self._refresh(self._groups[name], self.source)
+
+    def see(
+        self,
+        name: str = "pool",
+        spec: dict[str, Any] = SPEC,
+        *,
+        created: str = "2027-01-01T00:00:00Z",
+        uid: str = "",
+    ) -> Group:
+        """Have the watch show a WaterLevel."""
+        metadata = {
+            "name": name,
+            "uid": uid or f"uid-{name}",
+            "resourceVersion": "1",
+            "generation": 1,
+            "creationTimestamp": created,
+        }
+        stored = self.api.statuses.setdefault(WATERLEVELS.item(name), {"metadata": metadata})
+        self.observe(stored | ({"metadata": metadata} if uid else {}), WaterLevelSpec.model_validate(spec))
+        return self._groups[name]
+
+    def statuses(self, name: str = "pool") -> list[dict[str, Any]]:
+        return [patch.body["status"] for patch in self.api.patches if patch.path == path(name)]
+
+    def annotated(self, annotation: str) -> list[str]:
+        return [
+            patch.body["metadata"]["name"]
+            for patch in self.api.patches
+            if annotation in patch.body["metadata"].get("annotations", {})
+        ]
+
+
+def path(name: str) -> str:
+    return WATERLEVELS.item(name, subresource="status")
+
+
+@pytest.fixture
+async def bench() -> Bench:
+    return Bench()
+
+
+async def test_a_reading_is_told_to_nodes_and_the_status_and_not_again_until_it_moves(bench: Bench) -> None:
+    bench.see()
+    await bench.refresh()
+
+    assert bench.annotated(NODE_LEVEL) == ["node-a", "node-b"]
+    status = bench.statuses()[-1]
+    assert status["nodesMeasured"] == 2
+    assert bench.recorder.reasons == ["Measured"]
+    known = len(bench.api.patches)
+    await bench.refresh()
+    await bench.refresh()
+    assert len(bench.api.patches) == known
+
+
+async def test_a_level_is_written_again_before_it_would_be_taken_for_stale(bench: Bench) -> None:
+    bench.see()
+    await bench.refresh()
+    known = len(bench.annotated(NODE_LEVEL))
+    for _ in range(3):  # 90 s are half of the limit
+        await bench.refresh()
+
+    assert bench.annotated(NODE_LEVEL)[known:] == ["node-a", "node-b"]
+
+
+async def test_the_past_is_read_once_after_what_is_known_now_was_told(bench: Bench) -> None:
+    bench.source.before = 80.0
+    bench.see()
+    await bench.refresh()
+
+    assert [times.step for times in bench.source.asked] == [60, 300, 900]
+    first, last = (each["cpu"]["max"] for each in bench.statuses()[:2])
+    assert (first, last > 70) == (40, True)
+    assert bench.annotated(NODE_LEVEL) == ["node-a", "node-b", "node-a"]
+    await bench.refresh()
+    assert len(bench.source.asked) == 3
+
+
+async def test_a_past_that_is_not_to_be_had_is_not_asked_for_at_each_turn(bench: Bench) -> None:
+    bench.source.past_failure = SourceError(Trouble.REFUSED, "too many samples")
+    bench.see()
+    await bench.refresh()
+    await bench.refresh()
+    assert len(bench.source.asked) == 1
+
+    bench.clock.advance(600)
+    await bench.refresh()
+    assert len(bench.source.asked) == 2
+
+
+async def test_a_source_that_fails_makes_levels_old_and_then_stale_and_never_zero(bench: Bench) -> None:
+    bench.see()
+    await bench.refresh()
+    levels = dict(bench._groups["pool"].estimate.levels)
+    bench.source.failure = SourceError(Trouble.TIMED_OUT, "no answer within 10 s")
+    for _ in range(7):
+        await bench.refresh()
+
+    status = bench.statuses()[-1]
+    assert (status["nodesMeasured"], status["nodesStale"]) == (0, 2)
+    assert status["cpu"] is None
+    assert [each["reason"] for each in status["conditions"]] == ["SourceTimedOut", "NothingFresh"]
+    assert bench.recorder.reasons == ["Measured", "SourceTimedOut", "NothingFresh"]
+    assert {name: level.at for name, level in bench._groups["pool"].estimate.levels.items()} == {
+        name: level.at for name, level in levels.items()
+    }
+    errors = bench.registry.get_sample_value(
+        "tidelock_water_level_read_errors_total", {"reason": "SourceTimedOut"}
+    )
+    assert errors == 7
+
+    bench.source.failure = None
+    await bench.refresh()
+    assert bench.recorder.reasons[3:] == ["Measured", "Fresh"]
+
+
+async def test_pods_and_workloads_are_measured_by_their_owners(bench: Bench) -> None:
+    for name in ("db-0", "db-1"):
+        bench.cache.upsert(
+            builders.pod(name, node_name="node-a", controller="apps/v1/StatefulSet/db", uid=f"uid-{name}")
+        )
+    bench.source.pods = {"db-0": (1.0, 1e8), "db-1": (3.0, 1e8), "unknown": (9.0, 9e9)}
+    bench.see()
+    await bench.refresh()
+
+    uses = bench.told[-1]
+    assert uses.pods.keys() == {"uid-db-0", "uid-db-1"}
+    assert uses.workloads[DB].windows["15m"]["cpu"].mean == 2
+    assert bench.annotated(POD_USAGE) == ["db"]
+    (patch,) = [each for each in bench.api.patches if "statefulsets" in each.path]
+    assert patch.body["metadata"]["uid"] == "uid-db"
+
+    for name in ("db-0", "db-1"):
+        bench.cache.remove(f"uid-{name}")
+    bench.source.pods = {}
+    await bench.refresh()
+    assert bench.told[-1].pods == {}
+    assert bench.told[-1].workloads.keys() == {DB}
+
+
+async def test_a_node_belongs_to_the_oldest_waterlevel_that_selects_it(bench: Bench) -> None:
+    narrow = {**SPEC, "nodeSelector": {"matchLabels": {"name": "node-a"}}}
+    bench.see("all", created="2027-01-02T00:00:00Z")
+    bench.see("narrow", narrow, created="2027-01-01T00:00:00Z")
+    groups = bench._groups
+    nodes = bench.cache.columns.nodes
+
+    assert members(groups["all"], groups.values(), nodes).keys() == {"node-b"}
+    assert members(groups["narrow"], groups.values(), nodes).keys() == {"node-a"}
+    bench.forget("narrow")
+    assert members(groups["all"], groups.values(), nodes).keys() == {"node-a", "node-b"}
+
+
+async def test_an_edit_keeps_what_is_known_unless_the_source_is_another(bench: Bench) -> None:
+    bench.see()
+    await bench.refresh()
+    estimate = bench._groups["pool"].estimate
+
+    assert bench.see(spec={**SPEC, "stalenessSeconds": 60}).estimate is estimate
+    other = {"prometheus": {"address": "http://prometheus:9090"}}
+    assert bench.see(spec={**SPEC, "source": other}).estimate is not estimate
+    again = bench.see(uid="uid-another")
+    assert again.estimate.levels == {}
+
+
+async def test_a_status_that_was_refused_is_written_at_the_next_refresh(bench: Bench) -> None:
+    bench.see()
+    await bench.refresh()
+    bench.source.nodes |= {"node-a": (90.0, 50.0)}
+    bench.api.faults.append(ServerError("etcd is down", status=500))
+    bench.clock.advance(60)
+    await bench.refresh()
+    await bench.refresh()
+
+    refused, written = bench.statuses()[-2:]
+    assert refused["cpu"]["max"] > 20
+    assert refused == written | {"sampledAt": refused["sampledAt"]}
+    assert bench.api.statuses[WATERLEVELS.item("pool")]["status"]["cpu"] == written["cpu"]
+
+
+async def test_a_waterlevel_is_read_in_the_background_until_it_is_forgotten(bench: Bench) -> None:
+    running = asyncio.create_task(bench.run())
+    group = bench.see()
+    while not bench.annotated(NODE_LEVEL):  # noqa: ASYNC110 -- ends with the test's time-out
+        await asyncio.sleep(0.01)
+    assert group.task is not None
+    bench.forget("pool")
+    assert group.task is None
+    assert bench._groups == {}
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+async def test_metrics_tell_of_a_group_until_it_is_forgotten(bench: Bench) -> None:
+    bench.see()
+    await bench.refresh()
+    labels = {"waterlevel": "pool", "resource": "memory", "statistic": "mean"}
+
+    assert bench.registry.get_sample_value("tidelock_water_level_percent", labels) == 50
+    assert bench.registry.get_sample_value("tidelock_water_level_lag_seconds", {"waterlevel": "pool"}) == 0
+    bench.forget("pool")
+    assert bench.registry.get_sample_value("tidelock_water_level_percent", labels) is None

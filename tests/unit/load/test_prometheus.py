@@ -1,0 +1,207 @@
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from tidelock.load.prometheus import Access, PrometheusSource, Queries, anonymous_access
+from tidelock.load.source import Reading, SourceError, Trouble, Use
+from tidelock.model.meta import Key
+
+NOW = 1_800_000_000.0
+NODES = ("node-a", "node-b")
+QUERIES = Queries("cpu", "memory", "", "names", "pod_cpu", "pod_memory")
+
+Series = list[tuple[dict[str, str], Any]]
+
+
+def answer(series: Series, kind: str = "vector") -> dict[str, Any]:
+    field = "value" if kind == "vector" else "values"
+    result = [{"metric": labels, field: value} for labels, value in series]
+    return {"status": "success", "data": {"resultType": kind, "result": result}}
+
+
+@asynccontextmanager
+async def serving(
+    answers: Mapping[str, Any], asked: list[web.Request] | None = None, forms: list[Any] | None = None
+) -> AsyncIterator[Callable[..., PrometheusSource]]:
+    """Answer queries by their text, and what has no answer with an empty one."""
+
+    async def query(request: web.Request) -> web.Response:
+        form = await request.post()
+        if asked is not None:
+            asked.append(request)
+        if forms is not None:
+            forms.append(dict(form))
+        empty = answer([], "vector" if request.path.endswith("query") else "matrix")
+        return web.Response(text=json.dumps(answers.get(str(form["query"]), empty)))
+
+    application = web.Application()
+    application.add_routes(
+        [web.post("/base/api/v1/query", query), web.post("/base/api/v1/query_range", query)]
+    )
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0]
+    async with aiohttp.ClientSession() as session:
+
+        def source(
+            access: Any = anonymous_access, queries: Queries = QUERIES, node_label: str = ""
+        ) -> PrometheusSource:
+            url = f"http://{host}:{port}/base/"
+            return PrometheusSource(session, url, access, lambda: NODES, queries, node_label=node_label)
+
+        try:
+            yield source
+        finally:
+            await runner.cleanup()
+
+
+async def nodes_of(series: Series, names: Series = (), node_label: str = "") -> Reading:  # type: ignore[assignment]
+    async with serving({"cpu": answer(series), "names": answer(list(names))}) as source:
+        return await source(node_label=node_label).read(NOW)
+
+
+@pytest.mark.parametrize(
+    ("labels", "names"),
+    [
+        ({"node": "node-a"}, []),
+        ({"nodename": "node-a"}, []),
+        ({"instance": "node-a"}, []),
+        ({"instance": "node-a:9100"}, []),
+        ({"node": "other", "instance": "node-a:9100"}, []),
+        ({"instance": "10.0.0.5:9100"}, [{"instance": "10.0.0.5:9100", "nodename": "node-a"}]),
+        ({"instance": "10.0.0.5:9100"}, [{"internal_ip": "10.0.0.5", "node": "node-a"}]),
+        ({"instance": "[fd00::5]:9100"}, [{"internal_ip": "fd00::5", "node": "node-a"}]),
+    ],
+)
+async def test_a_series_is_of_the_node_that_its_labels_name(
+    labels: dict[str, str], names: list[dict[str, str]]
+) -> None:
+    reading = await nodes_of([(labels, [NOW, "0.5"])], [(each, [NOW, "1"]) for each in names])
+
+    assert reading.nodes == {"node-a": Use(NOW, 50.0)}
+    assert reading.problems == []
+
+
+async def test_where_kube_state_metrics_runs_is_not_where_its_series_are_from() -> None:
+    """kube_node_info of all nodes comes from one instance, which must not be taken for the last of them."""
+    names = [
+        ({"instance": "10.0.0.9:8080", "node": name, "internal_ip": ip}, [NOW, "1"])
+        for name, ip in (("node-a", "10.0.0.5"), ("node-b", "10.0.0.6"))
+    ]
+    reading = await nodes_of([({"instance": "10.0.0.9:9100"}, [NOW, "0.5"])], names)
+
+    assert reading.nodes == {}
+
+
+async def test_a_label_of_the_users_choice_counts_alone() -> None:
+    series: Series = [
+        ({"machine": "node-a", "node": "node-b"}, [NOW, "0.5"]),
+        ({"node": "node-b"}, [NOW, "0.7"]),
+    ]
+    reading = await nodes_of(series, node_label="machine")
+
+    assert reading.nodes == {"node-a": Use(NOW, 50.0)}
+    assert reading.problems == ["nodeCPU: a series is of no node of the cluster: {'node': 'node-b'}"]
+
+
+async def test_a_node_whose_exporter_has_gone_is_missing_though_its_rate_lives_on() -> None:
+    answers = {
+        "cpu": answer([({"node": name}, [NOW, "0.5"]) for name in NODES]),
+        "time": answer([({"node": "node-a"}, [NOW, f"{NOW - 30}"]), ({"node": "node-b"}, [NOW, "NaN"])]),
+    }
+    async with serving(answers) as source:
+        reading = await source(queries=Queries("cpu", "memory", "time", "")).read(NOW)
+
+    assert reading.nodes == {"node-a": Use(NOW - 30, 50.0)}
+
+
+async def test_cpu_and_memory_are_joined_and_as_old_as_the_older() -> None:
+    answers = {
+        "cpu": answer([({"node": "node-a"}, [NOW - 60, "0.5"])]),
+        "memory": answer([({"node": "node-a"}, [NOW, "0.25"])]),
+    }
+    async with serving(answers) as source:
+        reading = await source().read(NOW)
+
+    assert reading.nodes == {"node-a": Use(NOW - 60, 50.0, 25.0)}
+
+
+async def test_one_query_that_fails_does_not_spoil_the_others() -> None:
+    failed = {"status": "error", "errorType": "bad_data", "error": "parse error"}
+    async with serving({"cpu": answer([({"node": "node-a"}, [NOW, "0.5"])]), "memory": failed}) as source:
+        reading = await source().read(NOW)
+
+    assert reading.nodes == {"node-a": Use(NOW, 50.0)}
+    assert reading.problems == ["nodeMemory: bad_data: parse error"]
+
+
+async def test_a_query_that_gives_no_vector_is_refused() -> None:
+    scalar = {"status": "success", "data": {"resultType": "scalar", "result": []}}
+    async with serving({"cpu": scalar, "memory": scalar}) as source:
+        with pytest.raises(SourceError, match="a query gives a scalar, expected an instant vector") as caught:
+            await source().read(NOW)
+
+    assert caught.value.trouble is Trouble.REFUSED
+
+
+async def test_series_without_labels_or_with_another_form_make_it_malformed() -> None:
+    broken = {"status": "success", "data": {"resultType": "vector", "result": [{"metric": "?"}]}}
+    async with serving({"cpu": broken}) as source:
+        with pytest.raises(SourceError) as caught:
+            await source().read(NOW)
+
+    assert caught.value.trouble is Trouble.MALFORMED
+
+
+async def test_credentials_are_sent_and_a_cycle_asks_a_handful_of_queries() -> None:
+    async def access() -> Access:
+        return Access({"Authorization": "Bearer abc"})
+
+    asked: list[web.Request] = []
+    forms: list[Any] = []
+    async with serving({}, asked, forms) as source:
+        await source(access).read(NOW)
+
+    assert {request.headers["Authorization"] for request in asked} == {"Bearer abc"}
+    assert [form["query"] for form in forms] == ["cpu", "memory", "names", "pod_cpu", "pod_memory"]
+    assert {form["time"] for form in forms} == {"1800000000.000"}
+    assert {form["timeout"] for form in forms} == {"10s"}
+
+
+async def test_the_past_is_read_in_ranges() -> None:
+    start = int(NOW)
+    answers = {
+        "cpu": answer(
+            [({"node": "node-a"}, [[start, "0.1"], [start + 60, "NaN"], [start + 120, "0.3"]])], "matrix"
+        ),
+        "pod_memory": answer([({"namespace": "shop", "pod": "web-0"}, [[start + 60, "5"]])], "matrix"),
+    }
+    forms: list[Any] = []
+    async with serving(answers, forms=forms) as source:
+        past = [each async for each in source().past(range(start, start + 181, 60))]
+
+    assert [at - start for at, _ in past] == [0, 60, 120, 180]
+    assert [reading.nodes for _, reading in past] == [
+        {"node-a": Use(start, 10.0)},
+        {},
+        {"node-a": Use(start + 120, 30.0)},
+        {},
+    ]
+    assert past[1][1].pods == {Key("shop", "web-0"): Use(start + 60, None, 5.0)}
+    spans = {(form["start"], form["end"], form["step"]) for form in forms if "step" in form}
+    assert spans == {(f"{start}", f"{start + 180}", "60")}
+
+
+async def test_a_long_past_is_read_in_parts() -> None:
+    forms: list[Any] = []
+    async with serving({}, forms=forms) as source:
+        past = [each async for each in source().past(range(0, 900 * 30, 900))]
+
+    assert len(past) == 30
+    assert len({form["start"] for form in forms if "step" in form}) == 3

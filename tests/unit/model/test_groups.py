@@ -1,0 +1,24 @@
+from builders import encode, water_level
+from tidelock.model.groups import decode_water_level
+from tidelock.model.selectors import NodeSelectorTerm, Requirement
+
+
+def test_a_water_level_is_about_all_nodes_unless_it_selects_some() -> None:
+    assert water_level().nodes is None
+    selector = {
+        "matchLabels": {"pool": "a"},
+        "matchExpressions": [
+            {"key": "zone", "operator": "NotIn", "values": ["b"]},
+            {"key": "x", "operator": "Exists"},
+        ],
+    }
+    assert water_level(nodeSelector=selector).nodes == NodeSelectorTerm(
+        (Requirement("pool", "In", ("a",)), Requirement("zone", "NotIn", ("b",)), Requirement("x", "Exists"))
+    )
+
+
+def test_a_spec_that_cannot_be_read_is_a_problem_and_no_error() -> None:
+    broken = decode_water_level(encode({"metadata": {"name": "all"}, "spec": {"source": {}, "windows": 1}}))
+    assert broken.spec is None
+    assert broken.nodes is None
+    assert broken.problem.startswith("spec.windows: ")

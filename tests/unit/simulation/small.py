@@ -1,0 +1,25 @@
+"""Small worlds for tests of the simulation, and how they are played."""
+
+from functools import lru_cache
+
+from tidelock.simulation.engine import Run, Simulation
+from tidelock.simulation.measuring import NO_FAULTS, Faults
+from tidelock.simulation.policies import POLICIES
+from tidelock.simulation.world import World
+from tidelock.simulation.worlds import Setting, synthetic_load, world_of
+
+HOUR = 3600.0
+STEPS = 30
+
+
+@lru_cache
+def world(seed: int = 0, *, steps: int = STEPS) -> World:
+    """Give six nodes of 16 cores and pods of about an hour, for two hours and a half."""
+    load = synthetic_load(100, steps, seed)
+    return world_of("small", load, Setting(nodes=6, workloads=12, life=HOUR, steps=steps), seed)
+
+
+@lru_cache
+def play(policy: str, seed: int = 0, faults: Faults = NO_FAULTS) -> Run:
+    """Play the small world of a seed once; what comes of it is not to be changed."""
+    return Simulation(world(seed), POLICIES[policy], seed, faults=faults).run()

@@ -1,0 +1,69 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from tidelock.main import main
+
+_SMALL = ("--nodes", "4", "--workloads", "6", "--steps", "38", "--fill", "0.4")
+_PNG = b"\x89PNG"
+
+
+def test_policies_are_compared_in_a_table_a_file_and_pictures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, pictures = tmp_path / "out.json", tmp_path / "pictures"
+    arguments = ["--policies", "default,water-level", "--json", str(file), "--plots", str(pictures)]
+
+    status = main(["simulate", *_SMALL, *arguments])
+
+    assert status == 0
+    printed = capsys.readouterr().out
+    assert "water-level" in printed
+    told = json.loads(file.read_text())
+    assert told["world"]["nodes"] == 4
+    assert told["world"]["steps"] == 38
+    assert set(told["policies"]) == {"default", "water-level"}
+    assert f"{told['policies']['default']['spread']:.2f}" in printed
+    for name in ("spread.png", "nodes.png"):
+        assert (pictures / name).read_bytes().startswith(_PNG)
+
+
+def test_traces_are_read_by_their_paths(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    load, nodes, pods = (tmp_path / name for name in ("load.csv", "nodes.csv", "pods.csv"))
+    load.write_text("\n".join([",".join(["20"] * 38)] * 8))
+    nodes.write_text("sn,cpu_milli,memory_mib\na,8000,8192\nb,8000,8192\n")
+    pods.write_text("name,cpu_milli,memory_mib,creation_time,deletion_time\np,1000,64,0,99999\n")
+
+    status = main(
+        [
+            "simulate",
+            *_SMALL,
+            *("--load", str(load), "--openb-nodes", str(nodes), "--openb-pods", str(pods)),
+            *("--policies", "default", "--fault", "restart"),
+        ]
+    )
+
+    assert status == 0
+    assert "2 nodes, 1 pods, 38 steps" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--policies", "best"], "--policies: 'best' is not one of random, default"),
+        (["--policies", "random,random"], "--policies: 'random,random' names a policy twice"),
+        (["--nodes", "0"], "nodes: 0 should be more than 0"),
+        (["--steps", "5"], "synthetic: 5 steps of five minutes are no longer than the warm-up of 36"),
+        (["--openb-pods", "x.csv"], "--openb-nodes and --openb-pods belong together"),
+        (["--load", "/nowhere/x.csv"], "/nowhere/x.csv: [Errno 2]"),
+    ],
+)
+def test_bad_input_is_told_in_one_line(
+    arguments: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = main(["simulate", *_SMALL, "--policies", "random", *arguments])
+
+    printed = capsys.readouterr().err
+    assert status == 1
+    assert f"tidelock: {problem}" in printed.splitlines()[-1]

@@ -1,0 +1,105 @@
+"""Whole simulations, small and seeded."""
+
+from dataclasses import replace
+from itertools import pairwise
+from math import inf
+
+import numpy as np
+import pytest
+
+from tidelock.plugins.registry import BUILTINS
+from tidelock.plugins.water_level_balance import WaterLevelBalance
+from tidelock.simulation.engine import NOWHERE, Simulation
+from tidelock.simulation.policies import POLICIES, TELLING
+from tidelock.simulation.results import figures
+from tidelock.simulation.world import STEP, World
+from unit.simulation.small import HOUR, STEPS, play, world
+
+
+@pytest.mark.parametrize("policy", ["random", "water-level"])
+def test_one_seed_gives_one_result(policy: str) -> None:
+    one, same = (Simulation(world(), POLICIES[policy], 5).run() for _ in range(2))
+
+    assert np.array_equal(one.node, same.node)
+    assert np.array_equal(one.cpu, same.cpu)
+
+
+def test_the_seed_matters_to_what_is_random() -> None:
+    one, other = (Simulation(world(), POLICIES["random"], seed).run() for seed in (1, 2))
+
+    assert not np.array_equal(one.node, other.node)
+
+
+def test_no_node_is_given_more_than_it_has() -> None:
+    of = world()
+    run = play("water-level")
+    requests = np.array([each.cpu for each in of.workloads])[of.workload]
+    assert (run.node != NOWHERE).all()
+
+    for instant in np.arange(STEPS) * STEP:
+        there = (run.bound <= instant) & (instant < run.bound + of.lives)
+        taken = np.bincount(run.node[there], requests[there], len(of.machines))
+        assert (taken <= [machine.cpu for machine in of.machines]).all()
+
+
+def test_use_is_what_the_pods_of_a_node_use() -> None:
+    of = world()
+    run = play("default")
+    step = 20
+    start, end = step * STEP, (step + 1) * STEP
+    share = np.clip(np.minimum(run.bound + of.lives, end) - np.maximum(run.bound, start), 0, None) / STEP
+    wanted = np.bincount(run.node, share * of.cpu[:, step], len(of.machines))
+
+    assert run.cpu[step] == pytest.approx(np.minimum(wanted / 160, 100))
+
+
+def test_the_plugins_that_are_left_out_have_nothing_to_say() -> None:
+    of, policy = world(steps=12), POLICIES["default"]
+    everything = frozenset(plugin.name for plugin in BUILTINS.defaults) - {WaterLevelBalance.name}
+    assert everything > TELLING
+    nodes = [np.zeros(0, np.intp), np.zeros(0, np.intp)]
+
+    for place, telling in enumerate((TELLING, everything)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("tidelock.simulation.policies.TELLING", telling)
+            nodes[place] = Simulation(of, policy).run().node
+
+    assert np.array_equal(nodes[0], nodes[1])
+
+
+def test_measured_use_spreads_better_than_requests_and_requests_better_than_chance() -> None:
+    spreads = [figures(play(policy, 1), HOUR).spread for policy in ("water-level", "default", "random")]
+
+    assert all(better < worse for better, worse in pairwise(spreads))
+
+
+def test_a_pod_waits_for_room_and_gets_it() -> None:
+    of = full_world()
+    run = Simulation(of, POLICIES["default"]).run()
+
+    assert run.node.tolist() == [0, 0]
+    assert run.bound.tolist() == [0.0, 700.0]
+    assert run.pending.tolist() == [1, 1, 0, 0]
+
+
+def test_a_pod_that_fits_nowhere_is_told_as_pending() -> None:
+    of = replace(full_world(), lives=np.array([inf, inf]))
+    run = Simulation(of, POLICIES["default"]).run()
+
+    assert run.node.tolist() == [0, NOWHERE]
+    assert run.pending.tolist() == [1, 1, 1, 1]
+
+
+def full_world() -> World:
+    """Give a node with room for one pod, and two pods; the first lives for 700 seconds."""
+    small = world()
+    return World(
+        title="full",
+        machines=(replace(small.machines[0], cpu=1500),),
+        workloads=(replace(small.workloads[0], cpu=1000, memory=1),),
+        workload=np.zeros(2, np.intp),
+        arrives=np.array([0.0, 100.0]),
+        lives=np.array([700.0, inf]),
+        cpu=np.full((2, 4), 500, np.float32),
+        memory=np.ones(2),
+    )

@@ -1,0 +1,69 @@
+"""What is left of the effect when measurements fail: never less than the default profile gives."""
+
+from math import ceil
+
+import numpy as np
+import pytest
+
+from tidelock.simulation.engine import NOWHERE, Simulation
+from tidelock.simulation.measuring import FAULTS, Faults
+from tidelock.simulation.policies import POLICIES
+from tidelock.simulation.results import figures
+from tidelock.simulation.world import STEP
+from tidelock.simulation.worlds import burst_world
+from unit.simulation.small import HOUR, play, world
+
+_TO_HERE = {
+    **FAULTS,
+    "down": Faults(down=(HOUR, 1.5 * HOUR)),
+    "restart": Faults(restarts=(HOUR, 1.25 * HOUR, 2 * HOUR)),
+}
+"""The faults of a day, brought into the hours of a small world."""
+
+_CASES = [("water-level", fault) for fault in FAULTS if fault != "none"]
+_CASES += [("water-level-nodes", fault) for fault in ("down", "missing", "ahead")]
+
+
+@pytest.mark.parametrize(("policy", "fault"), _CASES)
+def test_a_fault_never_makes_it_worse_than_requests_and_all_pods_are_placed(policy: str, fault: str) -> None:
+    faulty, default = play(policy, 1, _TO_HERE[fault]), play("default", 1)
+
+    assert (faulty.node != NOWHERE).all()
+    assert not faulty.pending.any()
+    assert figures(faulty, HOUR).spread <= 1.05 * figures(default, HOUR).spread
+
+
+@pytest.mark.parametrize("policy", ["water-level", "water-level-nodes"])
+def test_nodes_without_measurements_are_not_read_as_idle(policy: str) -> None:
+    of, seed, faults = world(1), 1, FAULTS["missing"]
+    run = play(policy, seed, faults)
+    missing = np.random.default_rng(seed).random(len(of.machines)) < faults.missing
+    assert 0 < missing.sum() < len(missing)
+
+    late = of.arrives > HOUR
+    got = np.bincount(run.node[late], minlength=len(of.machines))
+
+    assert got[missing].mean() < 1.5 * got[~missing].mean()
+
+
+@pytest.mark.parametrize("policy", ["water-level", "water-level-nodes"])
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_burst_with_frozen_metrics_is_shared_out_evenly(policy: str, *, apart: bool) -> None:
+    assert _most_of_a_burst(policy, apart=apart) <= ceil(_REPLICAS / _NODES) + 1
+
+
+def test_a_burst_herds_without_the_guard() -> None:
+    assert _most_of_a_burst("nodes-without-guard", apart=True) > ceil(_REPLICAS / _NODES) + 1
+
+
+_NODES, _REPLICAS = 8, 60
+
+
+def _most_of_a_burst(policy: str, *, apart: bool) -> int:
+    """Have pods come just after the metrics have frozen; gives the most that one node gets."""
+    at, steps = 6 * STEP, 7
+    of = burst_world(_NODES, _REPLICAS, at=at, steps=steps, apart=apart)
+    run = Simulation(of, POLICIES[policy], faults=Faults(down=(at, steps * STEP))).run()
+    got = np.bincount(run.node[of.workload > 0], minlength=_NODES)
+    assert got.sum() == _REPLICAS
+    return int(got.max())

@@ -1,0 +1,51 @@
+import numpy as np
+import pytest
+
+from tidelock.simulation.engine import Run
+from tidelock.simulation.results import as_numbers, averaged, estimate, figures
+
+
+def run(cpu: list[list[float]]) -> Run:
+    steps = len(cpu)
+    nothing = np.zeros(0, np.intp)
+    return Run("p", "t", 0, np.array(cpu), np.arange(steps), nothing, nothing.astype(float))
+
+
+def test_figures_are_of_what_comes_after_the_warm_up() -> None:
+    of = figures(run([[0.0, 100.0], [10.0, 30.0], [85.0, 95.0]]), warm_up=300.0)
+
+    assert (of.spread, of.range, of.mean, of.hot, of.pending) == (7.5, 15.0, 55.0, 50.0, 1.5)
+    assert of.p99 == pytest.approx(94.7)
+
+
+def test_a_run_that_is_all_warm_up_has_no_figures() -> None:
+    with pytest.raises(
+        ValueError, match=r"^t: 2 steps of five minutes are no longer than the warm-up of 36$"
+    ):
+        figures(run([[1.0], [1.0]]))
+
+
+def test_figures_are_averaged_one_by_one() -> None:
+    low, high = (figures(run([[0.0, top]]), 0.0) for top in (20.0, 40.0))
+
+    assert as_numbers(averaged([low, high])) == {
+        "spread": 15.0,
+        "range": 30.0,
+        "mean": 15.0,
+        "p99": 29.7,
+        "hot": 0.0,
+        "pending": 0.0,
+    }
+
+
+def test_an_estimate_has_its_mean_within_its_interval() -> None:
+    of = estimate([1.0, 2.0, 3.0, 4.0])
+
+    assert of.mean == 2.5
+    assert 1.0 <= of.low < of.mean < of.high <= 4.0
+    assert str(estimate([2.0, 2.0])) == "2.00 (2.00 to 2.00)"
+
+
+def test_nothing_can_be_estimated_from_nothing() -> None:
+    with pytest.raises(ValueError, match="no values"):
+        estimate([])

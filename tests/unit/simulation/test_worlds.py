@@ -1,0 +1,152 @@
+from math import inf
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tidelock.simulation.traces import MEBIBYTE, TracedPod
+from tidelock.simulation.world import STEP, World
+from tidelock.simulation.worlds import (
+    Setting,
+    burst_world,
+    machine,
+    mean_level,
+    openb_world,
+    synthetic_load,
+    world_of,
+)
+
+LOAD = synthetic_load(100, 48, 7)
+
+
+def made(seed: int = 0, **fields: Any) -> World:
+    return world_of("made", LOAD, Setting(**{"nodes": 8, "workloads": 16, "steps": 48, **fields}), seed)
+
+
+def presence(world: World, instant: float) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    return (world.arrives <= instant) & (instant < world.arrives + world.lives)
+
+
+def test_one_seed_makes_one_world() -> None:
+    one, same, other = made(3), made(3), made(4)
+
+    assert np.array_equal(one.cpu, same.cpu)
+    assert np.array_equal(one.arrives, same.arrives)
+    assert one.pods != other.pods or not np.array_equal(one.arrives, other.arrives)
+
+
+@pytest.mark.parametrize("fill", [0.3, 0.6])
+def test_requests_fill_the_nodes_as_set(fill: float) -> None:
+    world = made(fill=fill)
+    requests = np.array([each.cpu for each in world.workloads])[world.workload]
+
+    for instant in (2 * STEP, 24 * STEP, 47 * STEP):
+        there = requests[presence(world, instant)].sum()
+        assert fill - 0.1 < there / (8 * 16_000) <= fill
+
+
+def test_nobody_uses_more_than_its_limit() -> None:
+    world = made(noise=0.8)
+    limits = np.array([each.cpu_limit for each in world.workloads])[world.workload]
+
+    assert (world.cpu <= limits[:, None]).all()
+    assert (world.cpu >= 0).all()
+
+
+def test_replicas_are_alike_without_noise_and_differ_with_it() -> None:
+    alike, noisy = made(), made(noise=0.5)
+
+    for world, same in ((alike, True), (noisy, False)):
+        first, second = np.flatnonzero(world.workload == np.bincount(world.workload).argmax())[:2]
+        assert np.array_equal(world.cpu[first], world.cpu[second]) is same
+
+
+def test_noise_leaves_the_level_about_where_it_was() -> None:
+    quiet, noisy = (mean_level(made(noise=noise, nodes=40, workloads=80)).mean() for noise in (0.0, 0.3))
+
+    assert noisy == pytest.approx(quiet, rel=0.15)
+
+
+def test_a_rollout_replaces_a_whole_workload_within_30_seconds() -> None:
+    plain, rolled = made(life=1e9), made(life=1e9, rollouts=1)
+    assert np.isclose(plain.arrives, 0, atol=61).all()
+
+    late = rolled.arrives > 61
+    (workload,) = set(rolled.workload[late].tolist())
+    assert late.sum() == (rolled.workload[~late] == workload).sum()
+    assert np.ptp(rolled.arrives[late]) <= 30
+
+
+def test_sizes_of_nodes_take_turns() -> None:
+    assert [each.cpu for each in made(cores=(8, 16, 32)).machines[:4]] == [8000, 16_000, 32_000, 8000]
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"nodes": 0}, "nodes: 0 should be more than 0"),
+        ({"fill": 1.0}, "fill: 1.0 should be between 0 and 1"),
+        ({"noise": -1.0}, "noise: -1.0 should not be negative"),
+        ({"cores": ()}, r"cores: \[\] should be sizes of nodes, all more than 0"),
+        ({"workloads": 101}, "made: 101 workloads of 48 steps need more load than 100 rows of 48 steps"),
+        ({"steps": 49}, "made: 16 workloads of 49 steps need more load than 100 rows of 48 steps"),
+    ],
+)
+def test_a_setting_that_makes_no_world_is_refused(fields: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=f"^{problem}$"):
+        made(**fields)
+
+
+def test_synthetic_load_resembles_the_days_it_stands_for() -> None:
+    load = synthetic_load(1000, 288, 0)
+
+    assert load.shape == (1000, 288)
+    assert 0 <= load.min() <= load.max() <= 1
+    assert 0.08 < load.mean() < 0.16
+    assert np.median(load.mean(axis=1)) < load.mean()  # a few rows are busy
+
+
+def test_pods_of_openb_are_squeezed_into_the_worlds_time() -> None:
+    pods = [
+        TracedPod("a", 1000, MEBIBYTE, 0.0, 500.0),
+        TracedPod("b", 2000, MEBIBYTE, 1e6, 1e6 + 60),
+        TracedPod("c", 1000, MEBIBYTE, 2e6, 0.0),
+    ]
+
+    world = openb_world("openb", [machine("n", 16)], pods, LOAD, Setting(steps=3), 0)
+
+    assert world.arrives.tolist() == [0.0, 300.0, 600.0]
+    assert world.lives.tolist() == [500.0, 60.0, inf]
+    assert [each.cpu for each in world.workloads] == [1000, 2000]
+    assert world.workload.tolist() == [0, 1, 0]
+
+
+def test_openb_needs_load_for_its_time() -> None:
+    with pytest.raises(ValueError, match="288 steps need more load than 48 steps"):
+        openb_world("openb", [machine("n", 16)], [TracedPod("a", 1, 1, 0, 1)], LOAD, Setting(), 0)
+
+
+def test_a_burst_comes_within_30_seconds() -> None:
+    world = burst_world(4, 10, at=600.0, steps=3)
+
+    surge = world.arrives[world.workload == 1]
+    assert len(surge) == 10
+    assert 600 <= surge.min() <= surge.max() < 630
+
+
+def test_parts_that_do_not_fit_together_are_refused() -> None:
+    world = burst_world(4, 10, at=600.0, steps=3)
+
+    with pytest.raises(ValueError, match=r"^lives: 1 rows for 30 pods$"):
+        World(
+            "odd",
+            world.machines,
+            world.workloads,
+            world.workload,
+            world.arrives,
+            world.lives[:1],
+            world.cpu,
+            world.memory,
+        )
+    with pytest.raises(ValueError, match=r"^odd: a world needs nodes, pods and steps, and has 0, 30 and 3$"):
+        World("odd", (), world.workloads, world.workload, world.arrives, world.lives, world.cpu, world.memory)
