@@ -15,6 +15,9 @@ from tidelock.model.pods import Pod, assigned_to
 class Nominator:
     """Nominated pods by node; a nomination that ends without being fulfilled counts as freed room.
 
+    That of a lock is never fulfilled: whom its stand-in kept away as a pod does is kept away by what the lock
+    holds from then on, or not at all.
+
     Attributes:
         ended: those pods, as if they had been on the node; for others to take.
 
@@ -56,8 +59,9 @@ class Nominator:
             self.remove(pod.uid)
             return
         self._columns.vector(pod.requests)  # so that its resources have their columns when it is counted
-        if self.node_of(pod.uid) != node_name:
-            self._end(pod.uid)
+        known = self._pods.get(pod.uid)
+        if self.node_of(pod.uid) != node_name or (known is not None and known.spec != pod.spec):
+            self._end(pod.uid)  # for the same node too: it may keep others away than before
         self._pods[pod.uid] = pod
         self._node_of[pod.uid] = node_name
         if node_name:

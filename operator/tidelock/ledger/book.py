@@ -527,7 +527,7 @@ class Book:
         if not entry.wanting:
             self.waiting.pop(key, None)
             self.untried.pop(key, None)
-            self._nominator.remove(entry.uid, placed_on=entry.node)
+            self._nominator.remove(entry.uid)  # never as placed: what it holds is no pod on the node
         elif key not in self.waiting:
             self.waiting[key] = self.untried[key] = entry
 

@@ -120,10 +120,11 @@ class Feed:
         now = self.clock.now()
         if stored is not None and stored.node_name and not stored.leaving:
             self.book.settle_claim(claim, stored.node_name, now)
-        else:  # the watch will say so too, in a while
+        else:
+            known = self.cache.get(claim.pod.uid)
             if stored is None:
                 self.pods.remove(claim.pod)
-            else:
+            elif known is not None and not known.pod.leaving:  # else it was told meanwhile
                 self.pods.upsert(claim.pod, stored)
             self.book.settle_claim(claim, "", now)
         for entry in claim.entries:

@@ -300,6 +300,21 @@ def test_a_lock_that_may_no_longer_preempt_loses_its_nomination() -> None:
     assert list(core.cache.nominator.nodes) == []
 
 
+def test_a_nominated_lock_whose_priority_sinks_lets_others_try() -> None:
+    """It stayed nominated while its victim was leaving: a pod that was above it by now had to wait too."""
+    core = Core(node("node-a", cpu="6"))
+    core.add(resident("low"))
+    core.lock(resources={"cpu": "4"}, priority=10, owner="nobody", **PREEMPTING)
+    core.add(high(priority=5))
+    core.refuse()
+    core.feed.pods.upsert(resident("low"), resident("low", deleted=True))
+    core.step()
+
+    core.lock(resources={"cpu": "4"}, priority=1, owner="nobody", generation=2, version=2, **PREEMPTING)
+    assert core.place().pod.meta.name == "web-0"
+    assert core.cache.nominator.node_of("uid-lock") == "node-a"
+
+
 def test_locks_alike_but_for_their_leave_to_preempt_are_not_refused_together() -> None:
     core = crowded()
     core.lock("meek", resources={"cpu": "2"}, priority=10)

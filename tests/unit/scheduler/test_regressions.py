@@ -180,6 +180,18 @@ def test_a_lock_is_not_ended_by_an_earlier_pod_whose_binding_is_told_late(leavin
     assert (entry.phase, core.locked(), core.used()) == (Phase.ACTIVE, 1000, 1000 if leaving else 0)
 
 
+def test_an_answer_does_not_bring_a_pod_back_that_is_gone() -> None:
+    """The API server, asked whether the owner of a lock is bound, said that it is leaving; before that answer
+    came, the watch told that it is gone. The answer put it on its node again, whose room it took for ever.
+    """
+    core = Core(node("node-a"))
+    core.lock()
+    core.add(pod(node_name="node-a"))
+    core.feed.pods.remove(pod(node_name="node-a"))
+    core.answer(pod(node_name="node-a", deleted=True))
+    assert core.used() == 0
+
+
 def test_a_lock_ends_by_the_next_of_its_owners_if_the_first_is_gone() -> None:
     core = Core(node("node-a"))
     core.add(*(pod(name, node_name="node-a", labels={"app": "web"}) for name in ("web-0", "web-1")))
@@ -201,6 +213,25 @@ def test_a_pod_that_becomes_the_owner_of_a_held_lock_is_woken() -> None:
     core.refuse()
     core.lock(owner="web-0", version=2, generation=2)
     assert core.place().pod.meta.name == "web-0"
+
+
+def test_a_pod_that_left_its_room_to_a_lock_is_woken_when_that_goes() -> None:
+    """A nominated lock kept its room as a pod would, so NodeResourcesFit refused another. Nobody told it when
+    the lock came to hold the room, and when it gave that back, only those were woken whom Reservation had
+    refused: the pod waited on beside an empty node.
+    """
+    core = Core(node("node-a", cpu="2"))
+    weak = core.lock("weak", owner="nobody", resources={"cpu": "2"})
+    core.step()
+    urgent = core.lock("urgent", owner="nobody", priority=5, preemptionPolicy="PreemptLowerPriority")
+    core.add(pod(requests={"cpu": "2"}))
+    assert core.refuse().refusal.plugins == {"NodeResourcesFit"}
+    core.step()
+    assert core.locked() == 1000
+
+    for entry in (weak, urgent):
+        core.feed.reservations.remove(entry.reservation)
+    assert core.place().node_name == "node-a"
 
 
 def test_a_lock_that_waits_for_a_claim_is_tried_when_that_appears() -> None:
