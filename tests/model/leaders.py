@@ -1,0 +1,238 @@
+"""All that two leaders, two nodes, a lock, its owner and a stranger can do to each other, step by step.
+
+Nodes have room for one of lock, owner and stranger. A leader knows what it has listed, observed and decided,
+and nothing else. What it writes is under way until the API server applies or refuses it, in any order,
+however late: so a leader that is stopped for hours between two of its own steps, crashes, or has been followed by
+another without knowing is one of the histories here. It does not even ask its clock whether it still leads
+(`Leadership.check`): what holds here, holds by the API server's checks alone.
+
+Actions have the names of the code: `acquire` and the fence of kube/lease; `rebuild`, `admit`, `claim`,
+`take_back`, `expire` and `release` of the ledger; `bind` of the binder.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+NODES = (0, 1)
+ROOM = 1
+ELECTIONS = 2
+
+Phase = Literal["Pending", "Active", "Gone"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """The Reservation as somebody knows it."""
+
+    phase: Phase = "Pending"
+    node: int = -1
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Who is where, as the API server stores it or as a leader believes; -1 is nowhere."""
+
+    lock: Lock = Lock()
+    owner: int = -1
+    stranger: int = -1
+
+    def placing(self, what: str, node: int) -> "World":
+        """Put the owner or the stranger on a node, or nowhere."""
+        return replace(self, owner=node) if what == "owner" else replace(self, stranger=node)
+
+    def taken(self, node: int, *, expired: bool) -> int:
+        """Count what is on a node: bound pods, and the lock while its owner has not come."""
+        held = self.lock.phase == "Active" and self.lock.node == node and self.owner < 0 and not expired
+        return held + (self.owner == node) + (self.stranger == node)
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A request under way; `version` is its condition where it is about the lock."""
+
+    verb: Literal["bind", "activate", "delete"]
+    epoch: int
+    what: str
+    node: int = -1
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """A process: the epoch that it leads by, as far as it knows (0: none), its memory, and its requests."""
+
+    epoch: int = 0
+    memory: World | None = None
+    under_way: frozenset[Write] = frozenset()
+
+    def sends(self, write: Write) -> "Leader":
+        """Add a request."""
+        return replace(self, under_way=self.under_way | {write})
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Everything."""
+
+    api: World = World()
+    epoch: int = 0
+    expired: bool = False
+    leaders: tuple[Leader, Leader] = (Leader(), Leader())
+
+    def having(self, index: int, leader: Leader) -> "State":
+        """Put a leader in its place."""
+        pair = (leader, self.leaders[1]) if index == 0 else (self.leaders[0], leader)
+        return replace(self, leaders=pair)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What protects the room; each can be left out, to see what it is for."""
+
+    fence: bool = True
+    """The API server refuses bindings and statuses of an epoch that is over."""
+    delete_after_bind: bool = True
+    """The lock is deleted when its owner's binding is confirmed, not when it is sent."""
+
+
+def steps(state: State, rules: Rules) -> Iterator[tuple[str, State]]:
+    """Give all that can happen next."""
+    if not state.expired:
+        yield "the clock passes expiresAt", replace(state, expired=True)
+    for index, leader in enumerate(state.leaders):
+        for name, after in _of_leader(state, index, leader, rules):
+            yield f"{'AB'[index]}: {name}", after
+        for write in leader.under_way:
+            yield f"API: {write}", _applied(state, index, leader, write, rules)
+
+
+def violations(state: State) -> Iterator[str]:
+    """Tell what is wrong with what the API server has stored."""
+    for node in NODES:
+        if state.api.taken(node, expired=state.expired) > ROOM:
+            yield f"node {node} is given twice"
+    if state.api.lock.phase == "Gone" and state.api.owner < 0 and not state.expired:
+        yield "the lock is gone, and neither has its owner come nor its time"
+
+
+def _of_leader(state: State, index: int, leader: Leader, rules: Rules) -> Iterator[tuple[str, State]]:
+    # A new leader knows nothing before it has listed everything.
+    if index <= state.epoch < ELECTIONS and (leader.epoch == 0 or leader.epoch < state.epoch):
+        # Whenever it likes: a Lease ends without its holder's knowledge. B is never the first, as the two
+        # are alike.
+        led = state.epoch + 1
+        yield "acquire", replace(state.having(index, replace(leader, epoch=led, memory=None)), epoch=led)
+    if leader.epoch == 0:
+        return
+    yield "crash", state.having(index, replace(leader, epoch=0, memory=None))
+    memory = leader.memory
+    if memory is None:
+        yield "rebuild", state.having(index, replace(leader, memory=state.api))
+        return
+    if not leader.under_way and memory != state.api:
+        yield "observe", state.having(index, replace(leader, memory=state.api))
+    for name, after in _decisions(leader, memory, rules, expired=state.expired):
+        yield name, state.having(index, after)
+
+
+def _decisions(leader: Leader, memory: World, rules: Rules, *, expired: bool) -> Iterator[tuple[str, Leader]]:
+    lock, epoch = memory.lock, leader.epoch
+    for node in NODES:
+        free = memory.taken(node, expired=False) < ROOM
+        if lock.phase == "Pending" and free and not expired and memory.owner < 0:
+            admitted = replace(memory, lock=replace(lock, phase="Active", node=node))
+            write = Write("activate", epoch, "lock", node, lock.version)
+            yield f"admit on {node}", replace(leader, memory=admitted).sends(write)
+        if memory.stranger < 0 and free:
+            placed = replace(memory, stranger=node)
+            yield (
+                f"bind stranger to {node}",
+                replace(leader, memory=placed).sends(Write("bind", epoch, "stranger", node)),
+            )
+        # An owner prefers the node of its lock, where it always fits.
+        fits = lock.node == node if lock.phase == "Active" and not expired else free
+        if memory.owner < 0 and fits:
+            claimed = replace(leader, memory=replace(memory, owner=node))
+            bound = claimed.sends(Write("bind", epoch, "owner", node))
+            yield (
+                f"claim and bind owner to {node}",
+                bound if rules.delete_after_bind else bound.sends(_delete(memory, epoch)),
+            )
+    if expired and lock.phase == "Active" and memory.owner < 0:
+        freed = replace(memory, lock=replace(lock, phase="Gone"))
+        yield "expire", replace(leader, memory=freed).sends(_delete(memory, epoch))
+
+
+def _delete(memory: World, epoch: int) -> Write:
+    return Write("delete", epoch, "lock", version=memory.lock.version)
+
+
+def _applied(state: State, index: int, leader: Leader, write: Write, rules: Rules) -> State:
+    """Apply a request or refuse it, and hand the answer on, if there is still somebody who waits for it."""
+    api = state.api
+    leader = replace(leader, under_way=leader.under_way - {write})
+    over = rules.fence and write.epoch < state.epoch
+    outdated = write.version != api.lock.version
+    if write.verb == "bind":
+        refused = over or getattr(api, write.what) >= 0
+        if not refused:
+            api = api.placing(write.what, write.node)
+    elif write.verb == "activate":
+        refused = over or outdated or api.lock.phase == "Gone"
+        if not refused:
+            api = replace(api, lock=Lock("Active", write.node, api.lock.version + 1))
+    else:
+        refused = outdated  # a deletion can't carry an epoch
+        if not refused:
+            api = replace(api, lock=replace(api.lock, phase="Gone", version=api.lock.version + 1))
+    state = replace(state, api=api)
+    waits = leader.epoch == write.epoch and leader.memory is not None
+    return state.having(index, _answered(leader, state, write, refused=refused) if waits else leader)
+
+
+def _answered(leader: Leader, state: State, write: Write, *, refused: bool) -> Leader:
+    memory = leader.memory
+    assert memory is not None
+    if write.verb == "bind":
+        if refused:  # take_back: the lock holds again, as the pod has not come
+            return replace(leader, memory=memory.placing(write.what, -1))
+        if write.what == "owner" and memory.lock.phase == "Active":  # release
+            return leader.sends(_delete(memory, leader.epoch))
+    elif write.verb == "activate" and not refused:
+        return replace(
+            leader, memory=replace(memory, lock=replace(memory.lock, version=state.api.lock.version))
+        )
+    elif write.verb == "activate":
+        # Written anew from what is stored now.
+        return replace(leader, memory=replace(memory, lock=state.api.lock))
+    return leader
+
+
+def explore(rules: Rules) -> tuple[int, list[str]]:
+    """Visit every state that can be reached; gives their number and a shortest way to a violation, if any."""
+    start = State()
+    came_by: dict[State, tuple[State | None, str]] = {start: (None, "")}
+    layer = [start]
+    while layer:
+        following = []
+        for state in layer:
+            for name, after in steps(state, rules):
+                if after in came_by:
+                    continue
+                came_by[after] = (state, name)
+                if wrong := list(violations(after)):
+                    return len(came_by), [*_way_to(after, came_by), *wrong]
+                following.append(after)
+        layer = following
+    return len(came_by), []
+
+
+def _way_to(state: State, came_by: dict[State, tuple[State | None, str]]) -> list[str]:
+    way = []
+    at: State | None = state
+    while at is not None:
+        at, name = came_by[at]
+        way.append(name)
+    return [name for name in reversed(way) if name]
