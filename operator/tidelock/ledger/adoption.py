@@ -57,7 +57,7 @@ def _resume(entry: Entry, status: ReservationStatus, now: float) -> None:
     elif status.phase in FINAL or (status.phase is Phase.REJECTED and current):
         _resume_ended(entry, status, now)
     elif status.phase is Phase.REJECTED:
-        entry.pending_since = now
+        entry.wait(now)
     else:
         _resume_waiting(entry, status)
     if not entry.final and entry.phase is not Phase.REJECTED:

@@ -85,6 +85,18 @@ def test_a_rejected_lock_that_was_edited_while_nobody_looked_waits_from_now_on(l
     assert (adopted.phase, adopted.pending_since) == (Phase.PENDING, NOW)
 
 
+def test_a_rejected_lock_that_was_edited_waits_no_longer_for_being_written_late(ledger: Ledger) -> None:
+    """Edited while the operator was down, it waited in its status since that was written, not since the edit
+    was seen: another restart put its deadline off.
+    """
+    ledger.lock(created=NOW - 1000)
+    ledger.book.refuse(ledger.entry(), reasons.NO_MATCHING_NODE, "none", NOW - 1000)
+    ledger.book.advance(NOW - 900)
+    render(ledger.entry(), NOW - 900)
+    status = render(ledger.readopted(at=NOW, generation=2), NOW + 30)
+    assert Ledger().lock(generation=2, status=status).pending_since == NOW
+
+
 def test_a_displaced_lock_waits_since_it_was_displaced(ledger: Ledger) -> None:
     """Active for so short a time that it was never written, the lock seemed to have waited all along."""
     ledger.active(created=NOW - 1000)
