@@ -2,8 +2,8 @@
 
 Nodes have room for one of lock, owner and stranger. A leader knows what it has listed, observed and decided,
 and nothing else. What it writes is under way until the API server applies or refuses it, in any order,
-however late: so a leader that is stopped for hours between two of its own steps, crashes, or has been followed by
-another without knowing is one of the histories here. It does not even ask its clock whether it still leads
+however late: a leader that is stopped for hours between two of its own steps, crashes, or has been followed
+by another without knowing is one of the histories here. It does not even ask its clock whether it still leads
 (`Leadership.check`): what holds here, holds by the API server's checks alone.
 
 Actions have the names of the code: `acquire` and the fence of kube/lease; `rebuild`, `admit`, `claim`,

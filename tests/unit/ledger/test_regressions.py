@@ -86,8 +86,8 @@ def test_a_rejected_lock_that_was_edited_while_nobody_looked_waits_from_now_on(l
 
 
 def test_a_rejected_lock_that_was_edited_waits_no_longer_for_being_written_late(ledger: Ledger) -> None:
-    """If it was edited while the operator was down, its status said that it had waited since that was
-    written, not since the edit was seen: another restart put its deadline off.
+    """Edited while the operator was down, it waited in its status since that was written, not since the edit
+    was seen: another restart put its deadline off.
     """
     ledger.lock(created=NOW - 1000)
     ledger.book.refuse(ledger.entry(), reasons.NO_MATCHING_NODE, "none", NOW - 1000)
