@@ -15,16 +15,14 @@ import numpy as np
 
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.expected_use import Slots
-from tidelock.cluster.levels import Figures, Mask, NodeColumns
+from tidelock.cluster.levels import Figures, NodeColumns
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
     SKIP,
     SUCCESS,
     EnqueueExtensions,
-    Filter,
     Handle,
-    PreFilter,
     PreScore,
     Score,
     Scores,
@@ -34,6 +32,7 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.framework.levels import follow_expected_use, in_whole
 from tidelock.framework.moment import Moment
+from tidelock.framework.overload import Beyond, OverloadFilter, of_daemon_set
 from tidelock.framework.pluginargs import read_args
 from tidelock.model.levels import (
     CRANE_METRICS,
@@ -52,7 +51,6 @@ from tidelock.model.pods import Pod
 _FULL = 100.0
 _MORE_SECONDS = 300.0
 _POINTS_A_UNIT = 10.0
-_DAEMON_SET = "DaemonSet"
 
 _Own = tuple[WindowName, Measured, str]
 _OWN: dict[CraneMetric, _Own] = {
@@ -109,16 +107,15 @@ def _own(level: NodeLevel | None, metric: CraneMetric) -> Reading | None:
     return Reading(getattr(stat, statistic) / _FULL, level.at) if stat is not None and level else None
 
 
-class _Beyond(msgspec.Struct, frozen=True):
+class _Beyond(Beyond):
     """Use beyond a limit: metrics x N."""
 
-    beyond: Mask
 
-
-class DynamicLoad(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
+class DynamicLoad(OverloadFilter, PreScore, Score, EnqueueExtensions):
     """Prefers nodes that were not busy lately and have not just got pods."""
 
     name = "DynamicLoad"
+    found = _Beyond
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
         """Take limits and weights by metric; crane's defaults where there are none."""
@@ -140,30 +137,20 @@ class DynamicLoad(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Find the nodes above a limit; skip if there are none, and pods of DaemonSets."""
-        controller = pod.meta.controller
-        if controller is not None and controller.kind == _DAEMON_SET:
+        if of_daemon_set(pod):
             return SKIP
         beyond = np.greater(self._use(state), self._limits)
         state.write(_Beyond(beyond))
         return SUCCESS if beyond.any() else SKIP
 
-    def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
-        """Keep nodes that are within the limits, or of which nobody knows."""
-        within: Mask = np.logical_not(state.expect(_Beyond).beyond[:, snapshot.rows].any(axis=0))
-        return within
-
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Name the metrics."""
-        beyond = state.expect(_Beyond).beyond[:, snapshot.rows][:, row]
+        beyond = self.beyond(state, snapshot, row)
         return tuple(
             f"node(s) with {metric} above the limit"
             for metric, is_beyond in zip(CRANE_METRICS, beyond, strict=True)
             if is_beyond
         )
-
-    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
-        """Evictions change no measurement."""
-        return False
 
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
         """Skip if there is no metric that counts."""

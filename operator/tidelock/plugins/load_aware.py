@@ -7,6 +7,7 @@ what is left of its allocatable, in whole percent.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -21,9 +22,7 @@ from tidelock.framework.api import (
     SKIP,
     SUCCESS,
     EnqueueExtensions,
-    Filter,
     Handle,
-    PreFilter,
     PreScore,
     Score,
     Scores,
@@ -33,6 +32,7 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.framework.levels import follow_expected_use, in_whole
 from tidelock.framework.moment import Moment
+from tidelock.framework.overload import Beyond, OverloadFilter, of_daemon_set
 from tidelock.framework.pluginargs import read_args
 from tidelock.model.levels import WindowName
 from tidelock.model.pods import Pod
@@ -41,7 +41,6 @@ from tidelock.model.requests import lasting_use
 
 _FULL = 100.0
 _DEFAULTS = (250.0, 200.0 * 1024 * 1024)
-_DAEMON_SET = "DaemonSet"
 
 _Name = Literal["cpu", "memory"]
 _Statistic = Literal["avg", "p95", "max"]
@@ -71,17 +70,18 @@ _FACTORS = {"cpu": 85, "memory": 70}
 _STATISTIC = {"avg": "mean", "p95": "p95", "max": "max"}
 
 
-class _Beyond(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class _Beyond(Beyond):
     """Use beyond a threshold, R x N, and the use."""
 
-    beyond: Mask
     percent: Figures
 
 
-class LoadAware(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
+class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
     """Prefers nodes that are least used, and rules out those above a threshold."""
 
     name = "LoadAware"
+    found = _Beyond
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
         """Take thresholds, weights, factors, and which statistic they are held against."""
@@ -103,8 +103,7 @@ class LoadAware(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Find the nodes above a threshold; skip if there are none, and pods of DaemonSets."""
-        controller = pod.meta.controller
-        if (controller and controller.kind == _DAEMON_SET) or not np.isfinite(self._thresholds).any():
+        if of_daemon_set(pod) or not np.isfinite(self._thresholds).any():
             return SKIP
         aggregated = self._args.aggregated
         if aggregated.usage_thresholds:
@@ -119,25 +118,16 @@ class LoadAware(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         state.write(_Beyond(beyond, percent))
         return SUCCESS if beyond.any() else SKIP
 
-    def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
-        """Keep nodes that are within the thresholds, or of which nobody knows."""
-        within: Mask = np.logical_not(state.expect(_Beyond).beyond[:, snapshot.rows].any(axis=0))
-        return within
-
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Name the first resource, in Koordinator's words."""
-        beyond = state.expect(_Beyond).beyond[:, snapshot.rows][:, row]
+        beyond = self.beyond(state, snapshot, row)
         kind = "aggregated usage" if self._args.aggregated.usage_thresholds else "usage"
         return (f"node(s) {RESOURCES[int(np.argmax(beyond))]} {kind} exceed threshold",)
 
-    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
-        """Evictions change no measurement."""
-        return False
-
     def numbers(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
         """Say how much would be used, and what the threshold is."""
-        found = state.expect(_Beyond)
-        beyond, percent = (each[:, snapshot.rows][:, row] for each in (found.beyond, found.percent))
+        beyond = self.beyond(state, snapshot, row)
+        percent = state.expect(_Beyond).percent[:, snapshot.rows][:, row]
         return ", ".join(
             f"{name} {percent[index]:.0f} % with the pod, threshold {self._thresholds[index, 0]:.0f} %"
             for index, name in enumerate(RESOURCES)

@@ -26,9 +26,7 @@ from tidelock.framework.api import (
     SKIP,
     SUCCESS,
     EnqueueExtensions,
-    Filter,
     Handle,
-    PreFilter,
     PreScore,
     Score,
     Scores,
@@ -38,6 +36,7 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.framework.levels import follow_expected_use, in_whole, packing_score
 from tidelock.framework.moment import Moment
+from tidelock.framework.overload import Beyond, OverloadFilter, of_daemon_set
 from tidelock.framework.ownlocks import OwnLocks
 from tidelock.framework.pluginargs import quantity_of, read_args
 from tidelock.framework.watergroups import UNLIMITED, Grouping, Groups, Policy, window_shares
@@ -50,7 +49,6 @@ logger = logging.getLogger(__name__)
 
 _FULL = 100.0
 _DIGITS = 6
-_DAEMON_SET = "DaemonSet"
 
 _Percent = Annotated[float, msgspec.Meta(ge=0, le=100)]
 _Limit = Annotated[float, msgspec.Meta(ge=1, le=100)]
@@ -114,17 +112,15 @@ class _Picture:
     per_unit: Figures
 
 
-@dataclass(frozen=True, slots=True)
-class _Overloads:
-    """Which nodes are beyond a limit: R x N."""
-
-    beyond: Mask
+class _Beyond(Beyond):
+    """Use beyond a limit: R x N."""
 
 
-class WaterLevelBalance(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
+class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
     """Levels nodes by their measured use, and rules out those beyond a limit."""
 
     name = "WaterLevelBalance"
+    found = _Beyond
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
         """Take what holds for nodes that no WaterLevel selects, and how levels are made up."""
@@ -143,8 +139,7 @@ class WaterLevelBalance(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Find the nodes beyond a limit; skip if nothing is limited, and pods of DaemonSets."""
-        controller = pod.meta.controller
-        if not self._groups.of(snapshot).limited or (controller and controller.kind == _DAEMON_SET):
+        if not self._groups.of(snapshot).limited or of_daemon_set(pod):
             return SKIP
         if not self._informed(state, snapshot):
             return SKIP
@@ -152,31 +147,22 @@ class WaterLevelBalance(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         grouping = picture.grouping
         above = np.greater(_shortest(picture.use, grouping), grouping.limits)
         beyond = np.logical_and(above, picture.known)
-        state.write(_Overloads(beyond))
+        state.write(_Beyond(beyond))
         return SUCCESS if beyond.any() else SKIP
-
-    def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
-        """Keep nodes that are within their limits, or of which nobody knows."""
-        within: Mask = np.logical_not(state.expect(_Overloads).beyond[:, snapshot.rows].any(axis=0))
-        return within
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Name the resources."""
-        beyond = state.expect(_Overloads).beyond[:, snapshot.rows][:, row]
+        beyond = self.beyond(state, snapshot, row)
         return tuple(
             f"node(s) with measured {name} use above the limit"
             for name, is_beyond in zip(RESOURCES, beyond, strict=True)
             if is_beyond
         )
 
-    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
-        """Evictions change no measurement."""
-        return False
-
     def numbers(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
         """Say how much is used, and what the limit is."""
         picture = self._picture(state, pod, snapshot)
-        beyond = state.expect(_Overloads).beyond[:, snapshot.rows][:, row]
+        beyond = self.beyond(state, snapshot, row)
         use = _shortest(picture.use, picture.grouping)[:, snapshot.rows][:, row]
         limits = picture.grouping.limits[:, snapshot.rows][:, row]
         return ", ".join(
