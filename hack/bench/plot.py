@@ -1,8 +1,13 @@
-"""A picture of what both schedulers made of the scenarios."""
+"""A picture of what both schedulers made of the scenarios.
 
+`python -m bench.plot FILE.png FILE.json [FILE.json ...]` draws what several runs of bench.throughput wrote.
+"""
+
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
@@ -57,3 +62,12 @@ def _draw(axis: Axes, name: str, comparisons: Sequence[Comparison]) -> None:
 
 def _named(figures: Sequence[Figure], name: str) -> Figure:
     return next(figure for figure in figures if figure.name == name)
+
+
+class _Run(msgspec.Struct):
+    scenarios: list[Comparison]
+
+
+if __name__ == "__main__":
+    target, *runs = map(Path, sys.argv[1:])
+    plot([each for run in runs for each in msgspec.json.decode(run.read_bytes(), type=_Run).scenarios], target)

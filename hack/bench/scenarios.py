@@ -71,6 +71,7 @@ class Sizes:
     pods: int
     gated: int
     locks: int
+    placed: int
     open_loop_seconds: int
 
     @property
@@ -142,6 +143,11 @@ def scenarios(sizes: Sizes) -> list[Scenario]:
             name="reservations",
             title=f"drain beside {sizes.locks} locks, {nodes} nodes",
             locks=sizes.locks,
+        ),
+        drain(
+            name="crowded",
+            title=f"drain beside {sizes.placed} placed pods, {nodes} nodes",
+            placed=[(number % nodes, plain_pod(number)) for number in range(sizes.placed)],
         ),
     ]
 

@@ -141,7 +141,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--nodes",
         type=int,
         nargs="+",
-        default=[200] if quick else [1_000, 5_000],
+        default=[200] if quick else [5_000, 1_000],
         metavar="N",
         help="bare nodes: one plain drain for each number, all else with the first",
     )
@@ -150,6 +150,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         ("rounds", 3, 1, "rounds of each program, in turn"),
         ("gated", 10_000, 1_000, "pods at a gate"),
         ("locks", 5_000, 500, "live locks"),
+        ("placed", 30_000, 3_000, "pods that are placed already, where there are any"),
         ("seconds", 30, 10, "how long pods are made at a fixed rate"),
         ("limit", 600, 180, "seconds after which a round is given up"),
     ):
@@ -168,6 +169,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
             pods=options.pods,
             gated=options.gated,
             locks=options.locks,
+            placed=options.placed,
             open_loop_seconds=options.seconds,
         )
     )
