@@ -69,5 +69,6 @@ class _Run(msgspec.Struct):
 
 
 if __name__ == "__main__":
-    target, *runs = map(Path, sys.argv[1:])
-    plot([each for run in runs for each in msgspec.json.decode(run.read_bytes(), type=_Run).scenarios], target)
+    target, *files = map(Path, sys.argv[1:])
+    runs = [msgspec.json.decode(file.read_bytes(), type=_Run) for file in files]
+    plot([scenario for run in runs for scenario in run.scenarios], target)
