@@ -38,7 +38,8 @@ class Term(Alone):
         self.lost: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
 
     async def keep(self) -> NoReturn:
-        return await self.lost
+        await self.lost
+        raise AssertionError
 
     async def release(self) -> None:
         self.told.append("given up")
