@@ -32,7 +32,7 @@ from bench.pods import clear, pod_name
 from bench.programs import tidelock
 from bench.scenarios import plain_pod, pod_object
 from bench.witness import witness
-from bench.world import NAMESPACE, add_nodes, admin, install
+from bench.world import BACKGROUND, NAMESPACE, add_nodes, admin, each, install
 from devcluster import Component, LocalCluster, start_cluster
 from devcluster.identity import SYSTEM_NAMESPACE
 from devcluster.output import say
@@ -46,6 +46,7 @@ _WAIT = 0.05  # seconds between two looks
 _SPARE = 30
 _PODS_ON_A_NODE = 50
 _LOCKS_ON_A_NODE = 8
+_FAULTLESS = "No pod was lost or bound twice, no lock was lost; who did not lead wrote nothing."
 _WRITES = ("pods/binding", "reservations/status")
 
 
@@ -94,15 +95,17 @@ class Ends:
     """What the rounds of one kind gave, in seconds.
 
     Attributes:
-        name: what was done to the leader.
-        strike: how.
+        signal: what the leader was sent.
+        meaning: of that.
+        strike: sends it.
         gaps: the longest time without a binding from then on.
         vacant: from then until the other held the Lease.
         starts: from then until it had bound a pod.
 
     """
 
-    name: str
+    signal: str
+    meaning: str
     strike: Callable[[Component], None]
     gaps: list[float] = field(default_factory=list)
     vacant: list[float] = field(default_factory=list)
@@ -111,7 +114,11 @@ class Ends:
     @property
     def row(self) -> tuple[str, ...]:
         """The figures of a table's row."""
-        return self.name, str(len(self.gaps)), *map(_quantiles, (self.gaps, self.vacant, self.starts))
+        return (
+            f"{self.meaning} ({self.signal})",
+            str(len(self.gaps)),
+            *map(_quantiles, (self.gaps, self.vacant, self.starts)),
+        )
 
 
 @dataclass
@@ -223,22 +230,28 @@ def _end(program: Component) -> None:
         process.wait(_PATIENCE)
 
 
+_STRIKES: dict[str, tuple[str, Callable[[Component], None]]] = {
+    "SIGKILL": ("killed", Component.kill),
+    "SIGSTOP": ("stopped", Component.freeze),
+    "SIGTERM": ("asked to end", _end),
+}
+
+
 async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
     """Play all rounds, print the figures and give the exit status."""
     kubeconfig = install(cluster)
     first, second = (_replica(cluster, kubeconfig, name, options.lease) for name in ("first", "second"))
-    ends = (
-        Ends("killed (SIGKILL)", Component.kill),
-        Ends("stopped (SIGSTOP)", Component.freeze),
-        Ends("asked to end (SIGTERM)", _end),
-    )
+    ends = [Ends(name, *_STRIKES[name]) for name in options.signals]
     async with (
         admin(cluster) as client,
         bindings(client) as seen,
         witness(client) as locks,
         _terms(client) as terms,
     ):
-        await add_nodes(client, _nodes(options))
+        nodes = max(options.nodes, _nodes(options))
+        say(f"{nodes} nodes, {options.placed} placed pods.")
+        await add_nodes(client, nodes)
+        await each(lambda number: _place(client, number, nodes), range(options.placed))
         await asyncio.to_thread(first.start)
         await terms.after(0)
         say(f"{options.locks} locks.")
@@ -248,27 +261,31 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
         try:
             for kind in ends:
                 for number in range(options.kills):
-                    say(f"{kind.name}: {number + 1} of {options.kills}.")
+                    say(f"{kind.signal}: {number + 1} of {options.kills}.")
                     await play.round(kind)
         except TimeoutError:
             play.faults.append(f"no pod was bound within {_PATIENCE:g} s")
         faults = [*play.faults, *seen.doubled, *locks.faults, *await audit(client)]
     print(
-        f"{options.rate} pods a second beside {options.locks} live locks, a Lease of {options.lease} s, "
-        f"{os.cpu_count()} CPUs for everything, load {os.getloadavg()[0]:.1f}; p50 and p99 in seconds."
+        f"{options.rate} pods a second on {nodes} nodes, beside {options.locks} live locks and "
+        f"{options.placed} placed pods; a Lease of {options.lease} s; {os.cpu_count()} CPUs for everything, "
+        f"load {os.getloadavg()[0]:.1f}; p50 and p99 in seconds."
     )
-    head = ("the leader is", "times", "without bindings", "until the other leads", "then to a first binding")
+    head = ("leader", "times", "without bindings", "until the other leads", "then to a first binding")
     print(columns([head, *(kind.row for kind in ends)]))
-    print(
-        "\n".join(faults)
-        or "No pod was lost or bound twice, no lock given twice; nobody wrote who did not lead."
-    )
+    print("\n".join(faults) or _FAULTLESS)
     return 1 if faults else 0
 
 
 def _replica(cluster: LocalCluster, kubeconfig: Path, name: str, lease: int) -> Component:
     program = tidelock(cluster, kubeconfig)
     return replace(program, name=name, command=(*program.command, f"--lease-duration-seconds={lease}"))
+
+
+async def _place(client: KubeClient, number: int, nodes: int) -> None:
+    """Create a pod that is on a node already."""
+    shape = {"spec": {**plain_pod(number)["spec"], "nodeName": f"node-{number % nodes:04}"}}
+    await client.create(PODS.collection(BACKGROUND), pod_object(f"placed-{number:06}", "nobody", shape))
 
 
 def _nodes(options: argparse.Namespace) -> int:
@@ -295,15 +312,18 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line; --quick changes the defaults, and what is given counts more."""
     parser = argparse.ArgumentParser(prog="bench.failover", description="Have leaders end in three ways.")
     parser.add_argument("--quick", action="store_true", help="smaller counts, for a first look")
-    quick = parser.parse_known_args(arguments)[0].quick
+    quick = "--quick" in arguments
     for name, full, small, text in (
         ("kills", 10, 2, "how often a leader ends in each of the ways"),
         ("rate", 100, 50, "pods a second"),
         ("locks", 2_500, 100, "live locks"),
+        ("nodes", 0, 0, "bare nodes, at least; by default as many as are needed"),
+        ("placed", 0, 0, "pods that are placed already"),
         ("seconds", 3, 2, "how long pods come before a leader ends, and after another has followed"),
         ("lease", 5, 3, "duration of the Lease in seconds; installations have 15"),
     ):
         parser.add_argument(f"--{name}", type=int, default=small if quick else full, help=text)
+    parser.add_argument("--signals", nargs="+", choices=_STRIKES, default=list(_STRIKES), help="only these")
     return parser.parse_args(arguments)
 
 
