@@ -125,7 +125,7 @@ def test_other_binders_are_answered_by_whoever_leads(
         private_world.active_lock("web-0", "3", node)
         stranger = private_world.pod("stranger", "2", **BY_STOCK)
         assert "3 locked by" in bind(stranger, node)
-        assert "3 locked by" in asked(trusted, ports[0], stranger, node)
+        assert "beside reservations" in asked(trusted, ports[0], stranger, node)
         with pytest.raises(ConnectionRefusedError):
             asked(trusted, ports[1], stranger, node)
 
@@ -134,7 +134,7 @@ def test_other_binders_are_answered_by_whoever_leads(
         with pytest.raises(ConnectionRefusedError):
             asked(trusted, ports[0], stranger, node)
         assert "failed calling webhook" in bind(stranger, node)  # as the way there is still the former
-        assert "3 locked by" in asked(trusted, ports[1], stranger, node)
+        assert "beside reservations" in asked(trusted, ports[1], stranger, node)
     with webhooks(private_cluster, api, ports[1], trusted):
         until_reviewed(private_world)
         assert "3 locked by" in bind(stranger, node)
