@@ -27,7 +27,7 @@ from bench.audit import audit, audit_pods
 from bench.bindings import Bindings, bindings
 from bench.figures import columns, percentile
 from bench.following import following
-from bench.locks import Locks
+from bench.locks import LockLostError, Locks
 from bench.pods import clear, pod_name
 from bench.programs import tidelock
 from bench.scenarios import plain_pod, pod_object
@@ -334,7 +334,12 @@ def main(arguments: Sequence[str]) -> int:
         tempfile.TemporaryDirectory(prefix="tidelock-bench-") as directory,
         start_cluster(Path(directory), controller_manager=False, kwok=False) as cluster,
     ):
-        return asyncio.run(run(cluster, options))
+        status = 1
+        try:
+            status = asyncio.run(run(cluster, options))
+        except* LockLostError as lost:
+            say("; ".join(str(error) for error in lost.exceptions))
+        return status
 
 
 if __name__ == "__main__":
