@@ -124,10 +124,12 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
             client,
             decider.cache,
             decider.objects.replica_sets,
+            decider.objects.water_levels,
             recorder,
             LoadMetrics(telemetry.registry, clock.now),
             clock,
             busy=lambda: tasks.busy,
+            ready=lambda: feed.ready,
         )
         load.on_uses(lambda uses: tasks.spawn(in_slices(decider.measurements.take(uses), AT_LEISURE)))
         async with serve(
