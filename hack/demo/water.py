@@ -85,7 +85,8 @@ def _world(options: argparse.Namespace) -> World:
 def _replicas(world: World) -> list[int]:
     """Give how many pods of each workload there are at any time: those with which the world begins."""
     begin = world.arrives <= STEP / 5
-    return np.bincount(world.workload[begin], minlength=len(world.workloads)).tolist()
+    counts: list[int] = np.bincount(world.workload[begin], minlength=len(world.workloads)).tolist()
+    return counts
 
 
 async def _staged(client: KubeClient, world: World, exporter: Exporter, url: str) -> list[Pool]:

@@ -75,8 +75,8 @@ class LoadLoop:
     ) -> None:
         """Prepare.
 
-        `busy` tells whether there are more urgent requests, `ready` whether all nodes and WaterLevels have been
-        listed.
+        `busy` tells whether there are more urgent requests, `ready` whether all nodes and WaterLevels are
+        known.
         """
         self._client = client
         self._cache = cache
