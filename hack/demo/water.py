@@ -89,13 +89,11 @@ def _replicas(world: World) -> list[int]:
     return counts
 
 
-async def _staged(client: KubeClient, world: World, exporter: Exporter, url: str) -> list[Pool]:
-    """Make both pools, empty and measured."""
+async def _staged(client: KubeClient, world: World, url: str) -> list[Pool]:
+    """Make both pools, empty and not measured as yet."""
     pools = [Pool(client, world, policy) for policy in _POLICIES]
     for pool in pools:
         await pool.furnish()
-        placement = await pool.placement()
-        pool.tell(exporter, placement, pool.use(placement, 0))
         spec = POLICIES["water-level"].water_level or {}
         manifest = water_level_manifest(pool.name, pool.selector, url, **spec)
         await client.create(WATERLEVELS.collection(), manifest)
@@ -103,6 +101,7 @@ async def _staged(client: KubeClient, world: World, exporter: Exporter, url: str
 
 
 async def _fill(pool: Pool, replicas: Sequence[int]) -> None:
+    """Have all pods placed, before anything is measured."""
     for workload, count in enumerate(replicas):
         await pool.scale([workload], count)
 
@@ -127,7 +126,7 @@ async def _played(cluster: Cluster, port: int, options: argparse.Namespace, scen
     replicas = _replicas(world)
     rng = np.random.default_rng(options.seed)
     async with KubeClient(load_connection(cluster.kubeconfig), user_agent="tidelock-demo") as client:
-        pools = await _staged(client, world, scene.exporter, scene.prometheus.url)
+        pools = await _staged(client, world, scene.prometheus.url)
         say(f"{len(world.machines)} nodes and {sum(replicas)} pods, twice; {world.title}.")
         await asyncio.gather(*(_fill(pool, replicas) for pool in pools))
         courses = [Course(pool) for pool in pools]
