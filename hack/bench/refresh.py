@@ -3,7 +3,7 @@
 On a control plane of its own, with bare nodes and Deployments whose pods are on them, `tidelock run` reads a
 WaterLevel from a server that answers as Prometheus would: when nothing has moved, and when everything has, so
 that every node and every Deployment is annotated. In the end pods are made at a steady rate beside that; how
-long they took is told, and how long without a refresh. The floor is a bare client that writes as many patches.
+long they took is told, and how long without one. The floor is a bare client that writes as many patches.
 """
 
 import argparse
