@@ -29,8 +29,16 @@ from bench.world import BACKGROUND, NAMESPACE, add_nodes, admin, each, install
 from devcluster import Component, LocalCluster, start_cluster
 from devcluster.output import say
 from tidelock.kube.client import NODES, PODS, WATERLEVELS, KubeClient, Resource
-from tidelock.load.annotator import node_annotations, workload_annotations
-from tidelock.model.levels import NodeLevel, PodUsage, Stat, Windows
+from tidelock.model.levels import (
+    NODE_LEVEL,
+    POD_USAGE,
+    NodeLevel,
+    PodUsage,
+    Stat,
+    Windows,
+    encode_node_level,
+    encode_pod_usage,
+)
 from tidelock.settings import DEFAULT_SCHEDULER_NAME
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
@@ -171,22 +179,19 @@ class Bench:
             window: {"cpu": Stat(42.42, 80.01, 70.07), "memory": Stat(42.42, 80.01, 70.07)}
             for window in ("15m", "1h", "1d")
         }
-        level, usage = node_annotations(NodeLevel(at, windows)), workload_annotations(PodUsage(at, windows))
-        bodies = [
-            (NODES, NODES.item(name), {"name": name, "annotations": level}) for name in self.scripted.nodes
-        ] + [
-            (
-                DEPLOYMENTS,
-                DEPLOYMENTS.item(_workload(number), BACKGROUND),
-                {"name": _workload(number), "namespace": BACKGROUND, "annotations": usage},
-            )
-            for number in range(self.options.workloads)
+        level = {NODE_LEVEL: encode_node_level(NodeLevel(at, windows))}
+        usage = {POD_USAGE: encode_pod_usage(PodUsage(at, windows))}
+        patches = [
+            (NODES.item(name), _body(NODES, {"name": name, "annotations": level}))
+            for name in self.scripted.nodes
         ]
-        left = iter(bodies)
+        for name in map(_workload, range(self.options.workloads)):
+            metadata = {"name": name, "namespace": BACKGROUND, "annotations": usage}
+            patches.append((DEPLOYMENTS.item(name, BACKGROUND), _body(DEPLOYMENTS, metadata)))
+        left = iter(patches)
 
         async def work() -> None:
-            for resource, path, metadata in left:
-                body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
+            for path, body in left:
                 parameters = {"fieldManager": "bench-floor", "force": "true"}
                 await self.client.patch(path, body, kind="apply", params=parameters)
 
@@ -227,6 +232,10 @@ class Bench:
                 return figure
         self.figures.append(Figure(name, unit, target))
         return self.figures[-1]
+
+
+def _body(resource: Resource, metadata: dict[str, object]) -> dict[str, object]:
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
 
 
 async def _next_slot() -> None:

@@ -63,9 +63,9 @@ def workload_resource(kind: str, api_version: str) -> Resource:
 
 
 class Annotated(NamedTuple):
-    """An object and the annotations that it ought to have; its uid keeps it from being created anew.
+    """An object and what its annotations ought to say; its uid keeps it from being created anew.
 
-    Without `measured` it ought to have none.
+    Without `measured` it ought to have none of ours; `more` are those that it gets beside.
     """
 
     resource: Resource
@@ -73,7 +73,17 @@ class Annotated(NamedTuple):
     namespace: str
     uid: str
     measured: NodeLevel | PodUsage | None
-    annotations: Mapping[str, str]
+    more: Mapping[str, str] = {}
+
+    def annotations(self) -> dict[str, str]:
+        """Write the annotations: as late as can be, as thousands of them at once would hold up decisions."""
+        match self.measured:
+            case NodeLevel() as level:
+                return {NODE_LEVEL: encode_node_level(level), **self.more}
+            case PodUsage() as usage:
+                return {POD_USAGE: encode_pod_usage(usage), **self.more}
+            case None:
+                return {}
 
 
 class Annotator:
@@ -146,7 +156,7 @@ class Annotator:
             self._written.pop(each.uid, None)
 
     async def _apply(self, each: Annotated) -> None:
-        metadata = {"name": each.name, "uid": each.uid, "annotations": each.annotations}
+        metadata = {"name": each.name, "uid": each.uid, "annotations": each.annotations()}
         body = {
             "apiVersion": each.resource.api_version,
             "kind": each.resource.kind,
@@ -158,16 +168,6 @@ class Annotator:
             kind="apply",
             params={"fieldManager": FIELD_MANAGER, "force": "true"},
         )
-
-
-def node_annotations(level: NodeLevel) -> dict[str, str]:
-    """Write the annotations of a node."""
-    return {NODE_LEVEL: encode_node_level(level)}
-
-
-def workload_annotations(usage: PodUsage) -> dict[str, str]:
-    """Write the annotations of a workload."""
-    return {POD_USAGE: encode_pod_usage(usage)}
 
 
 def crane_annotations(level: NodeLevel, last: Use, hot: int) -> dict[str, str]:

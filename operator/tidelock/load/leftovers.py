@@ -83,7 +83,7 @@ class Leftovers:
             uid = node.meta.uid
             removed[uid] = text
             if self._removed.get(uid) != text:
-                into.append(Annotated(NODES, node.name, "", uid, None, {}))
+                into.append(Annotated(NODES, node.name, "", uid, None))
         self._removed = removed
 
 
@@ -91,4 +91,4 @@ def _emptied(known: Known) -> Annotated:
     """Write a workload without annotations of ours."""
     key, owner = known
     resource = workload_resource(key.kind, owner.api_version)
-    return Annotated(resource, key.name, key.namespace, owner.uid, None, {})
+    return Annotated(resource, key.name, key.namespace, owner.uid, None)

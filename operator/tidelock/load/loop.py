@@ -22,8 +22,6 @@ from tidelock.load.annotator import (
     Annotator,
     crane_annotations,
     hot_value,
-    node_annotations,
-    workload_annotations,
     workload_resource,
 )
 from tidelock.load.estimate import Identify, Subject
@@ -290,12 +288,12 @@ class LoadLoop:
             level = group.estimate.levels.get(name)
             if level is None or not self._annotator.is_news(NODES, node.meta.uid, level, age):
                 continue
-            annotations = node_annotations(level)
+            more: Mapping[str, str] = {}
             if group.spec.crane_annotations:
                 pods = (placed.pod for placed in self._cache.pods_on(name))
                 hot = hot_value(pods, self._clock.now())
-                annotations |= crane_annotations(level, readings.get(name, Use(level.at)), hot)
-            into.append(Annotated(NODES, name, "", node.meta.uid, level, annotations))
+                more = crane_annotations(level, readings.get(name, Use(level.at)), hot)
+            into.append(Annotated(NODES, name, "", node.meta.uid, level, more))
 
     def _news_of_workloads(self, group: Group, into: list[Annotated]) -> Iterator[None]:
         older = [each.estimate.uses.workloads for each in self._groups.values() if each.rank < group.rank]
@@ -309,8 +307,7 @@ class LoadLoop:
                 continue
             resource = workload_resource(key.kind, owner.api_version)
             if self._annotator.is_news(resource, owner.uid, usage, WORKLOAD_SECONDS):
-                annotations = workload_annotations(usage)
-                into.append(Annotated(resource, key.name, key.namespace, owner.uid, usage, annotations))
+                into.append(Annotated(resource, key.name, key.namespace, owner.uid, usage))
 
     async def _write_status(self, group: Group, nodes: Mapping[str, Node]) -> None:
         """Write the status if it is news; a refused write is made up for at the next refresh."""

@@ -12,8 +12,6 @@ from tidelock.load.annotator import (
     Annotator,
     crane_annotations,
     hot_value,
-    node_annotations,
-    workload_annotations,
     workload_resource,
 )
 from tidelock.load.metrics import LoadMetrics
@@ -50,11 +48,11 @@ def usage(cpu: float = 1.0, at: float = NOW) -> PodUsage:
 
 
 def node(measured: NodeLevel, name: str = "node-a") -> Annotated:
-    return Annotated(NODES, name, "", f"uid-{name}", measured, node_annotations(measured))
+    return Annotated(NODES, name, "", f"uid-{name}", measured)
 
 
 def deployment(measured: PodUsage) -> Annotated:
-    return Annotated(DEPLOYMENTS, "web", "shop", "uid-web", measured, workload_annotations(measured))
+    return Annotated(DEPLOYMENTS, "web", "shop", "uid-web", measured)
 
 
 def news(annotator: Annotator, each: Annotated, measured: NodeLevel | PodUsage, age: float = 90.0) -> bool:
@@ -160,7 +158,7 @@ async def test_annotations_are_removed_by_applying_none(
 ) -> None:
     await annotator.write([node(level())])
     api.faults.append(error)
-    refused = await annotator.write([node(level())._replace(measured=None, annotations={})])
+    refused = await annotator.write([node(level())._replace(measured=None)])
 
     assert api.patches[-1].params == {"fieldManager": "tidelock-load", "force": "true"}
     assert api.patches[-1].body["metadata"] == {"name": "node-a", "uid": "uid-node-a", "annotations": {}}
