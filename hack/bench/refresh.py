@@ -11,7 +11,7 @@ import asyncio
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -234,7 +234,7 @@ class Bench:
         return self.figures[-1]
 
 
-def _body(resource: Resource, metadata: dict[str, object]) -> dict[str, object]:
+def _body(resource: Resource, metadata: Mapping[str, object]) -> dict[str, object]:
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
 
 

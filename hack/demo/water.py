@@ -10,6 +10,7 @@ over. Five minutes of the load are played in some seconds. At the end the simula
 
 import argparse
 import asyncio
+import logging
 import sys
 import tempfile
 import time
@@ -44,8 +45,8 @@ from tidelock.simulation.world import STEP, World
 from tidelock.simulation.worlds import Setting, synthetic_load, world_of
 
 _ROOT = Path(__file__).resolve().parents[2]
-_POLICIES = ("default", "water-level")
-_TITLES = {"default": "by requests", "water-level": "WaterLevelBalance"}
+_POLICIES = {"by-requests": POLICIES["default"], "by-use": POLICIES["water-level"]}
+_TITLES = {"by-requests": "By requests", "by-use": "WaterLevelBalance"}
 _TARGET = "tidelock_water_level_percent"
 _ROWS = 1000
 _SCRAPE_TIMEOUT = 5.0  # seconds
@@ -91,10 +92,10 @@ def _replicas(world: World) -> list[int]:
 
 async def _staged(client: KubeClient, world: World, url: str) -> list[Pool]:
     """Make both pools, empty and not measured as yet."""
-    pools = [Pool(client, world, policy) for policy in _POLICIES]
+    pools = [Pool(client, world, name) for name in _POLICIES]
     for pool in pools:
         await pool.furnish()
-        spec = POLICIES["water-level"].water_level or {}
+        spec = _POLICIES["by-use"].water_level or {}
         manifest = water_level_manifest(pool.name, pool.selector, url, **spec)
         await client.create(WATERLEVELS.collection(), manifest)
     return pools
@@ -165,7 +166,7 @@ class _Scene:
 def _scene(folder: Path) -> Iterator[tuple[Cluster, int, _Scene]]:
     """Run a control plane, Prometheus, and the operator with a profile for each pool."""
     file = folder / "profiles.yaml"
-    file.write_text(configuration({name: POLICIES[name] for name in _POLICIES}))
+    file.write_text(configuration(_POLICIES))
     with start_cluster(folder / "cluster") as cluster, exporting() as exporter:
         cluster.kubectl("apply", "--filename", str(_ROOT / "crds"))
         identity = operator_kubeconfig(cluster, folder)
@@ -181,7 +182,7 @@ def _report(courses: Sequence[Course], options: argparse.Namespace) -> list[str]
     first = min(round(WARM_UP / STEP), options.steps // 2)
     titles = []
     for course in courses:
-        run = Simulation(course.pool.world, POLICIES[course.pool.name], options.seed).run()
+        run = Simulation(course.pool.world, _POLICIES[course.pool.name], options.seed).run()
         spread = float(np.array(course.cpu[first:]).std(axis=1).mean())
         simulated = figures(run, first * STEP).spread
         pending = max(course.pending[first:])
@@ -207,6 +208,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the play there")
     options = parser.parse_args(arguments)
+    logging.getLogger("tidelock").addHandler(logging.NullHandler())  # what the simulator's plugins say
     with (
         tempfile.TemporaryDirectory(prefix="tidelock-water-") as folder,
         _scene(Path(folder)) as (cluster, port, scene),

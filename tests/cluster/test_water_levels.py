@@ -156,6 +156,7 @@ def test_one_pods_use_of_every_kind_of_workload_is_annotated_as_long_as_anybody_
     operator.kill()
     world.api.delete(WATERLEVELS.collection())
     operator.start()
+    operator.ready()
     for live in (node, *workloads.values()):
         found = live.until(
             lambda seen: not OURS & seen["metadata"].get("annotations", {}).keys(), "be cleared"

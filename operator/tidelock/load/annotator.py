@@ -156,11 +156,15 @@ class Annotator:
             self._written.pop(each.uid, None)
 
     async def _apply(self, each: Annotated) -> None:
-        metadata = {"name": each.name, "uid": each.uid, "annotations": each.annotations()}
+        metadata: dict[str, object] = {"name": each.name, "uid": each.uid}
+        if each.namespace:
+            metadata["namespace"] = each.namespace
+        if annotations := each.annotations():  # an empty map would still be the field manager's
+            metadata["annotations"] = annotations
         body = {
             "apiVersion": each.resource.api_version,
             "kind": each.resource.kind,
-            "metadata": metadata | ({"namespace": each.namespace} if each.namespace else {}),
+            "metadata": metadata,
         }
         await self._client.patch(
             each.resource.item(each.name, each.namespace),

@@ -161,7 +161,7 @@ async def test_annotations_are_removed_by_applying_none(
     refused = await annotator.write([node(level())._replace(measured=None)])
 
     assert api.patches[-1].params == {"fieldManager": "tidelock-load", "force": "true"}
-    assert api.patches[-1].body["metadata"] == {"name": "node-a", "uid": "uid-node-a", "annotations": {}}
+    assert api.patches[-1].body["metadata"] == {"name": "node-a", "uid": "uid-node-a"}
     assert list(refused) == (["uid-node-a"] if result == "failed" else [])
     assert news(annotator, node(level()), level()) is (error is None)
     labels = {"kind": "Node", "result": result}

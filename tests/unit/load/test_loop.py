@@ -322,7 +322,7 @@ async def test_what_a_waterlevel_leaves_behind_is_removed_once_everything_is_kno
     await bench._tidy()
 
     removed = bench.api.patches[known:]
-    assert [patch.body["metadata"]["annotations"] for patch in removed] == [{}, {}, {}]
+    assert not any("annotations" in patch.body["metadata"] for patch in removed)
     assert [patch.body["metadata"]["uid"] for patch in removed] == ["uid-node-a", "uid-node-b", "uid-db"]
     assert bench.told[-1] == Uses({}, {})
 
