@@ -115,10 +115,12 @@ class Leader:
             client,
             decider.cache,
             decider.objects.replica_sets,
+            decider.objects.water_levels,
             self._recorder,
             LoadMetrics(self.telemetry.registry, clock.now),
             clock,
             busy=lambda: tasks.busy,
+            ready=lambda: self._feed.ready,
         )
         self._load.on_uses(lambda uses: tasks.spawn(in_slices(decider.measurements.take(uses), AT_LEISURE)))
         self.telemetry.registry.register(Gauges(decider.book, decider.columns, decider.queue))
