@@ -48,6 +48,7 @@ from tidelock.scheduler.feed import Feed
 from tidelock.scheduler.gauges import Gauges
 from tidelock.scheduler.loop import Loop
 from tidelock.scheduler.publisher import Publisher
+from tidelock.scheduler.quota_status import QuotaReporter
 from tidelock.scheduler.tasks import Tasks, TurnTaking
 from tidelock.scheduler.tools import Tools
 from tidelock.scheduler.watches import OTHERS, OWN, reflectors
@@ -158,6 +159,7 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
                 loop.run(feed),
                 load.run(),
                 watch_skew(client, clock.now, telemetry.clock_skew.set),
+                QuotaReporter(tools, decider.book.quotas).run(loop.started),
                 tasks.crash(),
                 *([door.run()] if door is not None else []),
             ) as crashed:
