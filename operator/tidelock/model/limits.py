@@ -79,7 +79,7 @@ class ResourceQuota:
 
 class _Scoped(msgspec.Struct, frozen=True, rename="camel"):
     scopes: tuple[str, ...] = ()
-    scope_selector: msgspec.Raw | None = None
+    scope_selector: dict[str, Any] | None = None
 
 
 class _Figures(msgspec.Struct, frozen=True):
