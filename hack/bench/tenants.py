@@ -1,10 +1,10 @@
 """How fast a lock is beside thousands of another namespace: python -m bench.tenants [--quick] [--json FILE].
 
-On a control plane of its own, with bare nodes, one tenant takes locks one at a time, each of which it deletes
-again, so room comes free all the time. First nobody else is there; then while another tenant makes
-thousands of locks, and then beside all of these. That is done for two kinds of flood: locks over their
-namespace's quota, and locks for which no node has room. The ratios are those of the 99th percentiles. The exit
-status is 0 whatever the figures, and 1 if a lock was lost, given twice or given without room.
+On a control plane of its own, with bare nodes, one tenant takes locks one at a time, and deletes each again,
+so that room comes free all the time. First nobody else is there; then while another tenant makes thousands of
+locks, and then beside all of these. That is done for two kinds of flood: locks over their namespace's quota,
+and locks for which no node has room. The ratios are those of the 99th percentiles. The exit status is 0
+whatever the figures, and 1 if a lock was lost, given twice or given without room.
 """
 
 import argparse
