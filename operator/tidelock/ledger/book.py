@@ -205,7 +205,7 @@ class Book:
         self, entry: Entry, reason: str, message: str, now: float, plugins: Collection[str] = ()
     ) -> None:
         """Note why there is no room for a waiting lock; why one has lost its room is not overwritten."""
-        entry.tried = True
+        first, entry.tried = not entry.tried, True
         self.refusers.update(plugins)
         renewal = max(REFUSAL_RENEWAL, len(self.waiting) / _RENEWALS_A_SECOND)
         news = entry.reason != reason or now >= entry.refused_at + renewal
@@ -215,9 +215,9 @@ class Book:
         elif news and entry.reason not in _ROOM_LOST:
             entry.reason, entry.message, entry.refused_at = reason, message, now
             self._touch(entry)
-        else:
+        elif first:
             self._timers.set(entry.key, entry.deadline())
-        if entry.phase is Phase.PENDING and (due := entry.deadline()) is not None and due <= now:
+        if first and entry.phase is Phase.PENDING and (due := entry.deadline()) is not None and due <= now:
             self._give_up(entry, now)
 
     def within_quota(self, entry: Entry, now: float) -> bool:

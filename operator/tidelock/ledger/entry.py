@@ -51,11 +51,12 @@ class Entry:
     deleted: bool = False
     ceiling: int | None = None
     transition_times: dict[str, tuple[str, float]] = field(default_factory=dict)
+    key: Key = field(init=False)
+    _order: Order = field(init=False)
 
-    @property
-    def key(self) -> Key:
-        """Namespace and name."""
-        return self.reservation.key
+    def __post_init__(self) -> None:
+        self.key = self.reservation.key
+        self._order = (-self.priority, self.reservation.meta.created, self.key)
 
     @property
     def uid(self) -> str:
@@ -92,7 +93,9 @@ class Entry:
     @property
     def order(self) -> Order:
         """Place in line: higher priority first, then older, then by name."""
-        return (-self.priority, self.reservation.meta.created, self.key)
+        if self._order[0] != -self.priority:
+            self._order = (-self.priority, *self._order[1:])
+        return self._order
 
     @property
     def growing(self) -> bool:

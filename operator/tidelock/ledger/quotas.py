@@ -109,9 +109,9 @@ class Quotas:
     def problem(self, entry: Entry) -> str:
         """Say why a lock can't be given what its spec asks for; empty if it can, or asks for nothing more."""
         namespace = entry.key.namespace
-        quotas = self.of(namespace)
-        if not quotas:
+        if not self._quotas.of(namespace):
             return ""
+        quotas = self.of(namespace)
         asked = Charge.of(entry.reservation.requests, entry.wanted_life)
         own = self._charges.get(entry.key, _NO_CHARGE)
         if own.covers(asked):

@@ -27,9 +27,10 @@ class Line:
     def add(self, entries: Iterable[Entry]) -> None:
         """Line up locks, which come in their namespace's order."""
         for entry in entries:
-            place, whose = -entry.priority, (-entry.priority, entry.key.namespace)
+            order = entry.order
+            place, whose = order[0], (order[0], entry.key.namespace)
             turn = self._last[whose] = max(self._turn[place], self._last[whose]) + 1
-            heapq.heappush(self._heap, (place, turn, entry.order, next(self._sequence), entry))
+            heapq.heappush(self._heap, (place, turn, order, next(self._sequence), entry))
 
     def pop(self) -> Entry:
         """Take the next lock out."""
