@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PYTHONPATH := operator:hack
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test unit verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh clean
+.PHONY: help venv test unit verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -45,6 +45,9 @@ status: venv ## Show the development control plane
 
 bench-lock: venv ## Lock latency and throughput beside a bare Kopf handler and a writer that decides nothing
 	$(BIN)/python -m bench.lock
+
+bench-tenants: venv ## How fast a lock is beside 10,000 of another namespace
+	$(BIN)/python -m bench.tenants
 
 bench-throughput: venv ## Pods a second beside kube-scheduler, with etcd that does not write to the disk
 	mkdir -p build

@@ -67,6 +67,9 @@ FORBIDDEN = [
     ("deletecollection", "tidelock.dev", "reservations"),
     ("patch", "tidelock.dev", "waterlevels"),
     ("delete", "tidelock.dev", "waterlevels"),
+    ("update", "tidelock.dev", "reservationquotas"),
+    ("delete", "tidelock.dev", "reservationquotas"),
+    ("patch", "", "resourcequotas"),
     ("list", "apiextensions.k8s.io", "customresourcedefinitions"),
     ("patch", "events.k8s.io", "events"),
     ("escalate", "rbac.authorization.k8s.io", "clusterroles"),
@@ -222,6 +225,7 @@ def test_the_role_is_what_the_operator_uses(
     measure(watched_alone.world, exporter, prometheus)
     process, record, world = watched
     node = world.node(cpu="4")
+    world.quota(hard={"cpu": "100"})
     lock = world.active_lock(node=node)
     record.lose.add(BIND)  # it must look itself whether the pod is bound
     victim = world.pod()
