@@ -4,9 +4,12 @@ Statistics are those of PromQL over the samples of a range: avg_over_time, max_o
 quantile_over_time(0.95).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from math import isnan, nan
 from types import MappingProxyType
+from typing import TypeVar
 
 import numpy as np
 
@@ -23,6 +26,8 @@ from tidelock.model.levels import (
 )
 from tidelock.simulation.cluster import NAMESPACE, pod_name
 from tidelock.simulation.world import STEP, Floats, Indices, World
+
+K = TypeVar("K", bound=Hashable)
 
 LAG = 300.0
 """Seconds between a sample and the moment at which it can be read."""
@@ -144,24 +149,27 @@ class Measurements:
             yield row, NodeLevel(at, windows[row])
 
     def uses(self, step: int, epoch: float, pods: Indices) -> Uses:
-        """Give the use of these pods, which run, and of one pod of each workload."""
+        """Give the use of these pods, which run, and of one pod of each workload.
+
+        Of both the mean alone, the rest is NaN: nobody asks for more, and to put a day's samples of all pods
+        in order would take longer than all else.
+        """
         at = self._at(step, epoch)
         pods = pods[~np.isnan(self._pod_cpu[pods, step])]
         cpu = self._pod_cpu[pods, : step + 1]
         cpu = cpu[:, ~np.isnan(cpu).all(axis=0)]  # most live for a small part of the world
-        memory = np.repeat(self._pod_memory[pods, None], cpu.shape[1], axis=1)
-        of_pods = _over_windows(cpu, memory, cpu.shape[1] - 1)
-        of_workloads = _over_windows(self._workload_cpu, self._workload_memory, step)
+        of_pods = _means(cpu, cpu.shape[1] - 1)
+        memory = np.repeat(self._pod_memory[pods, np.newaxis], of_pods.shape[1], axis=1)
+        of_workloads = _means(self._workload_cpu, step)
+        known = np.flatnonzero(~np.isnan(of_workloads).all(axis=1))
         return Uses(
-            {
-                pod_name(pod): PodUsage(at, windows)
-                for pod, windows in zip(pods.tolist(), of_pods, strict=True)
-            },
-            {
-                key: PodUsage(at, windows)
-                for key, windows in zip(self._workloads, of_workloads, strict=True)
-                if windows
-            },
+            _usages(map(pod_name, pods.tolist()), at, of_pods, memory),
+            _usages(
+                [self._workloads[workload] for workload in known.tolist()],
+                at,
+                of_workloads[known],
+                _means(self._workload_memory[known], step),
+            ),
         )
 
     def _is_down(self, now: float) -> bool:
@@ -176,8 +184,8 @@ def _over_windows(cpu: Floats, memory: Floats, step: int) -> list[Windows]:
     """Give the statistics of each row over the windows that end with a step; without those of no sample."""
     series: tuple[tuple[Measured, Floats], ...] = (("cpu", cpu), ("memory", memory))
     uses: list[tuple[WindowName, Measured, list[Stat | None]]] = [
-        (window, resource, _statistics(samples[:, max(0, step + 1 - round(seconds / STEP)) : step + 1]))
-        for window, seconds in WINDOW_SECONDS.items()
+        (window, resource, _statistics(_within(samples, window, step)))
+        for window in WINDOW_SECONDS
         for resource, samples in series
     ]
     rows: list[dict[WindowName, dict[Measured, Stat]]] = [{} for _ in range(len(cpu))]
@@ -188,24 +196,61 @@ def _over_windows(cpu: Floats, memory: Floats, step: int) -> list[Windows]:
     return list(rows)
 
 
+def _means(samples: Floats, step: int) -> Floats:
+    """Give the means of each row over the windows that end with a step; NaN for one of no sample."""
+    return np.stack([_mean(_within(samples, window, step)) for window in WINDOW_SECONDS], axis=1)
+
+
+def _usages(names: Iterable[K], at: float, cpu: Floats, memory: Floats) -> dict[K, PodUsage]:
+    """Give each name the means of its row, windows a column; those that are NaN are not there."""
+    return {
+        name: PodUsage(
+            at,
+            {
+                window: {"cpu": Stat(of_cpu, nan, nan), "memory": _of_memory(of_memory)}
+                for window, of_cpu, of_memory in zip(WINDOW_SECONDS, *figures, strict=True)
+                if not isnan(of_cpu)
+            },
+        )
+        for name, *figures in zip(names, cpu.tolist(), memory.tolist(), strict=True)
+    }
+
+
+@lru_cache(maxsize=1024)
+def _of_memory(mean: float) -> Stat:
+    """Give one object for equal use, as most pods have one that few others differ from."""
+    return Stat(mean, nan, nan)
+
+
+def _within(samples: Floats, window: WindowName, step: int) -> Floats:
+    """Give the samples of a window that ends with a step."""
+    return samples[:, max(0, step + 1 - round(WINDOW_SECONDS[window] / STEP)) : step + 1]
+
+
+def _mean(samples: Floats) -> Floats:
+    """Give the mean of each row; NaN for a row without any sample."""
+    count = (~np.isnan(samples)).sum(axis=1)
+    mean: Floats = np.nansum(samples, axis=1) / np.where(count, count, np.nan)
+    return mean
+
+
 def _statistics(samples: Floats) -> list[Stat | None]:
     """Give mean, maximum and 95th percentile of each row; None for a row without any sample."""
     count = (~np.isnan(samples)).sum(axis=1)
     if not samples.size:
         return [None] * len(samples)
     if samples.shape[1] == count.min():
-        mean, highest, p95 = samples.mean(axis=1), samples.max(axis=1), np.quantile(samples, _P95, axis=1)
+        highest, p95 = samples.max(axis=1), np.quantile(samples, _P95, axis=1)
     else:
         ordered, rows, last = np.sort(samples, axis=1), np.arange(len(samples)), np.maximum(count - 1, 0)
-        mean, highest = (
-            np.nansum(samples, axis=1) / np.maximum(count, 1),
-            ordered[rows, last],
-        )  # NaN sorts last
+        highest = ordered[rows, last]  # NaN sorts last
         place = _P95 * last
         below = place.astype(np.intp)
         above = np.minimum(below + 1, last)
         p95 = ordered[rows, below] + (place - below) * (ordered[rows, above] - ordered[rows, below])
     return [
         Stat(*of_row) if number else None
-        for number, *of_row in zip(count.tolist(), mean.tolist(), highest.tolist(), p95.tolist(), strict=True)
+        for number, *of_row in zip(
+            count.tolist(), _mean(samples).tolist(), highest.tolist(), p95.tolist(), strict=True
+        )
     ]
