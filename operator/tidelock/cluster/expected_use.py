@@ -27,7 +27,7 @@ Estimate = Callable[[Pod], Sequence[float]]
 # Up to this many nodes are summed by looking at their own pods, more of them by looking at all.
 _FEW = 32
 _SLICE = 500
-_NODES_A_SLICE = 16
+_NODES_A_SLICE = 32
 _NOWHERE = -1
 
 
@@ -272,8 +272,11 @@ class ExpectedUse(Follower):
     def _filled(self, slots: Rows, defaults: Figures) -> Figures:
         """Give what is expected, by default where nothing tells."""
         expected = self._expected[slots]
-        by_default = defaults[:, self._row[slots]].T[:, np.newaxis, :]
-        return np.where(np.isnan(expected), by_default, expected)
+        unknown = np.isnan(expected)
+        if unknown.any():
+            by_default = defaults[:, self._row[slots]].T[:, np.newaxis, :]
+            expected = np.where(unknown, by_default, expected)
+        return expected
 
     def _touch(self, row: int) -> None:
         """Have a node be summed again, if it is one."""

@@ -166,7 +166,15 @@ def means(usage: PodUsage) -> Sequence[float]:
     """
     windows = usage.windows
     try:
-        return [windows[window][resource].mean for window, resource in _CELLS]
+        quarter, hour, day = windows["15m"], windows["1h"], windows["1d"]
+        return [
+            quarter["cpu"].mean,
+            quarter["memory"].mean,
+            hour["cpu"].mean,
+            hour["memory"].mean,
+            day["cpu"].mean,
+            day["memory"].mean,
+        ]
     except KeyError:
         laid: list[float] = use_of(windows, "mean").ravel().tolist()
         return laid

@@ -71,7 +71,7 @@ def own_use(mature: float) -> Rule:
     """Count a pod's own use; while it is younger than `mature` seconds, its workload's history weighs in."""
 
     def rule(slots: Slots) -> Figures:
-        age = np.clip((slots.own_at - slots.bound_at) / mature, 0.0, 1.0)
+        age = np.minimum(np.maximum((slots.own_at - slots.bound_at) / mature, 0.0), 1.0)
         age[~slots.by_history] = 1.0
         age = age[:, np.newaxis, np.newaxis]
         blended = age * slots.own + (1.0 - age) * slots.expected
@@ -167,9 +167,12 @@ class Sums:
         laid_out, at = self._residents.lay_out(slots, self._sampled_at, self._defaults)
         counted = self._rule(laid_out).reshape(len(slots), _CELLS)
         cells = self._sums.reshape(_CELLS, -1)
-        places = np.searchsorted(rows, at)
-        for cell, each in zip(cells, counted.T, strict=True):
-            cell[rows] = np.bincount(places, each, minlength=len(rows))
+        if len(rows) == 1:  # the common case: a pod was placed
+            cells[:, rows[0]] = counted.sum(axis=0)
+        else:
+            places = np.searchsorted(rows, at)
+            for cell, each in zip(cells, counted.T, strict=True):
+                cell[rows] = np.bincount(places, each, minlength=len(rows))
         self._stale[rows] = False
         self._news[rows] = True
 

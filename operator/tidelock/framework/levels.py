@@ -42,25 +42,21 @@ def packing_scores(use: Figures, more: Figures, target: Figures, weight: Figures
     start = weight * np.where(empty, MAX_NODE_SCORE, target)
     descent = weight * np.where(full, 0.0, target / np.where(full, 1.0, MAX_NODE_SCORE - target))
     more = np.broadcast_to(more, use.shape)
-    count = use.shape[-1]
-    total = np.zeros(count)
+    counts = weight.any(axis=2)
+    total = np.zeros(use.shape[-1])
     # A dozen passes over all nodes for each figure: arrays of one figure stay in the processor's cache.
-    with_more, rising, within = np.empty(count), np.empty(count), np.empty(count)
-    for cell in np.ndindex(use.shape[:-1]):
-        if not weight[cell].any():
-            continue
+    with_more, rising = np.empty_like(total), np.empty_like(total)
+    for cell in zip(*counts.nonzero(), strict=True):
         np.add(use[cell], more[cell], out=with_more)
-        # One factor is 1 and the other 0, which is several times as fast as to choose between the two.
-        within[:] = with_more <= target[cell]
+        within = with_more <= target[cell]
         np.multiply(with_more, slope[cell], out=rising)
         rising += start[cell]
-        rising *= within
+        rising *= within  # which is faster than to choose between the two branches
         total += rising
         falling = np.subtract(MAX_NODE_SCORE, with_more, out=with_more)
         np.maximum(falling, 0.0, out=falling)
         falling *= descent[cell]
-        np.subtract(1.0, within, out=within)
-        falling *= within
+        falling *= ~within
         total += falling
     return total
 

@@ -4,12 +4,11 @@ Statistics are those of PromQL over the samples of a range: avg_over_time, max_o
 quantile_over_time(0.95).
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import isnan, nan
 from types import MappingProxyType
-from typing import TypeVar
 
 import numpy as np
 
@@ -26,8 +25,6 @@ from tidelock.model.levels import (
 )
 from tidelock.simulation.cluster import NAMESPACE, pod_name
 from tidelock.simulation.world import STEP, Floats, Indices, World
-
-K = TypeVar("K", bound=Hashable)
 
 LAG = 300.0
 """Seconds between a sample and the moment at which it can be read."""
@@ -96,6 +93,8 @@ class Measurements:
         self._node_memory = np.full((nodes, steps), np.nan)
         self._pod_cpu = np.full((world.pods, steps), np.nan)
         self._pod_memory = world.memory
+        self._first = np.full(world.pods, steps, np.intp)  # step with the first sample of each pod
+        self._scraped = np.zeros(steps, np.bool_)
         self._workload_cpu = np.full((len(self._workloads), steps), np.nan)
         self._workload_memory = np.full((len(self._workloads), steps), np.nan)
 
@@ -120,6 +119,8 @@ class Measurements:
         self._node_cpu[:, step] = np.where(self._missing, np.nan, cpu)
         self._node_memory[:, step] = np.where(self._missing, np.nan, memory)
         self._pod_cpu[pods, step] = pod_cpu
+        self._first[pods] = np.minimum(self._first[pods], step)
+        self._scraped[step] = True
         count = np.bincount(self._workload[pods], minlength=len(self._workloads))
         alive = count > 0
         for series, values in (
@@ -156,20 +157,26 @@ class Measurements:
         """
         at = self._at(step, epoch)
         pods = pods[~np.isnan(self._pod_cpu[pods, step])]
-        cpu = self._pod_cpu[pods, : step + 1]
-        cpu = cpu[:, ~np.isnan(cpu).all(axis=0)]  # most live for a small part of the world
+        first = int(self._first[pods].min(initial=step))  # most live for a small part of the world
+        cpu = self._pod_cpu[pods, first : step + 1]
+        if not self._scraped[first : step + 1].all():
+            cpu = cpu[:, self._scraped[first : step + 1]]
         of_pods = _means(cpu, cpu.shape[1] - 1)
-        memory = np.repeat(self._pod_memory[pods, np.newaxis], of_pods.shape[1], axis=1)
         of_workloads = _means(self._workload_cpu, step)
         known = np.flatnonzero(~np.isnan(of_workloads).all(axis=1))
+        workloads = [self._workloads[workload] for workload in known.tolist()]
+        memory = _means(self._workload_memory[known], step)
         return Uses(
-            _usages(map(pod_name, pods.tolist()), at, of_pods, memory),
-            _usages(
-                [self._workloads[workload] for workload in known.tolist()],
-                at,
-                of_workloads[known],
-                _means(self._workload_memory[known], step),
-            ),
+            {
+                pod_name(pod): PodUsage(at, _windows(means, [of_memory] * len(means)))
+                for pod, means, of_memory in zip(
+                    pods.tolist(), of_pods.tolist(), self._pod_memory[pods].tolist(), strict=True
+                )
+            },
+            {
+                key: PodUsage(at, _known(_windows(*means)))
+                for key, *means in zip(workloads, of_workloads[known].tolist(), memory.tolist(), strict=True)
+            },
         )
 
     def _is_down(self, now: float) -> bool:
@@ -201,19 +208,20 @@ def _means(samples: Floats, step: int) -> Floats:
     return np.stack([_mean(_within(samples, window, step)) for window in WINDOW_SECONDS], axis=1)
 
 
-def _usages(names: Iterable[K], at: float, cpu: Floats, memory: Floats) -> dict[K, PodUsage]:
-    """Give each name the means of its row, windows a column; those that are NaN are not there."""
+def _windows(cpu: Sequence[float], memory: Sequence[float]) -> Windows:
+    """Lay means out by window; written out, as this runs for each pod and each step."""
+    quarter, hour, day = cpu
+    of_quarter, of_hour, of_day = memory
     return {
-        name: PodUsage(
-            at,
-            {
-                window: {"cpu": Stat(of_cpu, nan, nan), "memory": _of_memory(of_memory)}
-                for window, of_cpu, of_memory in zip(WINDOW_SECONDS, *figures, strict=True)
-                if not isnan(of_cpu)
-            },
-        )
-        for name, *figures in zip(names, cpu.tolist(), memory.tolist(), strict=True)
+        "15m": {"cpu": Stat(quarter, nan, nan), "memory": _of_memory(of_quarter)},
+        "1h": {"cpu": Stat(hour, nan, nan), "memory": _of_memory(of_hour)},
+        "1d": {"cpu": Stat(day, nan, nan), "memory": _of_memory(of_day)},
     }
+
+
+def _known(windows: Windows) -> Windows:
+    """Leave out what has no sample."""
+    return {window: uses for window, uses in windows.items() if not isnan(uses["cpu"].mean)}
 
 
 @lru_cache(maxsize=1024)
