@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PYTHONPATH := operator:hack
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test unit verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission clean
+.PHONY: help venv test unit verify demo up down status lock audit sbom soak bench-lock bench-throughput bench-cycle bench-admission clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -54,6 +54,17 @@ bench-admission: venv ## How long the review of a binding takes
 
 lock: venv ## Renew the lock files from pyproject.toml
 	hack/update-locks
+
+audit: venv ## Pins, hashes and known vulnerabilities of what is locked
+	hack/verify-dependencies
+
+sbom: venv ## Write what the image consists of to build/tidelock.cdx.json (CycloneDX)
+	mkdir -p build
+	$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --mc-type application --output-reproducible \
+		--output-file build/tidelock.cdx.json requirements.lock
+
+soak: venv ## An hour of churn: what is lost, left over or grows
+	$(BIN)/python -m soak
 
 clean: ## Remove what the build made
 	rm -rf $(VENV) build dist *.egg-info operator/*.egg-info

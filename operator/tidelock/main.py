@@ -51,7 +51,7 @@ from tidelock.scheduler.publisher import Publisher
 from tidelock.scheduler.tasks import Tasks, TurnTaking
 from tidelock.scheduler.tools import Tools
 from tidelock.scheduler.watches import OTHERS, OWN, reflectors
-from tidelock.serving import ListenError, serve
+from tidelock.serving import ListenError, MetricsToken, TokenError, serve
 from tidelock.settings import Settings
 from tidelock.simulation import command as simulate
 from tidelock.telemetry import Telemetry
@@ -74,6 +74,7 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
     Raises:
         ConfigurationError: the configuration file is wrong.
         ConfigError: there is no way to reach a cluster.
+        ListenError, TokenError: metrics can't be served as configured.
         LeaseLostError: another process leads now, or might.
 
     """
@@ -120,6 +121,7 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
         door = _door(settings, client, decider, feed, loop, leadership, clock, telemetry)
         pods = door.arrivals if door is not None else feed.pods
         telemetry.ready.set_function(lambda: float(feed.ready))
+        telemetry.tasks.set_function(lambda: float(len(asyncio.all_tasks())))
         load = LoadLoop(
             client,
             decider.cache,
@@ -136,6 +138,7 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
             telemetry.registry,
             alive=lambda: leadership.waiting or clock.monotonic() - loop.last_turn < _STUCK,
             ready=lambda: leadership.waiting or feed.ready,
+            token=MetricsToken(Path(settings.metrics_token_file)) if settings.metrics_token_file else None,
         ) as port:
             logger.info(
                 "started",
@@ -328,6 +331,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--listen", default=defaults.listen, help="address for metrics and probes")
     run.add_argument("--port", type=int, default=defaults.port, help="port for metrics and probes")
+    run.add_argument(
+        "--metrics-token-file",
+        default=defaults.metrics_token_file,
+        metavar="FILE",
+        help="file with the bearer token that scrapes of the metrics have to show",
+    )
     run.add_argument("--log-format", choices=("text", "json"), default=defaults.log_format)
     run.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default=defaults.log_level)
     run.add_argument(
@@ -428,7 +437,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigurationError as error:
         sys.stderr.write(f"tidelock: configuration {settings.config}: {error}\n")
         return 1
-    except (ConfigError, ListenError, LeaseLostError) as error:
+    except (ConfigError, ListenError, TokenError, LeaseLostError) as error:
         sys.stderr.write(f"tidelock: {error}\n")
         return 1
     return 0
