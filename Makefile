@@ -59,9 +59,7 @@ audit: venv ## Pins, hashes and known vulnerabilities of what is locked
 	hack/verify-dependencies
 
 sbom: venv ## Write what the image consists of to build/tidelock.cdx.json (CycloneDX)
-	mkdir -p build
-	$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --mc-type application --output-reproducible \
-		--output-file build/tidelock.cdx.json requirements.lock
+	hack/sbom
 
 soak: venv ## An hour of churn: what is lost, left over or grows
 	$(BIN)/python -m soak

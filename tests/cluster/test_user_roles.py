@@ -18,6 +18,9 @@ REVIEWS = Resource(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
 )
 BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
+CLUSTER_BINDINGS = Resource(
+    "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
+)
 READING = {"get", "list", "watch"}
 WRITING = {"create", "update", "patch", "delete"}
 VERBS = READING | WRITING | {"deletecollection"}
@@ -31,8 +34,10 @@ RESOURCES = [
     "secrets",
     "rolebindings.rbac.authorization.k8s.io",
 ]
-# Users, the roles that they have in the world's namespace, and what those must come to.
+OF_THE_CLUSTER = {"waterlevels.tidelock.dev"}
+# Users, and the roles that they have in the world's namespace.
 ROLES = {"mia": "tidelock-manager", "vic": "tidelock-viewer", "val": "view", "ed": "edit"}
+EVERYWHERE = "walter"  # a viewer of the cluster
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +49,12 @@ def world(controlplane: Cluster) -> Iterator[World]:
     controlplane.kubectl("apply", *flags, "-f", "-", input=yaml.safe_dump_all(roles))
     with closing(World(Api(controlplane.kubeconfig))) as made:
         for user, role in ROLES.items():
-            made.api.create(BINDINGS.collection(made.namespace), binding(user, role))
-        for user in ROLES:  # aggregation takes a moment, as do bindings
+            made.api.create(BINDINGS.collection(made.namespace), binding(user, user, role))
+        made.api.create(CLUSTER_BINDINGS.collection(), binding(made.namespace, EVERYWHERE, "tidelock-viewer"))
+        for user in (*ROLES, EVERYWHERE):  # aggregation takes a moment, as do bindings
             wait_for(lambda user=user: may(made, user, "list"), what=f"{user}'s role to count")  # type: ignore[misc]
         yield made
+        made.api.delete(CLUSTER_BINDINGS.item(made.namespace))
 
 
 def _is_user_role(manifest: Manifest) -> bool:
@@ -57,10 +64,10 @@ def _is_user_role(manifest: Manifest) -> bool:
     }
 
 
-def binding(user: str, role: str) -> Manifest:
+def binding(name: str, user: str, role: str) -> Manifest:
     group = BINDINGS.group
     return {
-        "metadata": {"name": user},
+        "metadata": {"name": name},
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
         "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
     }
@@ -69,7 +76,10 @@ def binding(user: str, role: str) -> Manifest:
 def may(
     world: World, user: str, verb: str, resource: str = "reservations.tidelock.dev", namespace: str = ""
 ) -> bool:
-    """Ask the API server whether a user may do this in the world's namespace, or in another."""
+    """Ask the API server whether a user may do this in the world's namespace, or in another.
+
+    What is of the cluster is of no namespace.
+    """
     qualified, _, subresource = resource.partition("/")
     plural, _, group = qualified.partition(".")
     attributes = {
@@ -77,7 +87,7 @@ def may(
         "group": group,
         "resource": plural,
         "subresource": subresource,
-        "namespace": namespace or world.namespace,
+        "namespace": "" if qualified in OF_THE_CLUSTER else namespace or world.namespace,
     }
     answer = world.api.acting(user).create(REVIEWS.collection(), {"spec": {"resourceAttributes": attributes}})
     return bool(answer["status"]["allowed"])
@@ -94,10 +104,13 @@ def test_a_manager_writes_reservations_and_nothing_else(world: World) -> None:
 
 
 def test_a_viewer_reads(world: World) -> None:
-    assert rights(world, "vic") == {
-        "reservations.tidelock.dev": READING,
-        "waterlevels.tidelock.dev": READING,
-    }
+    assert rights(world, "vic") == {"reservations.tidelock.dev": READING}
+
+
+def test_a_viewer_of_the_cluster_reads_what_is_of_the_cluster_too(world: World) -> None:
+    assert rights(world, EVERYWHERE) == dict.fromkeys(
+        ("reservations.tidelock.dev", "waterlevels.tidelock.dev"), READING
+    )
 
 
 @pytest.mark.parametrize("user", ["val", "ed"])
