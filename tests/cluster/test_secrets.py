@@ -116,7 +116,7 @@ def test_no_secret_is_logged_or_told(private_cluster: LocalCluster, world: World
     (own,) = (user["user"]["token"] for user in json.loads(kubeconfig.read_text())["users"])
     password, token, metrics_token = (secrets.token_urlsafe(20) for _ in range(3))
     (tmp_path / "metrics-token").write_text(metrics_token)
-    path = SECRETS.item(LOGIN, world.namespace)
+    path, node = SECRETS.item(LOGIN, world.namespace), world.node()
     world.api.create(SECRETS.collection(world.namespace), login(world, username="ann", password=password))
     (port,) = free_ports(1)
     options = (
@@ -135,7 +135,7 @@ def test_no_secret_is_logged_or_told(private_cluster: LocalCluster, world: World
         wait_for(lambda: f"Bearer {token}" in prometheus.logins, what="a login by token")
         told = [refused(level), json.dumps(level.read())]
         made = wait_for(lambda: _made(world.api), what="the Secret with the certificate")
-        world.active_lock(node=world.node())
+        world.active_lock(node=node)
         assert (scrape(operator, metrics_token), scrape(operator, password)) == (200, 401)
         assert operator.stop() == 0
         level.delete()
