@@ -13,15 +13,16 @@ import yaml
 from cluster.api import Api, Manifest
 from cluster.crds import SAMPLES, install_crds
 from cluster.disks import Disks, using
-from cluster.exporter import Exporter, water_level
 from cluster.live import Pod, condition
 from cluster.operator_process import OperatorProcess
 from cluster.relay import Record, Right, relay
+from cluster.water_level import water_level
 from cluster.workloads import install_clone_sets, make_workloads
 from cluster.world import World
 from devcluster import Cluster, LocalCluster, wait_for
 from devcluster.identity import operator_kubeconfig, rendered
 from devcluster.prometheus import PrometheusServer
+from replay.exporter import Exporter
 from tidelock.kube.client import EVENTS, WATERLEVELS, Resource
 from tidelock.kube.config import load_connection
 from tidelock.model.levels import NODE_LEVEL, POD_USAGE

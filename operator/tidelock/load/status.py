@@ -54,6 +54,11 @@ class Survey:
         """Number of nodes of each quality."""
         return Counter(self.qualities.values())
 
+    @property
+    def blind(self) -> bool:
+        """Whether there are nodes and none of them is fresh: then pods are placed by their requests."""
+        return bool(self.qualities) and not self.counts.get(Quality.FRESH, 0)
+
 
 class Census:
     """Judges the nodes of a group one by one, and sums up those that are fresh."""
@@ -133,12 +138,12 @@ def aspects(found: Survey, failure: SourceError | None, problems: Iterable[str])
         ready = Aspect(READY, "True", "Measured", summary if not failure else trouble)
     else:
         ready = Aspect(READY, "False", failure.trouble.value if failure else "NotMeasured", trouble)
-    if fresh or not nodes:
-        partial = fresh < nodes
-        stale = Aspect(METRICS_STALE, "False", "PartlyFresh" if partial else "Fresh", summary)
-    else:
+    if found.blind:
         text = f"{summary}: pods are placed by their requests"
         stale = Aspect(METRICS_STALE, "True", "NothingFresh", text)
+    else:
+        partial = fresh < nodes
+        stale = Aspect(METRICS_STALE, "False", "PartlyFresh" if partial else "Fresh", summary)
     return [ready, stale]
 
 

@@ -370,7 +370,8 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
     @cached_property
     def claims(self) -> tuple[ClaimUse, ...]:
         """The claims that its volumes need, each once."""
-        return tuple(dict.fromkeys(_claims(self.meta.name, self.spec.volumes)))
+        volumes = self.spec.volumes
+        return tuple(dict.fromkeys(_claims(self.meta.name, volumes))) if volumes else ()
 
     @property
     def disks(self) -> tuple[Disk, ...]:
