@@ -329,7 +329,12 @@ def _plain_node(answer: Answer, opinion: Opinion) -> dict[str, Any]:
         "locks": {str(key): format_resources(held) for key, held in room.locks.items()},
         "waterLevel": answer.levels[opinion.node.name],
         "objections": [
-            {"plugin": each.plugin, "reasons": list(each.reasons), "numbers": each.numbers}
+            {
+                "plugin": each.plugin,
+                "reasons": list(each.reasons),
+                "numbers": each.numbers,
+                "evictionsMayHelp": each.resolvable,
+            }
             for each in opinion.objections
         ],
         "points": dict(opinion.points),

@@ -5,7 +5,7 @@ all nodes, and each score is told on its own. Nothing is decided.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,10 +25,14 @@ from tidelock.model.pods import Pod
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """Why a plugin rules out a node: the reasons of a refusal, and the numbers if it has any."""
+    """Why a plugin rules out a node: the reasons of a refusal, and the numbers if it has any.
+
+    `resolvable` means that the eviction of pods might help.
+    """
 
     plugin: str
     reasons: tuple[str, ...]
+    resolvable: bool
     numbers: str = ""
 
 
@@ -99,7 +103,8 @@ def _ask_pre_filters(
         elif status.code is Code.ERROR:
             raise course.fail(plugin, status.reasons)
         elif not status.ok:
-            return Objection(plugin.name, status.reasons), []
+            resolvable = status.code is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+            return Objection(plugin.name, status.reasons, resolvable), []
     return None, [plugin for plugin in profile.filter if plugin.name not in skipped]
 
 
@@ -132,12 +137,16 @@ def _add_rivals(
                 rivals = ", ".join(str(rival.key) for rival in verdict.rivals.get(row, ()))
                 text = f"beside {rivals}, for which room is being made"
                 numbers = f"{there.numbers}, {text}" if there.numbers else text
-                objections[row].append(Objection(plugin.name, there.reasons, numbers))
+                objections[row].append(replace(there, numbers=numbers))
 
 
 def _objection(plugin: Filter, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> Objection:
-    reasons = plugin.reasons(state, pod, snapshot, row)
-    return Objection(plugin.name, reasons, plugin.numbers(state, pod, snapshot, row))
+    return Objection(
+        plugin.name,
+        plugin.reasons(state, pod, snapshot, row),
+        plugin.resolvable(state, pod, snapshot, row),
+        plugin.numbers(state, pod, snapshot, row),
+    )
 
 
 def _ask_scores(

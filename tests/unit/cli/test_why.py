@@ -113,6 +113,7 @@ def test_programs_get_all_of_it() -> None:
             "plugin": "Reservation",
             "reasons": ["Insufficient cpu beside reservations"],
             "numbers": "cpu 3 needed, 2 free, 2 locked by shop/batch",
+            "evictionsMayHelp": True,
         }
     ]
 

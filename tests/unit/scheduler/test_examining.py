@@ -14,10 +14,10 @@ def test_every_filter_has_its_say_about_a_node() -> None:
     core = Core(node("a", cpu="1", cordoned=True, taints=["gpu=yes:NoSchedule"]))
     (told,) = opinions(core, requests={"cpu": "2"}).values()
 
-    assert [(each.plugin, each.reasons) for each in told.objections] == [
-        ("NodeUnschedulable", ("node(s) were unschedulable",)),
-        ("TaintToleration", ("node(s) had untolerated taint(s)",)),
-        ("NodeResourcesFit", ("Insufficient cpu",)),
+    assert [(each.plugin, each.reasons, each.resolvable) for each in told.objections] == [
+        ("NodeUnschedulable", ("node(s) were unschedulable",), False),
+        ("TaintToleration", ("node(s) had untolerated taint(s)",), False),
+        ("NodeResourcesFit", ("Insufficient cpu",), False),
     ]
     assert told.objections[2].numbers == "cpu 2 needed, 1 free"
     assert told.total == 0
