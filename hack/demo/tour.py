@@ -111,8 +111,10 @@ class Tour:
             text=True,
             check=False,
         )
+        if "Traceback" in done.stderr:
+            raise RuntimeError(done.stderr)
         typed = f"$ kubectl tidelock {' '.join(arguments)}"
-        printed = "\n".join(line.rstrip() for line in (done.stdout + done.stderr).splitlines())
+        printed = "\n".join(line.rstrip() for line in (done.stderr + done.stdout).splitlines())
         status = f"\n(exit status {done.returncode})" if done.returncode else ""
         self.screens.setdefault(screen, []).append(f"{typed}\n{printed}{status}")
         print(f"{self.screens[screen][-1]}\n")

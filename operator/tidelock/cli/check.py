@@ -173,11 +173,18 @@ def crd_finding(matter: str, wanted: Mapping[str, Any], stored: Mapping[str, Any
     if version["name"] not in schemas:
         found = f"has versions {', '.join(schemas)}, not {version['name']}"
         return Finding(matter, Level.WRONG, found, _BASE)
-    if schemas[version["name"]] != version["schema"]:
+    if _stored(schemas[version["name"]]) != _stored(version["schema"]):
         found = f"{version['name']} is served, with another schema than this version's"
         advice = f"if the operator is of this version too, renew the CRDs: {_BASE}"
         return Finding(matter, Level.NOTE, found, advice)
     return Finding(matter, Level.OK, f"{version['name']} is served")
+
+
+def _stored(schema: Any) -> Any:
+    """Leave out what the API server does not store: what is empty."""
+    if isinstance(schema, dict):
+        return {key: _stored(value) for key, value in schema.items() if value not in ({}, [])}
+    return [_stored(value) for value in schema] if isinstance(schema, list) else schema
 
 
 async def _rights(session: Session, place: Place) -> Finding:

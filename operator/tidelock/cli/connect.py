@@ -4,10 +4,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tidelock import __version__
-from tidelock.kube.client import KubeClient
+from tidelock.kube.client import KubeClient, Resource
 from tidelock.kube.config import ConfigError, Connection, load_connection
 from tidelock.kube.errors import ApiError, Forbidden, NotFound, TransientError, Unauthorized
 
@@ -79,6 +79,14 @@ async def _ask(connection: Connection, target: Target, work: Callable[[Session],
         raise Failure(f"{error}; look at the certificates that the kubeconfig names") from error
     except ApiError as error:
         raise Failure(explained(error, connection.server)) from error
+
+
+async def apply_dry_run(
+    session: Session, resource: Resource, name: str, namespace: str, body: dict[str, Any]
+) -> bytes:
+    """Have the API server complete and check an object as if it were applied; nothing is written."""
+    parameters = {"dryRun": "All", "fieldManager": MANAGER, "fieldValidation": "Strict", "force": "true"}
+    return await session.client.patch(resource.item(name, namespace), body, kind="apply", params=parameters)
 
 
 def explained(error: ApiError, server: str) -> str:

@@ -8,7 +8,7 @@ import msgspec
 import typer
 from pydantic import ValidationError
 
-from tidelock.cli.connect import MANAGER, Failure, Session, Target, ask
+from tidelock.cli.connect import Failure, Session, Target, apply_dry_run, ask
 from tidelock.cli.documents import Document, read_documents
 from tidelock.cli.options import Context, File, Format, Kubeconfig, Namespace, Output
 from tidelock.cli.tables import show, show_plain
@@ -73,7 +73,7 @@ def problems_of(document: Document) -> tuple[str, ...]:
     problems = [
         invalid(name, document.body[name], "is unknown") for name in document.body if name not in _FIELDS
     ]
-    if not document.name and "generateName" not in document.metadata:
+    if not document.name:
         problems.append("metadata.name: Required value")
     spec = document.body.get("spec")
     if spec is None:
@@ -99,13 +99,7 @@ async def _refusal(session: Session, document: Document) -> tuple[str, ...]:
     resource, _ = _KINDS[document.kind]
     namespace = document.metadata.get("namespace") or session.home
     try:
-        await session.client.request(
-            "POST",
-            resource.collection(namespace),
-            params={"dryRun": "All", "fieldValidation": "Strict", "fieldManager": MANAGER},
-            # Under a name of its own, as an object of this name may be there.
-            body={**document.body, "metadata": {**document.metadata, "name": None, "generateName": "lint-"}},
-        )
+        await apply_dry_run(session, resource, document.name, namespace, document.body)
     except Invalid as error:
         return (error.message,)
     except Forbidden as error:

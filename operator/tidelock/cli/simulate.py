@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import typer
 
-from tidelock.cli.connect import MANAGER, Failure, Session, Target, ask
+from tidelock.cli.connect import MANAGER, Failure, Session, Target, apply_dry_run, ask
 from tidelock.cli.documents import Document, read_documents
 from tidelock.cli.options import Context, File, Format, Kubeconfig, Namespace, Output, SchedulerConfig
 from tidelock.cli.tables import Table, show, show_plain
@@ -140,19 +140,16 @@ async def _dry_run(session: Session, shape: Shape) -> bytes:
     """Have the API server complete and check an object as if it were applied."""
     name, place = shape.document.name, shape.document.place
     namespace = str(shape.document.metadata.get("namespace") or session.home)
-    parameters = {"dryRun": "All", "fieldManager": MANAGER, "fieldValidation": "Strict"}
     if shape.body["kind"] == RESERVATIONS.kind:
         if not name:
             raise Failure(f"{place}: metadata.name: Required value")
-        return await session.client.patch(
-            RESERVATIONS.item(name, namespace),
-            shape.body,
-            kind="apply",
-            params=parameters | {"force": "true"},
-        )
+        return await apply_dry_run(session, RESERVATIONS, name, namespace, shape.body)
     try:
         return await session.client.request(
-            "POST", PODS.collection(namespace), params=parameters, body=shape.body
+            "POST",
+            PODS.collection(namespace),
+            params={"dryRun": "All", "fieldManager": MANAGER, "fieldValidation": "Strict"},
+            body=shape.body,
         )
     except AlreadyExists as error:
         raise Failure(f"{place}: the pod is there already: see kubectl tidelock why pod/{name}") from error
