@@ -30,6 +30,7 @@ KINDS = [
     "ClusterRoleBinding",
     "CustomResourceDefinition",
     "CustomResourceDefinition",
+    "CustomResourceDefinition",
     "Deployment",
     "FlowSchema",
     "Namespace",
@@ -38,6 +39,8 @@ KINDS = [
     "Service",
     "ServiceAccount",
     "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
     "ValidatingAdmissionPolicyBinding",
 ]
 RESERVATIONS = [
@@ -49,9 +52,10 @@ RESERVATIONS = [
 LABELS = {"topology.kubernetes.io/zone": "zone-a", "kubernetes.io/os": "linux", "accelerator": "a100"}
 
 
-def of_kind(cluster: Cluster, kind: str) -> Manifest:
-    (found,) = [manifest for manifest in rendered(cluster) if manifest["kind"] == kind]
-    return found
+def of_kind(cluster: Cluster, kind: str, name: str | None = None) -> Manifest:
+    found = [manifest for manifest in rendered(cluster) if manifest["kind"] == kind]
+    (only,) = [manifest for manifest in found if name in (None, manifest["metadata"]["name"])]
+    return only
 
 
 def container(deployment: Manifest) -> Manifest:
@@ -151,9 +155,10 @@ def test_one_operator_leads_and_one_stands_by(controlplane: Cluster) -> None:
     assert of_kind(controlplane, "Deployment")["spec"]["replicas"] == 2
     assert "--no-leader-elect" not in container(of_kind(controlplane, "Deployment"))["args"]
     assert of_kind(controlplane, "Role")["rules"][0]["resourceNames"] == [name]
-    binding = of_kind(controlplane, "ValidatingAdmissionPolicyBinding")["spec"]
+    binding = of_kind(controlplane, "ValidatingAdmissionPolicyBinding", "tidelock-fence")["spec"]
     assert binding["paramRef"].items() >= {"name": name, "namespace": SYSTEM_NAMESPACE}.items()
-    (condition,) = of_kind(controlplane, "ValidatingAdmissionPolicy")["spec"]["matchConditions"]
+    policy = of_kind(controlplane, "ValidatingAdmissionPolicy", "tidelock-fence")
+    (condition,) = policy["spec"]["matchConditions"]
     assert condition["expression"] == f"request.userInfo.username == '{account}'"
 
 

@@ -14,7 +14,15 @@ from tidelock.cli.locks import Seen
 from tidelock.cli.options import Context, Format, Kubeconfig, Output
 from tidelock.cli.tables import Table, show, show_plain, span
 from tidelock.clock import SystemClock
-from tidelock.kube.client import EVENTS, NODES, PODS, RESERVATIONS, WATERLEVELS, Resource
+from tidelock.kube.client import (
+    EVENTS,
+    NODES,
+    PODS,
+    RESERVATIONQUOTAS,
+    RESERVATIONS,
+    WATERLEVELS,
+    Resource,
+)
 from tidelock.kube.errors import Forbidden, NotFound
 from tidelock.kube.lease import LEASES
 from tidelock.kube.listing import list_all
@@ -25,7 +33,7 @@ from tidelock.model.instants import parse_instant
 from tidelock.model.levels import NODE_LEVEL, NodeLevel, Quality, decode_node_level, quality
 from tidelock.model.locks import Reservation, decode_reservation
 from tidelock.model.nodes import Node, decode_node
-from tidelock.scheduler.watches import OTHERS
+from tidelock.scheduler.watches import OTHERS, OWN
 
 _CRDS = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
@@ -59,6 +67,7 @@ _WRITES: tuple[tuple[str, Resource, str], ...] = (
     ("update", RESERVATIONS, "status"),
     ("delete", RESERVATIONS, ""),
     ("patch", WATERLEVELS, "status"),
+    ("update", RESERVATIONQUOTAS, "status"),
     ("patch", NODES, ""),
     ("create", EVENTS, ""),
 )
@@ -194,8 +203,7 @@ async def _rights(session: Session, place: Place) -> Finding:
             NODES,
             PODS,
             RESERVATIONS,
-            WATERLEVELS,
-            *(resource for resource, _ in OTHERS.values()),
+            *(resource for resource, _ in (*OTHERS.values(), *OWN.values())),
         )
         for verb in ("list", "watch")
     ]

@@ -1,4 +1,4 @@
-"""`kubectl tidelock lint`: what is wrong with the Reservations and WaterLevels of a file."""
+"""`kubectl tidelock lint`: what is wrong with Tidelock's objects in a file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,15 +13,20 @@ from tidelock.cli.documents import Document, read_documents
 from tidelock.cli.options import Context, File, Format, Kubeconfig, Namespace, Output
 from tidelock.cli.tables import show, show_plain
 from tidelock.framework.configfile import invalid, problem_text
-from tidelock.kube.client import RESERVATIONS, WATERLEVELS, Resource
+from tidelock.kube.client import RESERVATIONQUOTAS, RESERVATIONS, WATERLEVELS, Resource
 from tidelock.kube.errors import ApiError, Forbidden, Invalid
+from tidelock.model.reservationquotas import ReservationQuotaSpec
 from tidelock.model.reservations import ReservationSpec
 from tidelock.model.waterlevels import WaterLevelSpec
 from tidelock.model.wire import Wire
 
 _KINDS: dict[str, tuple[Resource, type[Wire]]] = {
     f"{resource.api_version} {resource.kind}": (resource, spec)
-    for resource, spec in ((RESERVATIONS, ReservationSpec), (WATERLEVELS, WaterLevelSpec))
+    for resource, spec in (
+        (RESERVATIONS, ReservationSpec),
+        (WATERLEVELS, WaterLevelSpec),
+        (RESERVATIONQUOTAS, ReservationQuotaSpec),
+    )
 }
 _FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 
@@ -45,7 +50,7 @@ def command(
         typer.Option("--offline", help="Ask no API server: rules between fields (CEL) are not checked."),
     ] = False,
 ) -> None:
-    """Check the Reservations and WaterLevels of a file, and change nothing.
+    """Check the Reservations, WaterLevels and ReservationQuotas of a file, and change nothing.
 
     Types and values are checked here; the rules between fields by the API server, in a dry run.
     """

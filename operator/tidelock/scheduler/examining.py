@@ -21,6 +21,7 @@ from tidelock.framework.whatif import yielding
 from tidelock.ledger.entry import Entry
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
+from tidelock.model.quantities import PODS
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def examine(cache: Cache, profile: Profile, pod: Pod, now: float, lock: Entry | 
         state.write(course)
         nowhere, filters = _ask_pre_filters(profile, state, pod, snapshot, course)
         if nowhere is not None:
-            return _sorted([Opinion(node, (nowhere,), {}) for node in snapshot.nodes])
+            return _sorted([Opinion(node, (nowhere,), {}) for node in snapshot.nodes], snapshot)
         course.enter("Filter")
         objections, verdict = _ask_filters(filters, state, pod, snapshot, course)
         verdict = yielding(verdict, cache.nominator, state, pod, snapshot)
@@ -80,13 +81,21 @@ def examine(cache: Cache, profile: Profile, pod: Pod, now: float, lock: Entry | 
         [
             Opinion(node, tuple(objected), {name: by[row] for name, by in points.items() if row in by})
             for row, (node, objected) in enumerate(zip(snapshot.nodes, objections, strict=True))
-        ]
+        ],
+        snapshot,
     )
 
 
-def _sorted(opinions: list[Opinion]) -> list[Opinion]:
-    """Put nodes that fit first, as the choice among them is made: most points, then by name."""
-    return sorted(opinions, key=lambda each: (bool(each.objections), -each.total, each.node.name))
+def _sorted(opinions: list[Opinion], snapshot: Snapshot) -> list[Opinion]:
+    """Put nodes that fit first, as the choice among them is made: most points, fewest pods, then by name."""
+    pods = snapshot.requested[:, snapshot.column(PODS)].tolist()
+    rows = {node.name: row for row, node in enumerate(snapshot.nodes)}
+
+    def order(each: Opinion) -> tuple[object, ...]:
+        name = each.node.name
+        return bool(each.objections), -each.total, 0 if each.objections else pods[rows[name]], name
+
+    return sorted(opinions, key=order)
 
 
 def _ask_pre_filters(
