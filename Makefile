@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PYTHONPATH := operator:hack
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test unit verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants clean
+.PHONY: help venv test unit verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants audit sbom soak clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -70,6 +70,15 @@ bench-failover: venv ## How long nothing is bound when a leader is killed, stopp
 
 lock: venv ## Renew the lock files from pyproject.toml
 	hack/update-locks
+
+audit: venv ## Pins, hashes and known vulnerabilities of what is locked
+	hack/verify-dependencies
+
+sbom: venv ## Write what the image consists of to build/tidelock.cdx.json (CycloneDX)
+	hack/sbom
+
+soak: venv ## An hour of churn: what is lost, left over or grows
+	$(BIN)/python -m soak
 
 clean: ## Remove what the build made
 	rm -rf $(VENV) build dist *.egg-info operator/*.egg-info

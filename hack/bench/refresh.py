@@ -303,9 +303,11 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
         async with serving(scripted), bindings(client) as seen:
             await asyncio.to_thread(program.start)
             bench = Bench(cluster, client, program, scripted, seen, options)
-            await bench.run()
-    print(f"{options.nodes} nodes, {options.workloads} Deployments, {options.pods} placed pods.")
-    print(table(bench.figures))
+            try:
+                await bench.run()
+            finally:  # what was measured until then is worth seeing
+                print(f"{options.nodes} nodes, {options.workloads} Deployments, {options.pods} placed pods.")
+                print(table(bench.figures), flush=True)
     if options.json is not None:
         options.json.write_bytes(msgspec.json.format(msgspec.json.encode(bench.figures)) + b"\n")
     return 0

@@ -106,6 +106,11 @@ async def answered(client: KubeClient, amount: int) -> None:
             await asyncio.sleep(_REST)
 
 
+def _while(task: asyncio.Task[None]) -> Callable[[int], bool]:
+    """Have locks taken as long as a task is under way, one at least."""
+    return lambda taken: taken > 0 and task.done()
+
+
 def _lock(number: int, cpu: str) -> dict[str, Any]:
     name = f"flood-{number:06}"
     return {
@@ -142,9 +147,7 @@ async def measure(
             await asyncio.sleep(_REST)
         say(f"Another tenant's {options.flood} locks {kind}.")
         coming = asyncio.create_task(flood(client, options.flood, options.writers, cpu))
-        situations[f"{kind}, coming"].add(
-            await one_at_a_time(client, locks, lambda taken, task=coming: task.done() and taken > 0), quiet
-        )
+        situations[f"{kind}, coming"].add(await one_at_a_time(client, locks, _while(coming)), quiet)
         await coming
         await answered(client, options.flood)
         await asyncio.sleep(_REST)

@@ -127,6 +127,7 @@ class Leader:
         self._load.on_uses(lambda uses: tasks.spawn(in_slices(decider.measurements.take(uses), AT_LEISURE)))
         self.telemetry.registry.register(Gauges(decider.book, decider.columns, decider.queue))
         self.telemetry.ready.set_function(lambda: float(self._feed.ready))
+        self.telemetry.tasks.set_function(lambda: float(len(asyncio.all_tasks())))
 
     @property
     def alive(self) -> bool:

@@ -226,7 +226,7 @@ def check_stored(process: Process) -> None:
             assert compare(parse_instant(status["expiresAt"]), lock.expire_at)
         elif "activatedAt" in status:
             ttl = parse_instant(status["expiresAt"]) - parse_instant(status["activatedAt"])
-            assert compare(round(ttl, 3), lock.spec.ttl_seconds), lock.key
+            assert compare(round(ttl, 3), lock.spec.ttl_seconds or 0), lock.key
         if phase is Phase.PENDING:
             since = next(c["lastTransitionTime"] for c in status["conditions"] if c["type"] == "Reconciling")
             waited = now - parse_instant(since)

@@ -162,11 +162,11 @@ class Reflector(Generic[T]):
         while page.metadata.token:
             page = await self._fetch_page(page.metadata.token)
             await self._deliver_page(page, present)
-        self._end_list(present)
         # All pages show the state of this one version.
         self._version = parse_version(first.metadata.resource_version)
         self.relists += 1
         logger.info("listed", extra=self._fields(objects=len(present), version=self._version))
+        self._end_list(present)
 
     def _end_list(self, present: Collection[Key]) -> None:
         """Remove what is not there any more; all that is there has been delivered."""

@@ -106,12 +106,12 @@ def test_amounts_count_with_the_whole_life(ledger: Limited) -> None:
 
 def test_a_life_until_an_instant_begins_with_the_creation(ledger: Limited) -> None:
     ledger.limit(maxLifeSeconds=60)
-    until = {"ttlSeconds": None, "expireAt": format_instant(NOW + 61), "created": NOW}
+    until = format_instant(NOW + 61)
     assert refused(
-        ledger.ask("long", at=NOW + 30, **until),
+        ledger.ask("long", at=NOW + 30, ttlSeconds=None, expireAt=until, created=NOW),
         "exceeded quota: team, requested: maxLifeSeconds=61, limited: maxLifeSeconds=60",
     )
-    assert ledger.ask("short", created=NOW + 1, **{k: v for k, v in until.items() if k != "created"}).held
+    assert ledger.ask("short", ttlSeconds=None, expireAt=until, created=NOW + 1).held
 
 
 @pytest.mark.parametrize(
