@@ -132,7 +132,7 @@ def _gist(kind: str, state: Json) -> str:
     if kind == "pods":
         cpu = spec["containers"][0].get("resources", {}).get("requests", {}).get("cpu")
         return f"{cpu} cpu on {spec.get('nodeName', '')!r}{leaving}"
-    active = next((each for each in status.get("conditions", []) if each["type"] == "Active"), {})
+    active: Json = next((each for each in status.get("conditions", []) if each["type"] == "Active"), {})
     return " ".join(
         [
             f"{status.get('phase')} on {status.get('nodeName', '')!r}",

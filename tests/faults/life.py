@@ -5,17 +5,20 @@ What it lacks: Kopf, whose second look must not be needed; the Lease, which `tes
 """
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 from faults.hasty import JumpingClock
 from tidelock.framework.config import default_configuration
 from tidelock.kube.client import NODES, PODS, RESERVATIONS, KubeClient
 from tidelock.kube.config import Connection
 from tidelock.kube.events import EventRecorder
-from tidelock.kube.watch import Reflector, WatchSettings
+from tidelock.kube.watch import HasMeta, Reflector, WatchSettings
 from tidelock.model.locks import decode_reservation
+from tidelock.model.meta import Key
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import decode_pod
 from tidelock.plugins.registry import BUILTINS
@@ -124,7 +127,11 @@ class Life:
 
     def knows(self) -> dict[tuple[str, str], tuple[str, str]]:
         """Give uid and version of each object in its copies, by kind and name."""
-        copies = {"nodes": self.nodes.store, "pods": self.pods.store, "reservations": self.locks.store}
+        copies: dict[str, Mapping[Key, HasMeta]] = {
+            "nodes": self.nodes.store,
+            "pods": self.pods.store,
+            "reservations": self.locks.store,
+        }
         return {
             (kind, key.name): (stored.meta.uid, stored.meta.resource_version)
             for kind, copy in copies.items()
@@ -132,7 +139,7 @@ class Life:
         }
 
 
-async def end(task: asyncio.Task[None]) -> None:
+async def end(task: asyncio.Task[Any]) -> None:
     """Crash a life."""
     task.cancel()
     with suppress(asyncio.CancelledError):

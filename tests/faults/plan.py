@@ -90,7 +90,7 @@ def make_plan(seed: int) -> Plan:
     sizes = {name: rng.choice(("3", "4")) for name in NODES}
     opening = [_lock(rng, 0), _lock(rng, 1), _pod(rng, 0)]
     actions = _ACTIONS + _DISTURBANCES * disturbed
-    later = [rng.choice(actions)(rng) for _ in range(rng.randrange(8, 16))]
+    later = [rng.choice(actions)(rng) for _ in range(rng.randrange(10, 24))]
     steps = [Step(rng.choice(_PAUSES), *each) for each in (*opening, *later)]
     faults = dict(_fault(rng) for _ in range(rng.randrange(1, 9)))
     return Plan(seed, sizes, disturbed, tuple(steps), faults)

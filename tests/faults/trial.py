@@ -56,14 +56,16 @@ class Verdict:
         )
 
 
-async def try_seeds(admin: Path, operator: Path, seeds: Iterable[int]) -> list[Verdict]:
-    """Play seeds, several at a time, as whoever the kubeconfigs name."""
+async def try_seeds(
+    admin: Path, operator: Path, seeds: Iterable[int], patience: float = _PATIENCE
+) -> list[Verdict]:
+    """Play seeds, several at a time, as whoever the kubeconfigs name; `patience` by the loop."""
     connection = load_connection(operator)
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def try_one(site: Site, seed: int) -> Verdict:
         async with gate:
-            return await try_seed(site, seed)
+            return await try_seed(site, seed, patience)
 
     async with (
         KubeClient(load_connection(admin), user_agent="faults", timeout_seconds=_PATIENCE) as client,
@@ -77,7 +79,7 @@ async def try_seeds(admin: Path, operator: Path, seeds: Iterable[int]) -> list[V
         return await asyncio.gather(*(try_one(site, seed) for seed in seeds))
 
 
-async def try_seed(site: Site, seed: int) -> Verdict:
+async def try_seed(site: Site, seed: int, patience: float) -> Verdict:
     """Play a seed in a world of its own."""
     plan = make_plan(seed)
     world = f"{site.prefix}-{seed}"
@@ -93,7 +95,7 @@ async def try_seed(site: Site, seed: int) -> Verdict:
     )
     story = Story(site, plan, world, clock, proxy)
     with logged_errors() as errors:
-        violations = await _with_operator(story, record)
+        violations = await _with_operator(story, record, patience)
     happenings = record.ordered()
     violations += _checker(story).play(happenings)
     violations += [f"the operator has logged: {error}" for error in errors]
@@ -101,9 +103,9 @@ async def try_seed(site: Site, seed: int) -> Verdict:
     return Verdict(plan, violations, [*tale, "happened:", *(f"  {each}" for each in happenings)])
 
 
-async def _with_operator(story: Story, record: Record) -> list[str]:
+async def _with_operator(story: Story, record: Record, patience: float) -> list[str]:
     living = asyncio.create_task(story.keep_alive())
-    telling = asyncio.create_task(_tell(story, record))
+    telling = asyncio.create_task(_tell(story, record, patience))
     try:
         await asyncio.wait((living, telling), return_when=asyncio.FIRST_COMPLETED)
         if not telling.done():
@@ -115,13 +117,13 @@ async def _with_operator(story: Story, record: Record) -> list[str]:
                 await end(task)
 
 
-async def _tell(story: Story, record: Record) -> list[str]:
+async def _tell(story: Story, record: Record, patience: float) -> list[str]:
     """Play the plan; when calm has come, check what must then hold, and that nothing is left in the end."""
     await story.play()
     story.note("calm")
     story.proxy.calm()
     try:
-        life, now = await _rest(story, record)
+        life, now = await _rest(story, record, patience)
         violations = _checker(story).check_rest(record.ordered(), now)
         violations += check_memory(life.decider, record.current(), now)
         writes, due = story.proxy.writes, life.decider.next_due()
@@ -131,7 +133,7 @@ async def _tell(story: Story, record: Record) -> list[str]:
         for _ in range(2):  # what waited is rejected by the first, and goes with the second
             story.clock.jump(_FAR_FUTURE)
             await asyncio.sleep(_STAYS_FOR)
-            life, now = await _rest(story, record)
+            life, now = await _rest(story, record, patience)
         violations += check_memory(life.decider, record.current(), now)
     except RestlessError as error:
         return [f"I5: {error}"]
@@ -142,9 +144,9 @@ class RestlessError(Exception):
     """The operator does not come to rest."""
 
 
-async def _rest(story: Story, record: Record) -> tuple[Life, float]:
+async def _rest(story: Story, record: Record, patience: float) -> tuple[Life, float]:
     """Wait until the operator has nothing to do and knows all; gives its present life, and its clock then."""
-    deadline = asyncio.get_running_loop().time() + _PATIENCE
+    deadline = asyncio.get_running_loop().time() + patience
     while True:
         unrest = "it is dead"
         if story.life is not None and not (unrest := story.life.unrest(story.clock.now())):
@@ -155,7 +157,7 @@ async def _rest(story: Story, record: Record) -> tuple[Life, float]:
                     return life, now
                 unrest = f"it knows {life.knows()}, and there is {stored}"
         if asyncio.get_running_loop().time() > deadline:
-            raise RestlessError(f"no rest within {_PATIENCE:g} s: {unrest}")
+            raise RestlessError(f"no rest within {patience:g} s: {unrest}")
         await asyncio.sleep(_LOOK)
 
 
