@@ -21,6 +21,7 @@ Amounts = dict[str, Decimal]
 
 _SETTLED = {"Consumed", "Expired", "Lost"}
 _TROUBLED = {"Overcommitted", "Violated", "NodeLost"}
+_ROOMLESS = {"InsufficientCapacity", "DeadlineExceeded"}
 _DONE = {"Succeeded", "Failed"}
 # Seconds of the loop that the checker's watch, or the operator's next question, may come later than what it
 # tells of: a claim of a lock, which is no write, is seen by the requests about its owner.
@@ -157,8 +158,8 @@ class Checker:
         known = {
             "Expired": lambda: self._expired(each.state, each),
             "Consumed": lambda: bool(self._owners[each.uid]),
-            "InsufficientCapacity": lambda: disturbed or self._owner_was_tried(each.state, each.at),
             **dict.fromkeys(_TROUBLED, lambda: disturbed),
+            **dict.fromkeys(_ROOMLESS, lambda: disturbed or self._owner_was_tried(each.state, each.at)),
         }
         allowed = reason in known and known[reason]()
         self._expect(allowed, f"I1: {each}: no reason for an end of Active ({reason})")

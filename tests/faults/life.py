@@ -39,6 +39,8 @@ SCHEDULER = "tidelock-scheduler"
 # Small pages, so that lists can break between them, and less patience, as nobody needs to wait for bookmarks.
 _WATCHES = WatchSettings(page_limit=2, silence=15.0)
 
+_LOOK = 0.05
+
 
 class Life:
     """An operator from its start to its end, which may be a crash."""
@@ -97,9 +99,9 @@ class Life:
                 for task in work:
                     task.cancel()
                 ended = await asyncio.gather(*work, return_exceptions=True)
-                await self.tasks.drain(0.0)
-                while self.tasks:  # noqa: ASYNC110 -- they are cancelled, and end in some turns of the loop
-                    await asyncio.sleep(0)
+                while self.tasks:  # a time-out at the same instant hides that a task was cancelled
+                    await self.tasks.drain(0.0)
+                    await asyncio.sleep(_LOOK)
                 await self._recorder.aclose(0.0)
         for error in ended:
             if isinstance(error, Exception):

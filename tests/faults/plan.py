@@ -10,10 +10,10 @@ from random import Random
 from typing import Any
 
 WATCHED = ("nodes", "pods", "reservations")
-WRITES = ("bind", "status", "delete", "condition")
 NODES = ("a", "b")
+NUMBERS = 4
+"""How many locks there are at most, and pods for them."""
 
-_LOCKS, _PODS = 3, 4
 _CPUS = ("1", "1500m", "2", "3")
 _CODES = (401, 403, 429, 429, 500, 503)
 
@@ -110,7 +110,8 @@ def _fault(rng: Random) -> tuple[tuple[str, int], Fault]:
     else:
         point, number, what = f"watch {resource}", rng.randint(1, 3), rng.choice(_OF_OPENINGS)
     code = {"refused": rng.choice(_CODES), "broken": 500, "gone": 410}.get(what, 0)
-    return (point, number), Fault(what, round(rng.choice((1.0, 5.0, 20.0)) * rng.random(), 1), code)
+    longest = 25.0 if what in {"late", "gap"} else rng.choice((1.0, 5.0, 20.0))
+    return (point, number), Fault(what, round(longest * rng.random(), 1), code)
 
 
 _Action = tuple[str, dict[str, Any]]
@@ -119,10 +120,10 @@ _Action = tuple[str, dict[str, Any]]
 def _lock(rng: Random, number: int | None = None) -> _Action:
     ends = rng.choice(({"ttl": 600}, {"ttl": 600}, {"ttl": 5}, {"expires_in": 8}, {"expires_in": 900}))
     return "lock", {
-        "number": rng.randrange(_LOCKS) if number is None else number,
+        "number": rng.randrange(NUMBERS) if number is None else number,
         "cpu": rng.choice(_CPUS),
         "node": rng.choice((*NODES, "", "")),
-        "owner": rng.choice((0, 0, 1, 1, 2, "web")),
+        "owner": rng.choice((0, 0, 1, 1, 2, 3, "web")),
         "retention": rng.choice(("Delete", "Retain")),
         "priority": rng.randrange(3),
         "deadline": rng.choice((0, 5, 600, 600)),
@@ -138,23 +139,23 @@ def _edit(rng: Random) -> _Action:
             {"ttlSeconds": rng.choice((4, 600))},
             {"priority": rng.randrange(3)},
             {"resources": {"cpu": "two"}},
-            {"owners": [{"pod": {"name": f"web-{rng.randrange(_PODS)}"}}]},
+            {"owners": [{"pod": {"name": f"web-{rng.randrange(NUMBERS)}"}}]},
         )
     )
-    return "edit lock", {"number": rng.randrange(_LOCKS), "spec": edit}
+    return "edit lock", {"number": rng.randrange(NUMBERS), "spec": edit}
 
 
 def _pod(rng: Random, number: int | None = None) -> _Action:
     return "pod", {
-        "number": rng.randrange(_PODS) if number is None else number,
+        "number": rng.randrange(NUMBERS) if number is None else number,
         "cpu": rng.choice(_CPUS),
         "requires": rng.random() < 0.3,
         "app": rng.choice(("web", "db")),
     }
 
 
-def _numbered(action: str, count: int) -> Callable[[Random], _Action]:
-    return lambda rng: (action, {"number": rng.randrange(count)})
+def _numbered(action: str) -> Callable[[Random], _Action]:
+    return lambda rng: (action, {"number": rng.randrange(NUMBERS)})
 
 
 def _jump(rng: Random) -> _Action:
@@ -177,13 +178,13 @@ _ACTIONS: tuple[Callable[[Random], _Action], ...] = (
     *(_lock,) * 4,
     *(_pod,) * 6,
     *(_edit,) * 3,
-    _numbered("delete lock", _LOCKS),
-    _numbered("touch lock", _LOCKS),
-    _numbered("replace lock", _LOCKS),
-    _numbered("end pod", _PODS),
-    _numbered("end pod", _PODS),
-    _numbered("replace pod", _PODS),
-    _numbered("replace pod", _PODS),
+    _numbered("delete lock"),
+    _numbered("touch lock"),
+    _numbered("replace lock"),
+    _numbered("end pod"),
+    _numbered("end pod"),
+    _numbered("replace pod"),
+    _numbered("replace pod"),
     _jump,
     _storm,
     _cordon,
@@ -195,5 +196,5 @@ _DISTURBANCES: tuple[Callable[[Random], _Action], ...] = (
     _at_node("delete node"),
     _at_node("replace node"),
     lambda rng: ("stranger", {"node": rng.choice(NODES), "cpu": rng.choice(_CPUS)}),
-    lambda rng: ("bind by another", {"number": rng.randrange(_PODS), "node": rng.choice(NODES)}),
+    lambda rng: ("bind by another", {"number": rng.randrange(NUMBERS), "node": rng.choice(NODES)}),
 )

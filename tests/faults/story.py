@@ -13,17 +13,21 @@ import aiohttp
 from faults.hasty import JumpingClock
 from faults.history import WORLD_LABEL, History, Json
 from faults.life import SCHEDULER, Life, end
-from faults.plan import Plan
+from faults.plan import NUMBERS, Plan
 from faults.proxy import Proxy
 from tidelock.kube.client import NODES, PODS, RESERVATIONS, KubeClient
 from tidelock.kube.config import Connection
-from tidelock.kube.errors import ApiError
+from tidelock.kube.errors import AlreadyExists, ApiError, NotFound
 from tidelock.model.instants import format_instant
 
 # Seconds of the loop.
 _DEAD_FOR = 0.5
 _LONGEST_WAIT = 20.0
 _LOOK = 0.1
+
+
+Action = Callable[..., Awaitable[object]]
+"""What is done with a story and the arguments of a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +94,21 @@ class Story:
         for step in self.plan.steps:
             await (self._until_idle() if step.pause is None else asyncio.sleep(step.pause))
             self.note(f"{step.action} {dict(step.arguments)}")
+            await self._do(_ACTIONS[step.action], step.arguments)
+
+    async def _do(self, action: Action, arguments: Mapping[str, Any]) -> None:
+        """Do something to the first of its number for whom it can be done."""
+        for shift in range(NUMBERS):
+            number = {"number": (arguments["number"] + shift) % NUMBERS} if "number" in arguments else {}
             try:
-                await _ACTIONS[step.action](self, **step.arguments)
+                await action(self, **{**arguments, **number})
+            except (NotFound, AlreadyExists) as error:
+                self.note(f"  not of {number}: {error}")
             except ApiError as error:
                 self.note(f"  refused: {error}")
+                return
+            else:
+                return
 
     async def _until_idle(self) -> None:
         """Wait until the operator has nothing to do, as far as it knows; not for long, as it may not live."""
@@ -246,7 +261,7 @@ class Story:
         return RESERVATIONS.item(f"lock-{number}", self.world)
 
 
-_ACTIONS: dict[str, Callable[..., Awaitable[object]]] = {
+_ACTIONS: dict[str, Action] = {
     "lock": Story.create_lock,
     "edit lock": Story.edit_lock,
     "touch lock": Story.touch_lock,

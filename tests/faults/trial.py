@@ -100,7 +100,9 @@ async def try_seed(site: Site, seed: int, patience: float) -> Verdict:
     violations += _checker(story).play(happenings)
     violations += [f"the operator has logged: {error}" for error in errors]
     tale = ["fired:", *(f"  {each}" for each in proxy.fired), "done:", *(f"  {each}" for each in story.log)]
-    return Verdict(plan, violations, [*tale, "happened:", *(f"  {each}" for each in happenings)])
+    return Verdict(
+        plan, list(dict.fromkeys(violations)), [*tale, "happened:", *(f"  {each}" for each in happenings)]
+    )
 
 
 async def _with_operator(story: Story, record: Record, patience: float) -> list[str]:
