@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PYTHONPATH := operator:hack
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test unit verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission clean
+.PHONY: help venv test unit verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -51,6 +51,12 @@ bench-cycle: venv ## Decisions a second, without an API server
 
 bench-admission: venv ## How long the review of a binding takes
 	$(BIN)/python -m bench.admission
+
+bench-contend: venv ## Who gets the last room, of many that claim it in four ways at once
+	$(BIN)/python -m bench.contend
+
+bench-failover: venv ## How long nothing is bound when a leader is killed, stopped or asked to end
+	$(BIN)/python -m bench.failover
 
 lock: venv ## Renew the lock files from pyproject.toml
 	hack/update-locks

@@ -22,7 +22,7 @@ import msgspec
 from bench.audit import audit
 from bench.figures import Figure, percentile, table
 from bench.locks import LockLostError, Locks
-from bench.programs import bare_kopf, floor, resident_bytes, tidelock
+from bench.programs import bare_kopf, cpu_seconds, floor, resident_bytes, tidelock
 from bench.witness import witness
 from bench.world import IDENTITY, IN_FLIGHT, add_nodes, admin, install, install_answerer
 from devcluster import Component, LocalCluster, start_cluster
@@ -46,11 +46,14 @@ class Speed:
     slow: Figure = field(default_factory=lambda: Figure("one at a time, p99", "ms", 50))
     slowest: Figure = field(default_factory=lambda: Figure("one at a time, max", "ms"))
     burst: Figure = field(default_factory=lambda: Figure("at once", "locks/s", 400, more_is_better=True))
+    own: Figure = field(default_factory=lambda: Figure("at once, CPU a lock, program", "ms"))
+    stored: Figure = field(default_factory=lambda: Figure("at once, CPU a lock, API server and etcd", "ms"))
+    asked: Figure = field(default_factory=lambda: Figure("at once, CPU a lock, this benchmark", "ms"))
 
     @property
     def figures(self) -> list[Figure]:
         """All of them, in order."""
-        return [self.typical, self.slow, self.slowest, self.burst]
+        return [self.typical, self.slow, self.slowest, self.burst, self.own, self.stored, self.asked]
 
 
 @dataclass
@@ -71,7 +74,9 @@ class Start:
         return [self.idle, self.filling, self.full, self.first, self.restarted]
 
 
-async def measure_speed(locks: Locks, program: Component, speed: Speed, options: argparse.Namespace) -> None:
+async def measure_speed(
+    locks: Locks, program: Component, cluster: LocalCluster, speed: Speed, options: argparse.Namespace
+) -> None:
     """Measure one round of a program that is started for it, and add it to the figures."""
     await asyncio.to_thread(program.start)
     await locks.burst(options.burst)  # nobody pays for connections that are made once
@@ -85,9 +90,19 @@ async def measure_speed(locks: Locks, program: Component, speed: Speed, options:
         figure.add(seconds * _MILLI)
     await _rest(locks)
     for _ in range(options.bursts):
+        before = _cpu_times(program, cluster)
         speed.burst.add(options.burst / await locks.burst(options.burst))
+        after = _cpu_times(program, cluster)
+        for figure, start, end in zip((speed.own, speed.stored, speed.asked), before, after, strict=True):
+            figure.add((end - start) / options.burst * _MILLI)
         await _rest(locks)
     await asyncio.to_thread(program.stop)
+
+
+def _cpu_times(program: Component, cluster: LocalCluster) -> tuple[float, float, float]:
+    """Give the processor seconds so far of a program, of what stores its objects, and of this process."""
+    stored = cpu_seconds(cluster.apiserver) + cpu_seconds(cluster.etcd)
+    return cpu_seconds(program), stored, time.process_time()
 
 
 async def measure_start(locks: Locks, program: Component, start: Start, options: argparse.Namespace) -> None:
@@ -131,7 +146,7 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
         for number in range(options.rounds):
             for program, identity, speed in contestants:
                 say(f"Round {number + 1} of {options.rounds}: {program.__name__}.")
-                await measure_speed(locks, program(cluster, identity), speed, options)
+                await measure_speed(locks, program(cluster, identity), cluster, speed, options)
         say(f"Cold start with {options.live} live locks.")
         await measure_start(locks, tidelock(cluster, kubeconfig), start, options)
         faults = [*seen.faults, *await audit(client)]

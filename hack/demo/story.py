@@ -5,6 +5,11 @@ from collections.abc import Awaitable, Callable
 
 from demo.world import StepError, World, condition, expiry, message
 
+# Seconds within which room is free again; a machine that is busy with other work gets several tries.
+_PROMPT = 0.1
+_TRIES = 5
+_MILLI = 1000
+
 
 def check(claim: str, holds: object) -> None:
     """Print a claim that holds.
@@ -59,17 +64,22 @@ async def the_owner_takes_its_lock(world: World, workers: list[str]) -> None:
 async def a_lock_expires(world: World, workers: list[str]) -> None:
     for name in ("reserved-pod", "small", "ordinary"):
         await world.delete_pod(name)
-    await world.reserve("brief", "2", owner="nobody", ttlSeconds=10, nodeName=workers[0])
-    ends = expiry(await world.active("brief"))
-    await world.create_pod("patient", "3")
-    await world.refused("patient")
-    await world.show()
-    _, seen = await world.bound("patient")
-    check(f"pod patient is bound {1000 * (seen - ends):.0f} ms after the lock has expired", seen >= ends)
-    await world.until(
-        "the expired reservation is gone", lambda: world.reservation("brief"), lambda r: r is None
-    )
-    await world.delete_pod("patient")
+    for _ in range(_TRIES):
+        await world.reserve("brief", "2", owner="nobody", ttlSeconds=10, nodeName=workers[0])
+        ends = expiry(await world.active("brief"))
+        await world.create_pod("patient", "3")
+        await world.refused("patient")
+        await world.show()
+        _, seen = await world.bound("patient")
+        late = seen - ends
+        check(f"pod patient is bound {_MILLI * late:.0f} ms after the lock has expired", late >= 0)
+        await world.until(
+            "the expired reservation is gone", lambda: world.reservation("brief"), lambda r: r is None
+        )
+        await world.delete_pod("patient")
+        if late <= _PROMPT:
+            break
+    check(f"that is within {_MILLI * _PROMPT:.0f} ms", late <= _PROMPT)
 
 
 async def a_lock_for_any_node(world: World, workers: list[str]) -> None:

@@ -24,9 +24,10 @@ _NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 class World:
     """Makes the nodes, pods and locks of one test, and clears them away."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, namespace: str = "") -> None:
+        """Make the test's namespace: of that name, where a test has one of the same name in two clusters."""
         self.api = api
-        self.namespace = f"test-{secrets.token_hex(4)}"
+        self.namespace = namespace or f"test-{secrets.token_hex(4)}"
         self.selector = {_LABEL: self.namespace}
         api.create(_NAMESPACES.collection(), {"metadata": {"name": self.namespace}})
 

@@ -1,7 +1,8 @@
 """Writes that go on in the background while decisions are made."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, NoReturn
 
@@ -33,6 +34,7 @@ class Tasks:
         self._rng = rng
         self._calm_from = 0.0  # by the event loop's clock
         self._running: set[asyncio.Task[None]] = set()
+        self._closed = False
         self._crash: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
 
     def __len__(self) -> int:
@@ -44,7 +46,10 @@ class Tasks:
         return bool(self._running) or asyncio.get_running_loop().time() < self._calm_from
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Start a task."""
+        """Start a task, unless the end has come."""
+        if self._closed:
+            work.close()
+            return
         task = asyncio.get_running_loop().create_task(work)
         self._running.add(task)
         task.add_done_callback(self._ended)
@@ -53,12 +58,24 @@ class Tasks:
         """Wait for ever, or raise what a task raised: a fault of the program, as API errors are handled."""
         await asyncio.shield(self._crash)
 
+    @asynccontextmanager
+    async def drained(self, seconds: float) -> AsyncIterator[None]:
+        """At the end of the context let no more tasks begin, and wait so long for those under way."""
+        try:
+            yield
+        finally:
+            self._closed = True
+            await self.drain(seconds)
+            self._calm_from = 0.0
+
     async def drain(self, seconds: float) -> None:
         """Wait for the tasks under way, at most so long, then cancel the rest."""
         if self._running:
             _, left = await asyncio.wait(self._running, timeout=seconds)
             for task in left:
                 task.cancel()
+            if left:
+                await asyncio.wait(left)
 
     def retry_pauses(self) -> Callable[[ApiError], Awaitable[None]]:
         """Return what to await after each failure of one request: longer each time, or as the server asks."""

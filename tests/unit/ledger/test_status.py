@@ -4,15 +4,28 @@ from collections.abc import Callable
 
 import pytest
 
-from builders import NOW, Json, pod
+from builders import NOW, Json
 from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render
 from tidelock.model.instants import format_instant
 from tidelock.model.reservations import ReservationStatus
 from unit.ledger.ledger import EPOCH, Ledger
-
-OWNER = pod("web-0")
+from unit.ledger.states import (
+    OWNER,
+    active,
+    bound,
+    consumed,
+    expired,
+    expired_with_an_invalid_spec,
+    growing,
+    held_with_an_invalid_spec,
+    invalid,
+    lost,
+    on_a_cordoned_node,
+    pending,
+    rejected,
+)
 
 
 @pytest.fixture
@@ -26,62 +39,6 @@ def conditions(entry: Entry, at: float = NOW) -> dict[str, Json]:
 
 def summary(entry: Entry) -> dict[str, tuple[str, str]]:
     return {name: (each["status"], each["reason"]) for name, each in conditions(entry).items()}
-
-
-def pending(ledger: Ledger) -> None:
-    ledger.book.refuse(ledger.lock(), reasons.INSUFFICIENT_CAPACITY, "full", NOW)
-
-
-def active(ledger: Ledger) -> None:
-    ledger.active()
-
-
-def on_a_cordoned_node(ledger: Ledger) -> None:
-    ledger.active()
-    ledger.put_node("node-a", cordoned=True)
-
-
-def growing(ledger: Ledger) -> None:
-    ledger.active()
-    ledger.edit(resources={"cpu": "9"})
-
-
-def held_with_an_invalid_spec(ledger: Ledger) -> None:
-    ledger.active()
-    ledger.edit(resources={"cpu": "much"})
-
-
-def bound(ledger: Ledger) -> None:
-    ledger.active()
-    ledger.book.claim(OWNER, "node-a", NOW)
-
-
-def consumed(ledger: Ledger) -> None:
-    ledger.active()
-    ledger.consume(OWNER, "node-a")
-
-
-def expired(ledger: Ledger) -> None:
-    ledger.active()
-    ledger.book.advance(NOW + 600)
-
-
-def expired_with_an_invalid_spec(ledger: Ledger) -> None:
-    held_with_an_invalid_spec(ledger)
-    ledger.book.advance(NOW + 600)
-
-
-def lost(ledger: Ledger) -> None:
-    ledger.active(nodeName="node-a")
-    ledger.drop_node("node-a")
-
-
-def rejected(ledger: Ledger) -> None:
-    ledger.book.refuse(ledger.lock(pendingDeadlineSeconds=0), reasons.INSUFFICIENT_CAPACITY, "full", NOW)
-
-
-def invalid(ledger: Ledger) -> None:
-    ledger.lock(resources={"cpu": "much"})
 
 
 HELD = {"Active": ("True", "Admitted"), "Ready": ("True", "Held")}

@@ -1,0 +1,156 @@
+"""What GitOps tools and Karmada make of a lock in every state, by the very texts that users apply."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import celpy
+import pytest
+import yaml
+from celpy.adapter import json_to_cel
+from lupa.lua51 import LuaRuntime
+
+from builders import NOW, Json
+from tidelock.ledger.status import render
+from unit.ledger import states
+from unit.ledger.ledger import Ledger
+
+GITOPS = Path(__file__).resolve().parents[3] / "manifests" / "gitops"
+NEVER_SEEN = {"observedGeneration": -1}  # the default of the CRD
+
+
+def stored(status: Json | None, generation: int = 1) -> Json:
+    """Give the object that tools read."""
+    body: Json = {"apiVersion": "tidelock.dev/v1alpha1", "kind": "Reservation"}
+    body["metadata"] = {"name": "web-0", "namespace": "shop", "generation": generation}
+    return body if status is None else {**body, "status": status}
+
+
+def lock(state: Callable[[Ledger], None]) -> Json:
+    """Give the object of a lock in a state."""
+    ledger = Ledger()
+    state(ledger)
+    status = render(ledger.entry(), NOW)
+    return stored(status, status["observedGeneration"])
+
+
+def edited() -> Json:
+    """Give a lock whose last edit the operator has not seen."""
+    found = lock(states.active)
+    return {**found, "metadata": {**found["metadata"], "generation": 99}}
+
+
+def lua(value: Any, runtime: LuaRuntime) -> Any:
+    """Convert JSON to what a Lua script of the tools is given."""
+    if isinstance(value, dict):
+        return runtime.table_from({name: lua(each, runtime) for name, each in value.items()})
+    if isinstance(value, list):
+        return runtime.table_from([lua(each, runtime) for each in value])
+    return value
+
+
+def read(name: str) -> Json:
+    document: Json = yaml.safe_load((GITOPS / name).read_text())
+    return document
+
+
+def argo(found: Json) -> tuple[str, str]:
+    """Ask Argo CD's health check; gives the status and its message."""
+    customizations = yaml.safe_load(read("argocd-cm.yaml")["data"]["resource.customizations"])
+    runtime = LuaRuntime()
+    runtime.globals().obj = lua(found, runtime)
+    health = runtime.execute(customizations["tidelock.dev/*"]["health.lua"])
+    return health["status"], health["message"]
+
+
+def flux(found: Json) -> str:
+    """Ask Flux's expressions in Flux's order: failed, then in progress, then current."""
+    environment = celpy.Environment()
+    (expressions,) = read("flux-kustomization.yaml")["spec"]["healthCheckExprs"]
+    for verdict in ("failed", "inProgress", "current"):
+        program = environment.program(environment.compile(expressions[verdict]))
+        activation = {name: json_to_cel(value) for name, value in found.items()}
+        if program.evaluate(activation):
+            return verdict
+    return "unknown"
+
+
+def karmada(script: str, function: str, *arguments: Any) -> Any:
+    """Call a function of Karmada's interpreter."""
+    runtime = LuaRuntime()
+    runtime.execute(read("karmada.yaml")["spec"]["customizations"][script]["luaScript"])
+    return runtime.globals()[function](*(lua(each, runtime) for each in arguments))
+
+
+CASES = [
+    (states.pending, "Progressing", "inProgress", False),
+    (states.active, "Healthy", "current", True),
+    (states.on_a_cordoned_node, "Degraded", "unknown", False),
+    (states.growing, "Progressing", "inProgress", False),
+    (states.held_with_an_invalid_spec, "Degraded", "failed", False),
+    (states.bound, "Progressing", "inProgress", False),
+    (states.consumed, "Healthy", "current", True),
+    (states.expired, "Healthy", "current", True),
+    (states.lost, "Degraded", "failed", False),
+    (states.rejected, "Degraded", "failed", False),
+    (states.invalid, "Degraded", "failed", False),
+]
+
+
+@pytest.mark.parametrize(("state", "argo_status", "flux_verdict", "karmada_healthy"), CASES)
+def test_every_state_reads_as_what_it_is(
+    state: Callable[[Ledger], None], argo_status: str, flux_verdict: str, karmada_healthy: bool
+) -> None:
+    found = lock(state)
+
+    assert argo(found)[0] == argo_status
+    assert flux(found) == flux_verdict
+    assert karmada("healthInterpretation", "InterpretHealth", found) is karmada_healthy
+
+
+@pytest.mark.parametrize("found", [stored(NEVER_SEEN), edited()], ids=["never seen", "edited"])
+def test_what_the_operator_has_not_seen_is_in_progress(found: Json) -> None:
+    assert argo(found) == ("Progressing", "not seen by the operator yet")
+    assert flux(found) == "inProgress"
+    assert karmada("healthInterpretation", "InterpretHealth", found) is False
+
+
+def test_argo_shows_the_reason_and_the_message() -> None:
+    _, message = argo(lock(states.rejected))
+    assert message == "DeadlineExceeded: no room within spec.pendingDeadlineSeconds (0): full"
+
+
+def test_a_water_level_without_measurements_is_degraded() -> None:
+    conditions = [{"type": "Ready", "status": "False", "reason": "NoSource", "message": "no source"}]
+    found = stored({"observedGeneration": 1, "conditions": conditions}) | {"kind": "WaterLevel"}
+    assert argo(found) == ("Degraded", "NoSource: no source")
+
+
+def test_karmada_shows_a_member_s_status_as_it_is() -> None:
+    found = lock(states.active)
+    seen = karmada("statusReflection", "ReflectStatus", found)
+    assert seen["phase"] == "Active"
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_karmada_shows_the_member_that_is_furthest_from_holding(order: tuple[int, int]) -> None:
+    members = [lock(states.active)["status"], lock(states.pending)["status"]]
+    items = [{"clusterName": f"member-{place}", "status": members[place]} for place in order]
+
+    shown = karmada("statusAggregation", "AggregateStatus", stored(None), items)
+
+    assert shown["status"]["phase"] == "Pending"
+
+
+def test_karmada_waits_for_members_that_have_told_nothing() -> None:
+    items = [{"clusterName": "a", "status": lock(states.active)["status"]}, {"clusterName": "b"}]
+    shown = karmada("statusAggregation", "AggregateStatus", stored(None), items)
+    assert shown["status"] is None
+
+
+def test_every_phase_is_covered() -> None:
+    crd = yaml.safe_load((GITOPS.parents[1] / "crds" / "reservations.yaml").read_text())
+    status = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
+    assert {lock(state)["status"]["phase"] for state, *_ in CASES} == set(
+        status["properties"]["phase"]["enum"]
+    )
