@@ -10,7 +10,8 @@ import pytest
 
 from devcluster import LocalCluster
 from faults.hasty import run
-from faults.trial import try_seeds
+from faults.plan import make_plan
+from faults.trial import try_plans
 
 _DEFAULT_SEEDS = "0-199"
 _SEEDS_A_TEST = 25
@@ -28,7 +29,7 @@ def _batches() -> list[range]:
 def test_promises_are_kept_whatever_goes_wrong(
     bare_cluster: LocalCluster, operator_identity: Path, seeds: range
 ) -> None:
-    verdicts = run(try_seeds(bare_cluster.kubeconfig, operator_identity, seeds))
+    verdicts = run(try_plans(bare_cluster.kubeconfig, operator_identity, map(make_plan, seeds)))
     failed = [verdict for verdict in verdicts if verdict.violations]
     told = "\n\n".join(map(str, failed[:_SHOWN]))
     assert not failed, f"{len(failed)} of {len(seeds)}: {[each.plan.seed for each in failed]}\n{told}"

@@ -1,4 +1,4 @@
-"""Plays a seed and judges it."""
+"""Plays a plan and judges what came of it."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from faults.checker import Checker, Circumstances
 from faults.hasty import JumpingClock
 from faults.history import WORLD_LABEL, Json, Record, history
 from faults.life import Life, end
-from faults.plan import Plan, make_plan
+from faults.plan import Plan
 from faults.proxy import Proxy
 from faults.rest import check_memory, check_nothing_left
 from faults.story import Site, Story
@@ -56,16 +56,16 @@ class Verdict:
         )
 
 
-async def try_seeds(
-    admin: Path, operator: Path, seeds: Iterable[int], patience: float = _PATIENCE
+async def try_plans(
+    admin: Path, operator: Path, plans: Iterable[Plan], patience: float = _PATIENCE
 ) -> list[Verdict]:
-    """Play seeds, several at a time, as whoever the kubeconfigs name; `patience` by the loop."""
+    """Play plans, several at a time, as whoever the kubeconfigs name; `patience` by the loop."""
     connection = load_connection(operator)
     gate = asyncio.Semaphore(_AT_ONCE)
 
-    async def try_one(site: Site, seed: int) -> Verdict:
+    async def try_one(site: Site, plan: Plan) -> Verdict:
         async with gate:
-            return await try_seed(site, seed, patience)
+            return await try_plan(site, plan, patience)
 
     async with (
         KubeClient(load_connection(admin), user_agent="faults", timeout_seconds=_PATIENCE) as client,
@@ -76,13 +76,12 @@ async def try_seeds(
         history(client) as told,
     ):
         site = Site(client, told, session, connection, f"faults-{secrets.token_hex(3)}")
-        return await asyncio.gather(*(try_one(site, seed) for seed in seeds))
+        return await asyncio.gather(*(try_one(site, plan) for plan in plans))
 
 
-async def try_seed(site: Site, seed: int, patience: float) -> Verdict:
-    """Play a seed in a world of its own."""
-    plan = make_plan(seed)
-    world = f"{site.prefix}-{seed}"
+async def try_plan(site: Site, plan: Plan, patience: float) -> Verdict:
+    """Play a plan in a world of its own."""
+    world = f"{site.prefix}-{plan.seed}"
     clock = JumpingClock(time.time())
     await site.admin.create(_NAMESPACES.collection(), {"metadata": {"name": world}})
     record = site.history.record(world, clock.now)
