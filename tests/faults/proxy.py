@@ -176,7 +176,7 @@ class Proxy:
         try:
             if passed.start < until:
                 return _refusal(code)
-            with suppress(ConnectionError):  # the operator hangs up when it likes
+            with suppress(ConnectionError, aiohttp.ClientError):  # either side hangs up when it likes
                 if point.startswith("watch "):
                     return await self._watch(request, point)
                 return await self._answer(request, self._next_fault(point))
@@ -233,8 +233,11 @@ class Proxy:
         return await asyncio.shield(task)
 
     async def _send(self, method: str, url: URL, headers: Mapping[str, str], body: bytes) -> _Answer:
-        async with self._session.request(method, url, data=body or None, headers=headers) as answer:
-            return await _read(answer)
+        try:
+            async with self._session.request(method, url, data=body or None, headers=headers) as answer:
+                return await _read(answer)
+        except aiohttp.ClientError as error:  # an idle connection may end at the same moment
+            return _Answer(HTTPStatus.BAD_GATEWAY, "text/plain", str(error).encode())
 
     def _target(self, request: web.BaseRequest) -> URL:
         """Give the URL at the server, narrowed to what this operator is to see."""
