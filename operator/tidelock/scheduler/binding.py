@@ -29,6 +29,11 @@ from tidelock.telemetry import code_label
 
 logger = logging.getLogger(__name__)
 
+# Seconds for which a request may be under way: the API server gives it up after 60 s.
+_UNDER_WAY = 65.0
+
+_Bind = Callable[[CycleState, Pod, str], Awaitable[Status]]
+
 
 class Binder:
     """Carries out decisions about pods, each in a task of its own."""
@@ -172,19 +177,39 @@ class Binder:
                 if await self._run("Bind", name, status, assumed.state) is not Code.SKIP:
                     return
             except PluginError as error:
-                if _outcome_unknown(error) and await self._bound_after_all(assumed):
-                    return
-                raise
+                if not (_outcome_unknown(error) and await self._bound_after_all(assumed, name, work)):
+                    raise
+                return
         raise PluginError("no Bind plugin has bound the pod")
 
     async def _bind_by_extender(self, _: CycleState, pod: Pod, node_name: str) -> Status:
         async with self._tasks.turn:
             return SUCCESS if await self._extenders.bind(pod, node_name) else SKIP
 
-    async def _bound_after_all(self, assumed: Assumed) -> bool:
-        """Look whether a binding whose answer was lost has been made; until then the room stays taken."""
-        stored = await self._stored(assumed.pod)
-        return stored is not None and stored.node_name == assumed.node_name
+    async def _bound_after_all(self, assumed: Assumed, name: str, work: _Bind) -> bool:
+        """Find out whether a binding whose answer was lost is made; until then the room stays taken.
+
+        It may be made later than it is looked for. So it is sent again, as no pod is bound twice, until the
+        pod tells, or the API server can be at none of them any more.
+        """
+        pause = self._tasks.retry_pauses()
+        latest = self._clock.monotonic() + _UNDER_WAY
+        while True:
+            stored = await self._stored(assumed.pod)
+            if stored is None or stored.leaving or stored.node_name:
+                return stored is not None and stored.node_name == assumed.node_name
+            if self._clock.monotonic() >= latest:
+                return False
+            try:
+                again = work(assumed.state, assumed.pod, assumed.node_name)
+                await self._run("Bind", name, again, assumed.state)
+            except PluginError as error:
+                if _outcome_unknown(error):
+                    latest = self._clock.monotonic() + _UNDER_WAY
+                cause = error.__cause__
+                await pause(cause if isinstance(cause, ApiError) else ApiError(str(error)))
+            else:
+                return True
 
     async def _stored(self, pod: Pod) -> Pod | None:
         """Read a pod until the API server answers; None if it is gone, whoever has its name now."""

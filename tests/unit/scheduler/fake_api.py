@@ -27,6 +27,7 @@ class FakeApi(KubeClient):
         self._manager = None  # a client that leads nothing names no manager
         self.objects: dict[str, Json] = {}
         self.asked: list[Asked] = []
+        self.refuses: dict[str, ApiError] = {}  # by method, until it is taken out
         self.gate = asyncio.Event()
         self.gate.set()
         self._faults: deque[tuple[ApiError, bool]] = deque()
@@ -57,7 +58,8 @@ class FakeApi(KubeClient):
         self.asked.append(Asked(method, path, body, content_type))
         await self.gate.wait()
         error, carried_out = self._faults.popleft() if self._faults else (None, True)
-        answer = self._carry_out(method, path, body) if carried_out else {}
+        error = error or self.refuses.get(method)
+        answer = self._carry_out(method, path, body) if carried_out and method not in self.refuses else {}
         if error is not None:
             raise error
         return encode(answer)

@@ -1,7 +1,9 @@
+import asyncio
+
 import pytest
 
 from builders import NAMESPACE, node
-from tidelock.kube.errors import Conflict, ServerError, TooManyRequests, Unreachable
+from tidelock.kube.errors import Conflict, Forbidden, ServerError, TooManyRequests, Unreachable
 from tidelock.model.reservations import Phase
 from unit.scheduler.machinery import Shell, pod_path
 
@@ -100,11 +102,49 @@ async def test_a_binding_whose_answer_was_lost_counts_if_it_was_made(shell: Shel
     assert shell.recorder.reasons == ["Scheduled"]
 
 
-async def test_a_binding_whose_answer_was_lost_is_undone_if_it_was_not_made(shell: Shell) -> None:
+async def test_a_binding_whose_answer_was_lost_is_sent_again_if_it_was_not_made(shell: Shell) -> None:
     shell.api.fails(LOST)
     await bind(shell)
 
+    assert shell.api.verbs == ["POST", "GET", "POST"]
+    assert bound(shell)
+    assert shell.recorder.reasons == ["Scheduled"]
+
+
+async def test_a_binding_that_is_made_after_it_was_looked_for_is_not_given_up(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow API server had not yet carried a binding out when the operator, which had waited for its answer
+    for 10 s, looked whether it had: the room was given to others, and then the pod came.
+    """
+
+    sleep = asyncio.sleep
+
+    async def carried_out_meanwhile(seconds: float) -> None:
+        if seconds:
+            shell.api.edit(pod_path(), {"spec": {"nodeName": "node-a"}})
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", carried_out_meanwhile)
+    shell.api.fails(LOST)
+    shell.api.refuses["POST"] = TooManyRequests("slow down", status=429)
+    await bind(shell)
+
+    assert shell.api.verbs == ["POST", "GET", "POST", "GET"]
+    assert bound(shell)
+
+
+async def test_a_binding_is_given_up_when_the_api_server_can_be_at_it_no_more(
+    shell: Shell, naps: list[float]
+) -> None:
+    shell.api.fails(LOST)
+    shell.api.refuses["POST"] = Forbidden("not now", status=403)
+    shell.clock.tick = 4.0
+    started = shell.clock.monotonic()
+    await bind(shell)
+
     assert not bound(shell)
+    assert shell.clock.monotonic() - started > 60.0
     assert shell.recorder.reasons == ["FailedScheduling"]
 
 

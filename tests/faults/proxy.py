@@ -1,0 +1,393 @@
+"""A proxy between one operator and the API server. It knows watches line by line, and fails as planned.
+
+It shows its operator one namespace and the nodes of one label alone, so that many runs share a server.
+"""
+
+import asyncio
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, NamedTuple, NoReturn
+from urllib.parse import parse_qsl, urlencode
+
+import aiohttp
+from aiohttp import web
+from yarl import URL
+
+from cluster.relay import Right, right_of
+from devcluster.loopback import HOST
+from faults.plan import WATCHED, Fault
+
+_RESERVATIONS = "reservations.tidelock.dev"
+_POINTS = {
+    Right("create", "pods/binding"): "bind",
+    Right("update", f"{_RESERVATIONS}/status"): "status",
+    Right("delete", _RESERVATIONS): "delete",
+    Right("patch", "pods/status"): "condition",
+    Right("get", "pods"): "read",
+    Right("create", "events.events.k8s.io"): "event",
+    **{
+        Right(verb, _RESERVATIONS if resource == "reservations" else resource): f"{verb} {resource}"
+        for verb in ("list", "watch")
+        for resource in WATCHED
+    },
+}
+_COLLECTION = re.compile(r"(/api/v1|/apis/tidelock\.dev/v1alpha1)/(nodes|pods|reservations)")
+_NAME = re.compile(r"/(?:pods|reservations)/([^/]+)")
+_REFUSALS = {
+    401: "Unauthorized",
+    403: "Forbidden",
+    410: "Expired",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+}
+_OF_ONE_HOP = {"host", "connection", "content-length", "transfer-encoding", "accept-encoding"}
+# After so many more events, or seconds, the server admits that some have been left out.
+_LINES_IN_A_GAP = 3
+
+
+@dataclass(slots=True)
+class Passed:
+    """A request that came to the proxy; times are the loop's."""
+
+    point: str
+    name: str
+    start: float
+    end: float = float("inf")
+
+
+class _Answer(NamedTuple):
+    """What the server said."""
+
+    status: int
+    kind: str
+    body: bytes
+
+
+class Proxy:
+    """What stands between an operator and its API server, over all lives of the operator.
+
+    Attributes:
+        log: requests, in the order in which they came.
+        fired: the faults that have befallen something, for people.
+        crash: set when the operator is to be killed.
+
+    """
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        server: str,
+        *,
+        namespace: str,
+        node_selector: str,
+        faults: Mapping[tuple[str, int], Fault],
+    ) -> None:
+        self._session = session
+        self._server = server
+        self._namespace = namespace
+        self._node_selector = node_selector
+        self._faults = dict(faults)
+        self._counts: Counter[str] = Counter()
+        self._storm: tuple[float, int] = (0.0, 0)
+        self._forwards: set[asyncio.Task[_Answer]] = set()
+        self._handlers: set[asyncio.Task[Any]] = set()
+        self._runner: web.ServerRunner | None = None
+        self._calm = asyncio.Event()
+        self.log: list[Passed] = []
+        self.fired: list[str] = []
+        self.crash = asyncio.Event()
+
+    async def open(self) -> str:
+        """Open a door for one life of the operator; returns its URL."""
+        self._runner = web.ServerRunner(web.Server(self._handle))
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, HOST, 0)
+        await site.start()
+        _, port = self._runner.addresses[0]
+        return f"http://{HOST}:{port}"
+
+    async def shut(self) -> None:
+        """Cut all connections of the operator, and let end what has reached the server."""
+        runner, self._runner = self._runner, None
+        for task in self._handlers:
+            task.cancel()
+        if self._handlers:
+            await asyncio.wait(self._handlers)
+        if runner is not None:
+            await runner.cleanup()
+        self.crash.clear()
+        if self._forwards:
+            await asyncio.wait(self._forwards)
+
+    def storm(self, code: int, seconds: float) -> None:
+        """Refuse everything for a while."""
+        self._storm = (asyncio.get_running_loop().time() + seconds, code)
+
+    def calm(self) -> None:
+        """Let nothing more go wrong; a gap or a silence that is there goes on until it is noticed."""
+        self._faults.clear()
+        self._storm = (0.0, 0)
+        self._calm.set()
+
+    async def pause(self, seconds: float) -> None:
+        """Sleep so long, or until calm comes."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._calm.wait()
+
+    @property
+    def writes(self) -> int:
+        """Requests so far that would change pods or locks."""
+        return sum(each.point in {"bind", "status", "delete", "condition"} for each in self.log)
+
+    def _next_fault(self, point: str) -> Fault | None:
+        self._counts[point] += 1
+        fault = self._faults.pop((point, self._counts[point]), None)
+        if fault is not None:
+            self.fired.append(f"{point} {self._counts[point]}: {fault}")
+        return fault
+
+    # Requests.
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        task = asyncio.current_task()
+        if self._runner is None or task is None:
+            return _abort(request)  # sent by the dead
+        self._handlers.add(task)
+        try:
+            return await self._pass(request)
+        finally:
+            self._handlers.discard(task)
+
+    async def _pass(self, request: web.BaseRequest) -> web.StreamResponse:
+        right = right_of(request.method, request.path_qs)
+        point = _POINTS.get(right, "other") if right is not None else "other"
+        loop = asyncio.get_running_loop()
+        name = _NAME.search(request.path)
+        passed = Passed(point, name[1] if name else "", loop.time())
+        self.log.append(passed)
+        until, code = self._storm
+        try:
+            if passed.start < until:
+                return _refusal(code)
+            with suppress(ConnectionError, aiohttp.ClientError):  # either side hangs up when it likes
+                if point.startswith("watch "):
+                    return await self._watch(request, point)
+                return await self._answer(request, self._next_fault(point))
+        finally:
+            passed.end = loop.time()
+        return web.Response()
+
+    async def _answer(self, request: web.BaseRequest, fault: Fault | None) -> web.Response:
+        body = await request.read()
+        if fault is None:
+            return _response(await self._forward(request, body))
+        early = await self._befall(request, fault)
+        if early is not None:
+            return early
+        return await self._spoil(request, fault, await self._forward(request, body))
+
+    async def _befall(self, request: web.BaseRequest, fault: Fault) -> web.Response | None:
+        """Let a request suffer a fault before the server has it; gives the answer if it never will."""
+        match fault.what:
+            case "refused" | "gone":
+                return _refusal(fault.code)
+            case "reset":
+                return _abort(request)
+            case "hang":
+                await _while_listening(request)
+                return _abort(request)
+            case "late":  # and the operator may not wait for so long
+                await self.pause(fault.seconds)
+            case "crash before":
+                await self._crash()
+        return None
+
+    async def _spoil(self, request: web.BaseRequest, fault: Fault, answer: _Answer) -> web.Response:
+        """Let an answer suffer a fault: what was asked has been done."""
+        match fault.what:
+            case "lost":
+                return _abort(request)
+            case "broken":
+                return _refusal(fault.code)
+            case "slow":
+                await self.pause(fault.seconds)
+            case "torn":
+                await _write_half(request, answer)
+                return _abort(request)
+            case "crash after":
+                await self._crash()
+        return _response(answer)
+
+    async def _forward(self, request: web.BaseRequest, body: bytes) -> _Answer:
+        """Have the server do what was asked, even if the operator does not live to hear of it."""
+        task = asyncio.create_task(self._send(request.method, self._target(request), _headers(request), body))
+        self._forwards.add(task)
+        task.add_done_callback(self._forwards.discard)
+        return await asyncio.shield(task)
+
+    async def _send(self, method: str, url: URL, headers: Mapping[str, str], body: bytes) -> _Answer:
+        try:
+            async with self._session.request(method, url, data=body or None, headers=headers) as answer:
+                return await _read(answer)
+        except aiohttp.ClientError as error:  # an idle connection may end at the same moment
+            return _Answer(HTTPStatus.BAD_GATEWAY, "text/plain", str(error).encode())
+
+    def _target(self, request: web.BaseRequest) -> URL:
+        """Give the URL at the server, narrowed to what this operator is to see."""
+        path, query = request.path, dict(parse_qsl(request.query_string, keep_blank_values=True))
+        found = _COLLECTION.fullmatch(path)
+        if found and found[2] == "nodes":
+            query["labelSelector"] = self._node_selector
+        elif found:
+            path = f"{found[1]}/namespaces/{self._namespace}/{found[2]}"
+        return URL(f"{self._server}{path}?{urlencode(query)}", encoded=True)
+
+    async def _crash(self) -> NoReturn:
+        self.crash.set()
+        await _for_ever()
+
+    # Watches.
+
+    async def _watch(self, request: web.BaseRequest, point: str) -> web.StreamResponse:
+        fault = self._next_fault(point)
+        if fault is not None:
+            if fault.code:
+                return _refusal(fault.code)
+            if fault.what == "hang":
+                await _while_listening(request)
+            return _abort(request)
+        headers = _headers(request)
+        async with self._session.get(self._target(request), headers=headers) as answer:
+            if answer.status != HTTPStatus.OK:
+                return _response(await _read(answer))
+            response = web.StreamResponse(headers={"Content-Type": "application/json"})
+            await response.prepare(request)
+            lines = _Lines(request, response, answer.content, self)
+            await lines.pass_on(point.replace("watch", "line"))
+        return response
+
+
+class _Lines:
+    """One watch, event by event."""
+
+    def __init__(
+        self,
+        request: web.BaseRequest,
+        response: web.StreamResponse,
+        source: aiohttp.StreamReader,
+        proxy: Proxy,
+    ) -> None:
+        self._request = request
+        self._response = response
+        self._source = source
+        self._proxy = proxy
+
+    async def pass_on(self, point: str) -> None:
+        """Hand the events on until the stream ends, or something ends it."""
+        while line := await self._next():
+            fault = None if b'"type":"BOOKMARK"' in line[:40] else self._proxy._next_fault(point)
+            if fault is not None and fault.what == "delay":
+                await self._proxy.pause(fault.seconds)
+            elif fault is not None and fault.what == "double":
+                await self._response.write(line)
+            elif fault is not None:
+                await self._end(line, fault)
+                return
+            await self._response.write(line)
+
+    async def _end(self, line: bytes, fault: Fault) -> None:
+        """End the stream as the fault of a line says; "end" is how servers do it now and then."""
+        match fault.what:
+            case "cut":
+                await self._response.write(line[: len(line) // 2])
+                _abort(self._request)
+            case "error":
+                await self._response.write(_error_event(500))
+            case "swap":  # what is older than what was told before is news to nobody, so this is a gap too
+                await self._admit_gap(fault.seconds, late=line)
+            case "drop":
+                await self._admit_gap(fault.seconds)
+            case "gap":  # what happens meanwhile is never told
+                await self._proxy.pause(fault.seconds)
+                await self._response.write(_error_event(410))
+            case "silence":
+                await _while_listening(self._request)
+            case "crash before":
+                await self._proxy._crash()
+
+    async def _admit_gap(self, seconds: float, late: bytes = b"") -> None:
+        """Leave a line out, or tell it after the next, and some time later say that the version is gone."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.0 if self._proxy._calm.is_set() else seconds):
+                for _ in range(_LINES_IN_A_GAP):
+                    await self._response.write(await self._next() + late)
+                    late = b""
+        await self._response.write(_error_event(410))
+
+    async def _next(self) -> bytes:
+        return await self._source.readuntil(b"\n")
+
+
+def _headers(request: web.BaseRequest) -> dict[str, str]:
+    kept = {name: value for name, value in request.headers.items() if name.lower() not in _OF_ONE_HOP}
+    return kept | {"Accept-Encoding": "identity"}
+
+
+def _status(code: int) -> dict[str, Any]:
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "code": code,
+        "reason": _REFUSALS[code],
+        "message": "planned by a test",
+    }
+
+
+def _refusal(code: int) -> web.Response:
+    headers = {"Retry-After": "1"} if code == HTTPStatus.TOO_MANY_REQUESTS else None
+    return web.json_response(_status(code), status=code, headers=headers)
+
+
+def _error_event(code: int) -> bytes:
+    return json.dumps({"type": "ERROR", "object": _status(code)}).encode() + b"\n"
+
+
+async def _read(answer: aiohttp.ClientResponse) -> _Answer:
+    return _Answer(answer.status, answer.headers.get("Content-Type", ""), await answer.read())
+
+
+def _response(answer: _Answer) -> web.Response:
+    return web.Response(status=answer.status, body=answer.body, headers={"Content-Type": answer.kind})
+
+
+def _abort(request: web.BaseRequest) -> web.Response:
+    """Cut the connection as it is."""
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response()
+
+
+async def _write_half(request: web.BaseRequest, answer: _Answer) -> None:
+    headers = {"Content-Type": answer.kind, "Content-Length": str(len(answer.body))}
+    begun = web.StreamResponse(status=answer.status, headers=headers)
+    await begun.prepare(request)
+    await begun.write(answer.body[: len(answer.body) // 2])
+
+
+async def _while_listening(request: web.BaseRequest) -> None:
+    """Say nothing for as long as the operator holds the connection, of whose end nobody tells."""
+    while request.transport is not None and not request.transport.is_closing():  # noqa: ASYNC110
+        await asyncio.sleep(0.5)
+
+
+async def _for_ever() -> NoReturn:
+    await asyncio.Future()
+    raise AssertionError

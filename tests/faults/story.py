@@ -1,0 +1,282 @@
+"""A run: users, nodes and foreign schedulers do as planned while the operator lives, crashes and returns."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import aiohttp
+
+from faults.hasty import JumpingClock
+from faults.history import WORLD_LABEL, History, Json
+from faults.life import SCHEDULER, Life, end
+from faults.plan import NUMBERS, Plan
+from faults.proxy import Proxy
+from tidelock.kube.client import NODES, PODS, RESERVATIONS, KubeClient
+from tidelock.kube.config import Connection
+from tidelock.kube.errors import AlreadyExists, ApiError, NotFound
+from tidelock.model.instants import format_instant
+
+# Seconds of the loop.
+_DEAD_FOR = 0.5
+_LONGEST_WAIT = 20.0
+_LOOK = 0.1
+
+
+Action = Callable[..., Awaitable[object]]
+"""What is done with a story and the arguments of a step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where runs take place: an API server, who may do everything there, and who the operator is."""
+
+    admin: KubeClient
+    history: History
+    session: aiohttp.ClientSession
+    operator: Connection
+    prefix: str
+
+
+@dataclass(slots=True)
+class Story:
+    """A run under way."""
+
+    site: Site
+    plan: Plan
+    world: str
+    clock: JumpingClock
+    proxy: Proxy
+    life: Life | None = None
+    lives: int = 0
+    foreign: set[str] = field(default_factory=set)
+    deleted: set[str] = field(default_factory=set)
+    log: list[str] = field(default_factory=list)
+
+    # The operator.
+
+    async def keep_alive(self) -> None:
+        """Let the operator live, and live again after each crash; ends if it fails on its own."""
+        while True:
+            url = await self.proxy.open()
+            self.lives += 1
+            rng = Random(f"{self.plan.seed}/{self.lives}")  # noqa: S311 -- to be repeated
+            self.life = Life(self.site.operator, url, self.clock, rng)
+            living = asyncio.create_task(self.life.live())
+            crash = asyncio.create_task(self.proxy.crash.wait())
+            try:
+                await asyncio.wait((living, crash), return_when=asyncio.FIRST_COMPLETED)
+                if living.done():
+                    living.result()
+                    raise AssertionError("the operator has ended")
+                self.note("the operator crashes")
+            finally:
+                crash.cancel()
+                self.life = None
+                shutting = asyncio.create_task(self.proxy.shut())
+                if not living.done():
+                    await end(living)
+                await shutting
+            await asyncio.sleep(_DEAD_FOR)
+
+    def note(self, what: str) -> None:
+        self.log.append(f"at {asyncio.get_running_loop().time():.2f}: {what}")
+
+    # Steps.
+
+    async def play(self) -> None:
+        """Do all that is planned; what the API server refuses is not done."""
+        for name, cpu in self.plan.sizes.items():
+            await self.put_node(name, cpu)
+        for step in self.plan.steps:
+            await (self._until_idle() if step.pause is None else asyncio.sleep(step.pause))
+            self.note(f"{step.action} {dict(step.arguments)}")
+            await self._do(_ACTIONS[step.action], step.arguments)
+
+    async def _do(self, action: Action, arguments: Mapping[str, Any]) -> None:
+        """Do something to the first of its number for whom it can be done."""
+        for shift in range(NUMBERS):
+            number = {"number": (arguments["number"] + shift) % NUMBERS} if "number" in arguments else {}
+            try:
+                await action(self, **{**arguments, **number})
+            except (NotFound, AlreadyExists) as error:
+                self.note(f"  not of {number}: {error}")
+            except ApiError as error:
+                self.note(f"  refused: {error}")
+                return
+            else:
+                return
+
+    async def _until_idle(self) -> None:
+        """Wait until the operator has nothing to do, as far as it knows; not for long, as it may not live."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LONGEST_WAIT):
+                while self.life is None or self.life.unrest(self.clock.now()):  # noqa: ASYNC110
+                    await asyncio.sleep(_LOOK)
+
+    def name_of(self, node: str) -> str:
+        return f"{self.world}-{node}"
+
+    async def put_node(self, node: str, cpu: str = "4") -> None:
+        size = {"cpu": cpu, "memory": "16Gi", "pods": "110"}
+        body = {
+            "metadata": {"name": self.name_of(node), "labels": {WORLD_LABEL: self.world}},
+            "status": {
+                "capacity": size,
+                "allocatable": size,
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        }
+        await self.site.admin.create(NODES.collection(), body)
+        # Admission taints every new node, for controllers that are not there to untaint.
+        await self.site.admin.patch(NODES.item(self.name_of(node)), {"spec": {"taints": None}})
+
+    async def resize_node(self, node: str, cpu: str) -> None:
+        path = NODES.item(self.name_of(node), subresource="status")
+        await self.site.admin.patch(path, {"status": {"allocatable": {"cpu": cpu}, "capacity": {"cpu": cpu}}})
+
+    async def cordon(self, node: str, *, on: bool) -> None:
+        await self.site.admin.patch(NODES.item(self.name_of(node)), {"spec": {"unschedulable": on}})
+
+    async def delete_node(self, node: str) -> None:
+        await self.site.admin.delete(NODES.item(self.name_of(node)))
+
+    async def replace_node(self, node: str) -> None:
+        with suppress(ApiError):
+            await self.delete_node(node)
+        await self.put_node(node)
+
+    async def create_lock(self, number: int, owner: int | str, node: str, **wanted: Any) -> None:
+        term = (
+            {"pod": {"name": f"web-{owner}"}}
+            if owner != "web"
+            else {"selector": {"matchLabels": {"app": owner}}}
+        )
+        ends = (
+            {"ttlSeconds": wanted["ttl"]} if "ttl" in wanted else {"expireAt": self._in(wanted["expires_in"])}
+        )
+        spec = {
+            "resources": {"cpu": wanted["cpu"]},
+            "owners": [term],
+            "retention": wanted["retention"],
+            "priority": wanted["priority"],
+            "pendingDeadlineSeconds": wanted["deadline"],
+            **({"nodeName": self.name_of(node)} if node else {}),
+            **ends,
+        }
+        body = {
+            "apiVersion": RESERVATIONS.api_version,
+            "kind": RESERVATIONS.kind,
+            "metadata": {"name": f"lock-{number}"},
+            "spec": spec,
+        }
+        await self.site.admin.create(RESERVATIONS.collection(self.world), body)
+
+    def _in(self, seconds: float) -> str:
+        return format_instant(int(self.clock.now() + seconds))
+
+    async def edit_lock(self, number: int, spec: Mapping[str, Any]) -> None:
+        await self.site.admin.patch(self._lock(number), {"spec": dict(spec)})
+
+    async def touch_lock(self, number: int) -> None:
+        """Write something that does not matter, so that whoever writes next has an old version."""
+        stamp = str(asyncio.get_running_loop().time())
+        await self.site.admin.patch(self._lock(number), {"metadata": {"annotations": {"touched": stamp}}})
+
+    async def delete_lock(self, number: int) -> Json:
+        path = self._lock(number)
+        stored: Json = json.loads(await self.site.admin.get(path))
+        self.deleted.add(stored["metadata"]["uid"])
+        await self.site.admin.delete(path, uid=stored["metadata"]["uid"])
+        return stored
+
+    async def replace_lock(self, number: int) -> None:
+        """Delete a lock and create it anew, as GitOps tools do at times."""
+        stored = await self.delete_lock(number)
+        body = {key: stored[key] for key in ("apiVersion", "kind", "spec")}
+        await self.site.admin.create(
+            RESERVATIONS.collection(self.world), body | {"metadata": {"name": f"lock-{number}"}}
+        )
+
+    async def create_pod(self, number: int, cpu: str, app: str, *, requires: bool) -> None:
+        annotations = {"tidelock.dev/require-reservation": "true"} if requires else {}
+        await self._create_pod(f"web-{number}", cpu, {"app": app}, annotations)
+
+    async def stranger(self, node: str, cpu: str) -> None:
+        """Somebody runs a pod without asking."""
+        await self._create_pod(f"stranger-{len(self.log)}", cpu, {}, {}, nodeName=self.name_of(node))
+
+    async def _create_pod(self, name: str, cpu: str, labels: Json, annotations: Json, **spec: Any) -> None:
+        container = {"name": "main", "image": "example.org/none", "resources": {"requests": {"cpu": cpu}}}
+        body = {
+            "metadata": {"name": name, "labels": labels, "annotations": annotations},
+            "spec": {"schedulerName": SCHEDULER, "containers": [container], **spec},
+        }
+        await self.site.admin.create(PODS.collection(self.world), body)
+
+    async def end_pod(self, number: int) -> None:
+        """Ask a pod to end, as its kubelet is not there to let it; one that is asked again ends."""
+        path = PODS.item(f"web-{number}", self.world)
+        stored = json.loads(await self.site.admin.get(path))
+        leaving = "deletionTimestamp" in stored["metadata"]
+        await self._delete_pod(path, 0 if leaving else 30)
+
+    async def replace_pod(self, number: int) -> None:
+        """End a pod at once, and create one of its name."""
+        path = PODS.item(f"web-{number}", self.world)
+        stored = json.loads(await self.site.admin.get(path))
+        await self._delete_pod(path, 0)
+        cpu = stored["spec"]["containers"][0]["resources"]["requests"]["cpu"]
+        await self._create_pod(f"web-{number}", cpu, stored["metadata"].get("labels", {}), {})
+
+    async def _delete_pod(self, path: str, grace: int) -> None:
+        options = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": grace}
+        await self.site.admin.request("DELETE", path, body=options)
+
+    async def bind_by_another(self, number: int, node: str) -> None:
+        path = PODS.item(f"web-{number}", self.world)
+        uid = json.loads(await self.site.admin.get(path))["metadata"]["uid"]
+        self.foreign.add(uid)
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": f"web-{number}", "uid": uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": self.name_of(node)},
+        }
+        await self.site.admin.create(f"{path}/binding", body)
+
+    async def jump(self, seconds: float) -> None:
+        self.clock.jump(seconds)
+
+    async def storm(self, code: int, seconds: float) -> None:
+        self.proxy.storm(code, seconds)
+
+    async def crash(self) -> None:
+        self.proxy.crash.set()
+
+    def _lock(self, number: int) -> str:
+        return RESERVATIONS.item(f"lock-{number}", self.world)
+
+
+_ACTIONS: dict[str, Action] = {
+    "lock": Story.create_lock,
+    "edit lock": Story.edit_lock,
+    "touch lock": Story.touch_lock,
+    "delete lock": Story.delete_lock,
+    "replace lock": Story.replace_lock,
+    "pod": Story.create_pod,
+    "end pod": Story.end_pod,
+    "replace pod": Story.replace_pod,
+    "resize node": Story.resize_node,
+    "cordon": Story.cordon,
+    "delete node": Story.delete_node,
+    "replace node": Story.replace_node,
+    "stranger": Story.stranger,
+    "bind by another": Story.bind_by_another,
+    "clock jumps": Story.jump,
+    "storm": Story.storm,
+    "crash": Story.crash,
+}

@@ -1,0 +1,169 @@
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from devcluster.loopback import HOST
+from faults.plan import Fault, make_plan
+from faults.proxy import Proxy
+
+_BINDING = "/api/v1/namespaces/w/pods/web-0/binding"
+_EVENTS = 6
+_PATIENCE = 60.0
+
+
+class Upstream:
+    """An API server that notes what reaches it; each of its watches tells of six pods and ends."""
+
+    def __init__(self) -> None:
+        self.reached: list[str] = []
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.reached.append(f"{request.method} {request.path_qs}")
+        if "watch" not in request.query:
+            return web.json_response({"kind": "Status", "status": "Success"}, status=201)
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for number in range(_EVENTS):
+            event = {"type": "ADDED", "object": {"number": number}}
+            await response.write(json.dumps(event, separators=(",", ":")).encode() + b"\n")
+        return response
+
+
+class Operator:
+    """What asks the proxy."""
+
+    def __init__(self, upstream: Upstream, proxy: Proxy, session: aiohttp.ClientSession, url: str) -> None:
+        self.upstream = upstream
+        self.proxy = proxy
+        self.session = session
+        self.url = url
+
+    async def bind(self) -> int:
+        """Bind a pod; gives the status of the answer, 0 if there is none."""
+        try:
+            async with self.session.post(self.url + _BINDING, json={}) as answer:
+                await answer.read()
+                return answer.status
+        except (aiohttp.ClientError, TimeoutError):
+            return 0
+
+    async def watch(self) -> list[int]:
+        """Watch pods to the end; gives the numbers of those told of, negative for codes of ERROR events."""
+        told: list[int] = []
+        with suppress(aiohttp.ClientError):
+            async with self.session.get(f"{self.url}/api/v1/pods?watch=true") as answer:
+                while (line := await answer.content.readline()).endswith(b"\n"):
+                    told.append(_number(json.loads(line)))
+        return told
+
+
+def _number(event: dict[str, dict[str, int]]) -> int:
+    return event["object"].get("number", -event["object"].get("code", 0))
+
+
+@asynccontextmanager
+async def _behind(faults: Mapping[tuple[str, int], Fault]) -> AsyncIterator[Operator]:
+    upstream = Upstream()
+    server = web.ServerRunner(web.Server(upstream.handle))
+    await server.setup()
+    await web.TCPSite(server, HOST, 0).start()
+    limits = aiohttp.ClientTimeout(total=_PATIENCE)
+    async with aiohttp.ClientSession() as session, aiohttp.ClientSession(timeout=limits) as asking:
+        url = f"http://{HOST}:{server.addresses[0][1]}"
+        proxy = Proxy(session, url, namespace="w", node_selector="of=w", faults=faults)
+        try:
+            yield Operator(upstream, proxy, asking, await proxy.open())
+        finally:
+            await proxy.shut()
+            await server.cleanup()
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "applied"),
+    [
+        (Fault("lost"), 0, True),
+        (Fault("reset"), 0, False),
+        (Fault("refused", code=403), 403, False),
+        (Fault("broken", code=500), 500, True),
+        (Fault("late", seconds=0.01), 201, True),
+        (Fault("slow", seconds=0.01), 201, True),
+        (Fault("torn"), 0, True),
+    ],
+    ids=str,
+)
+async def test_a_write_suffers_its_fault_and_the_next_does_not(
+    fault: Fault, status: int, applied: bool
+) -> None:
+    async with _behind({("bind", 1): fault}) as operator:
+        assert await operator.bind() == status
+        assert operator.upstream.reached == [f"POST {_BINDING}"] * applied
+        assert await operator.bind() == 201
+
+
+@pytest.mark.parametrize(("when", "applied"), [("crash before", False), ("crash after", True)])
+async def test_a_write_at_which_the_operator_crashes(when: str, applied: bool) -> None:
+    async with _behind({("bind", 1): Fault(when)}) as operator:
+        binding = asyncio.create_task(operator.bind())
+        await asyncio.wait_for(operator.proxy.crash.wait(), _PATIENCE)
+        await operator.proxy.shut()
+        assert await binding == 0
+        assert operator.upstream.reached == [f"POST {_BINDING}"] * applied
+        assert not operator.proxy.crash.is_set()
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (Fault("delay", 0.01), [0, 1, 2, 3, 4, 5]),
+        (Fault("double"), [0, 1, 1, 2, 3, 4, 5]),
+        (Fault("cut"), [0]),
+        (Fault("end"), [0]),
+        (Fault("error"), [0, -500]),
+        (Fault("swap", _PATIENCE), [0, 2, 1, 3, 4, -410]),
+        (Fault("drop", _PATIENCE), [0, 2, 3, 4, -410]),
+        (Fault("gap", 0.01), [0, -410]),
+    ],
+    ids=str,
+)
+async def test_a_line_of_a_watch_suffers_its_fault(fault: Fault, told: list[int]) -> None:
+    async with _behind({("line pods", 2): fault}) as operator:
+        assert await operator.watch() == told
+        assert await operator.watch() == [0, 1, 2, 3, 4, 5]
+
+
+async def test_a_silent_watch_stays_open_until_the_operator_hangs_up() -> None:
+    async with _behind({("line pods", 1): Fault("silence")}) as operator:
+        async with operator.session.get(f"{operator.url}/api/v1/pods?watch=true") as answer:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(answer.content.readany(), 0.2)
+        assert operator.proxy.fired == ["line pods 1: silence 0 s"]
+
+
+async def test_a_storm_refuses_everything_until_calm_comes() -> None:
+    async with _behind({}) as operator:
+        operator.proxy.storm(429, _PATIENCE)
+        assert await operator.bind() == 429
+        operator.proxy.calm()
+        assert await operator.bind() == 201
+
+
+async def test_an_operator_sees_its_own_world_alone() -> None:
+    async with _behind({}) as operator:
+        for path in ("/api/v1/nodes?limit=2", "/api/v1/pods", "/apis/tidelock.dev/v1alpha1/reservations"):
+            async with operator.session.get(operator.url + path) as answer:
+                await answer.read()
+        assert operator.upstream.reached == [
+            "GET /api/v1/nodes?limit=2&labelSelector=of%3Dw",
+            "GET /api/v1/namespaces/w/pods",
+            "GET /apis/tidelock.dev/v1alpha1/namespaces/w/reservations",
+        ]
+
+
+def test_a_seed_means_the_same_plan_each_time() -> None:
+    assert [str(make_plan(seed)) for seed in range(50)] == [str(make_plan(seed)) for seed in range(50)]
+    assert len({str(make_plan(seed)) for seed in range(50)}) == 50

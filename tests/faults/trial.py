@@ -1,0 +1,215 @@
+"""Plays a plan and judges what came of it."""
+
+import asyncio
+import json
+import logging
+import secrets
+import time
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+
+from faults.checker import Checker, Circumstances
+from faults.hasty import JumpingClock
+from faults.history import WORLD_LABEL, Json, Record, history
+from faults.life import Life, end
+from faults.plan import Plan
+from faults.proxy import Proxy
+from faults.rest import check_memory, check_nothing_left
+from faults.story import Site, Story
+from tidelock.kube.client import NODES, PODS, RESERVATIONS, KubeClient, Resource
+from tidelock.kube.config import load_connection
+
+# Seconds of the loop. An operator that converges needs a few; the patience is for machines that stall.
+_PATIENCE = 1200.0
+_STAYS_FOR = 3.0
+_LOOK = 0.2
+_AT_ONCE = 8  # runs, which mostly wait
+# Longer than any lock lives, and than what is Rejected stays.
+_FAR_FUTURE = 5000.0
+
+_NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+
+
+Identities = dict[tuple[str, str], tuple[str, str]]
+"""Uid and version of each object, by kind and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is wrong with a run; empty if nothing is. `tale` is what happened, for people."""
+
+    plan: Plan
+    violations: list[str]
+    tale: list[str]
+
+    def __str__(self) -> str:
+        again = f"TIDELOCK_FAULT_SEEDS={self.plan.seed} pytest tests/faults/test_faults.py"
+        wrong = [f"  {each}" for each in self.violations]
+        return "\n".join(
+            [f"seed {self.plan.seed}, played again by: {again}", *wrong, str(self.plan), *self.tale]
+        )
+
+
+async def try_plans(
+    admin: Path, operator: Path, plans: Iterable[Plan], patience: float = _PATIENCE
+) -> list[Verdict]:
+    """Play plans, several at a time, as whoever the kubeconfigs name; `patience` by the loop."""
+    connection = load_connection(operator)
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def try_one(site: Site, plan: Plan) -> Verdict:
+        async with gate:
+            return await try_plan(site, plan, patience)
+
+    async with (
+        KubeClient(load_connection(admin), user_agent="faults", timeout_seconds=_PATIENCE) as client,
+        aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=connection.ssl_context()),
+            timeout=aiohttp.ClientTimeout(total=None),
+        ) as session,
+        history(client) as told,
+    ):
+        site = Site(client, told, session, connection, f"faults-{secrets.token_hex(3)}")
+        return await asyncio.gather(*(try_one(site, plan) for plan in plans))
+
+
+async def try_plan(site: Site, plan: Plan, patience: float) -> Verdict:
+    """Play a plan in a world of its own."""
+    world = f"{site.prefix}-{plan.seed}"
+    clock = JumpingClock(time.time())
+    await site.admin.create(_NAMESPACES.collection(), {"metadata": {"name": world}})
+    record = site.history.record(world, clock.now)
+    proxy = Proxy(
+        site.session,
+        site.operator.server,
+        namespace=world,
+        node_selector=f"{WORLD_LABEL}={world}",
+        faults=plan.faults,
+    )
+    story = Story(site, plan, world, clock, proxy)
+    with logged_errors() as errors:
+        violations = await _with_operator(story, record, patience)
+    happenings = record.ordered()
+    violations += _checker(story).play(happenings)
+    violations += [f"the operator has logged: {error}" for error in errors]
+    tale = ["fired:", *(f"  {each}" for each in proxy.fired), "done:", *(f"  {each}" for each in story.log)]
+    return Verdict(
+        plan, list(dict.fromkeys(violations)), [*tale, "happened:", *(f"  {each}" for each in happenings)]
+    )
+
+
+async def _with_operator(story: Story, record: Record, patience: float) -> list[str]:
+    living = asyncio.create_task(story.keep_alive())
+    telling = asyncio.create_task(_tell(story, record, patience))
+    try:
+        await asyncio.wait((living, telling), return_when=asyncio.FIRST_COMPLETED)
+        if not telling.done():
+            return [f"the operator has failed: {_traceback(living)}"]
+        return telling.result()
+    finally:
+        for task in (telling, living):
+            if not task.done():
+                await end(task)
+
+
+async def _tell(story: Story, record: Record, patience: float) -> list[str]:
+    """Play the plan; when calm has come, check what must then hold, and that nothing is left in the end."""
+    await story.play()
+    story.note("calm")
+    story.proxy.calm()
+    try:
+        life, now = await _rest(story, record, patience)
+        violations = _checker(story).check_rest(record.ordered(), now)
+        violations += check_memory(life.decider, record.current(), now)
+        writes, due = story.proxy.writes, life.decider.next_due()
+        await asyncio.sleep(_STAYS_FOR)
+        if story.proxy.writes > writes and (due is None or due > story.clock.now()):
+            violations.append(f"I5: {story.proxy.writes - writes} writes at rest")
+        for _ in range(2):  # what waited is rejected by the first, and goes with the second
+            story.clock.jump(_FAR_FUTURE)
+            await asyncio.sleep(_STAYS_FOR)
+            life, now = await _rest(story, record, patience)
+        violations += check_memory(life.decider, record.current(), now)
+    except RestlessError as error:
+        return [f"I5: {error}"]
+    return violations + check_nothing_left(life.decider, record.current())
+
+
+class RestlessError(Exception):
+    """The operator does not come to rest."""
+
+
+async def _rest(story: Story, record: Record, patience: float) -> tuple[Life, float]:
+    """Wait until the operator has nothing to do and knows all; gives its present life, and its clock then."""
+    deadline = asyncio.get_running_loop().time() + patience
+    while True:
+        unrest = "it is dead"
+        if story.life is not None and not (unrest := story.life.unrest(story.clock.now())):
+            stored = await _stored(story)
+            life, now = story.life, story.clock.now()
+            if life is not None and not (unrest := life.unrest(now)):
+                if life.knows() == _identities(record.current()) == stored:
+                    return life, now
+                unrest = f"it knows {life.knows()}, and there is {stored}"
+        if asyncio.get_running_loop().time() > deadline:
+            raise RestlessError(f"no rest within {patience:g} s: {unrest}")
+        await asyncio.sleep(_LOOK)
+
+
+async def _stored(story: Story) -> Identities:
+    """Ask the API server what there is."""
+    selector = {"labelSelector": f"{WORLD_LABEL}={story.world}"}
+    found: dict[tuple[str, str], Json] = {}
+    for resource, params in ((NODES, selector), (PODS, {}), (RESERVATIONS, {})):
+        listed = json.loads(await story.site.admin.get(resource.collection(story.world), params))
+        found |= {(resource.plural, item["metadata"]["name"]): item for item in listed["items"]}
+    return _identities(found)
+
+
+def _identities(objects: Mapping[tuple[str, str], Json]) -> Identities:
+    metas = {key: state["metadata"] for key, state in objects.items()}
+    return {key: (meta["uid"], meta["resourceVersion"]) for key, meta in metas.items()}
+
+
+def _checker(story: Story) -> Checker:
+    return Checker(Circumstances(story.proxy.log, story.foreign, story.deleted, story.clock.peaks))
+
+
+def _traceback(task: asyncio.Task[None]) -> str:
+    error = task.exception()
+    return "".join(traceback.format_exception(error)) if error is not None else "it has ended"
+
+
+_run: ContextVar[object] = ContextVar("_run", default=None)
+
+
+class _Errors(logging.Handler):
+    """Keeps what is logged as an error in one run; tasks know theirs by their context."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if _run.get() is self:
+            self.texts.append(self.format(record))
+
+
+@contextmanager
+def logged_errors() -> Iterator[list[str]]:
+    """Collect what the operator logs as an error: nothing that is planned to go wrong is one."""
+    handler = _Errors()
+    token = _run.set(handler)
+    logger = logging.getLogger("tidelock")
+    logger.addHandler(handler)
+    try:
+        yield handler.texts
+    finally:
+        logger.removeHandler(handler)
+        _run.reset(token)
