@@ -112,18 +112,19 @@ def scrape(program: Component) -> str:
 
 def resident_bytes(program: Component) -> int:
     """Give the memory that a running program has resident."""
-    status = Path(f"/proc/{_pid(program)}/status").read_text()
+    status = Path(f"/proc/{pid(program)}/status").read_text()
     return int(status.partition("VmRSS:")[2].split()[0]) * _KIBI
 
 
 def cpu_seconds(program: Component) -> float:
     """Give the processor time that a running program has used since its start, in all its threads."""
-    stat = Path(f"/proc/{_pid(program)}/stat").read_text()
+    stat = Path(f"/proc/{pid(program)}/stat").read_text()
     user, system = stat.rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
-def _pid(program: Component) -> int:
+def pid(program: Component) -> int:
+    """Give the process id of a program that was started."""
     if program.process is None:
         raise ValueError(f"{program.name} was never started")
     return program.process.pid

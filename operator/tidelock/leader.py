@@ -35,6 +35,7 @@ from tidelock.scheduler.feed import Feed
 from tidelock.scheduler.gauges import Gauges
 from tidelock.scheduler.loop import Loop
 from tidelock.scheduler.publisher import Publisher
+from tidelock.scheduler.quota_status import QuotaReporter
 from tidelock.scheduler.tasks import Tasks, TurnTaking
 from tidelock.scheduler.tools import Tools
 from tidelock.scheduler.watches import OTHERS, OWN, reflectors
@@ -93,6 +94,7 @@ class Leader:
         self.profiles = tuple(decider.profiles)
         tools = Tools(client, self._recorder, self.telemetry, clock, tasks)
         self._publisher = Publisher(tools, decider.book)
+        self._quotas = QuotaReporter(tools, decider.book.quotas)
         self._loop = Loop(
             decider,
             Binder(tools, decider, self._extenders),
@@ -115,14 +117,17 @@ class Leader:
             client,
             decider.cache,
             decider.objects.replica_sets,
+            decider.objects.water_levels,
             self._recorder,
             LoadMetrics(self.telemetry.registry, clock.now),
             clock,
             busy=lambda: tasks.busy,
+            ready=lambda: self._feed.ready,
         )
         self._load.on_uses(lambda uses: tasks.spawn(in_slices(decider.measurements.take(uses), AT_LEISURE)))
         self.telemetry.registry.register(Gauges(decider.book, decider.columns, decider.queue))
         self.telemetry.ready.set_function(lambda: float(self._feed.ready))
+        self.telemetry.tasks.set_function(lambda: float(len(asyncio.all_tasks())))
 
     @property
     def alive(self) -> bool:
@@ -170,6 +175,7 @@ class Leader:
         for reflector in reflectors(self._client, self._feed, pods, self._rng, whole=whole):
             yield reflector.run()
         yield self._loop.run(self._feed)
+        yield self._quotas.run(self._loop.started)
         yield self._load.run()
         yield watch_skew(self._client, self._clock.now, self.telemetry.clock_skew.set)
         yield self._tasks.crash()

@@ -26,7 +26,7 @@ from tidelock.leader import Leader
 from tidelock.logs import configure_logs
 from tidelock.plugins.registry import BUILTINS
 from tidelock.running import until
-from tidelock.serving import ListenError, serve
+from tidelock.serving import ListenError, MetricsToken, TokenError, serve
 from tidelock.settings import Settings
 from tidelock.simulation import command as simulate
 
@@ -45,7 +45,7 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
     Raises:
         ConfigurationError: the configuration file is wrong.
         ConfigError: there is no way to reach a cluster.
-        ListenError: an address that is to be listened on can't be.
+        ListenError, TokenError: metrics or other binders can't be served as configured.
         LeaseLostError: another process leads now, or might.
 
     """
@@ -81,6 +81,7 @@ def _served(settings: Settings, leader: Leader) -> AbstractAsyncContextManager[i
         leader.telemetry.registry,
         alive=lambda: leader.alive,
         ready=lambda: leader.ready,
+        token=MetricsToken(Path(settings.metrics_token_file)) if settings.metrics_token_file else None,
     )
 
 
@@ -139,6 +140,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--listen", default=defaults.listen, help="address for metrics and probes")
     run.add_argument("--port", type=int, default=defaults.port, help="port for metrics and probes")
+    run.add_argument(
+        "--metrics-token-file",
+        default=defaults.metrics_token_file,
+        metavar="FILE",
+        help="file with the bearer token that scrapes of the metrics have to show",
+    )
     run.add_argument("--log-format", choices=("text", "json"), default=defaults.log_format)
     run.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default=defaults.log_level)
     run.add_argument(
@@ -239,7 +246,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigurationError as error:
         sys.stderr.write(f"tidelock: configuration {settings.config}: {error}\n")
         return 1
-    except (ConfigError, ListenError, LeaseLostError) as error:
+    except (ConfigError, ListenError, TokenError, LeaseLostError) as error:
         sys.stderr.write(f"tidelock: {error}\n")
         return 1
     return 0

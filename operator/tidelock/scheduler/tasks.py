@@ -9,9 +9,12 @@ from typing import Any, NoReturn
 from tidelock.framework.api import Api, PatchKind
 from tidelock.kube.backoff import Backoff
 from tidelock.kube.errors import ApiError
+from tidelock.scheduler.turns import Turns
 
-# Requests under way at once: enough to keep an API server busy, few enough to be answered in time.
+# Requests under way at once: enough to keep an API server busy, few enough to be answered in time. Of one
+# namespace's statuses, so few that an API server busy with them still answers others soon.
 _TURNS = 32
+_TURNS_A_NAMESPACE = 8
 # Seconds between two tries of a request that fails.
 _SHORTEST_RETRY = 0.1
 _LONGEST_RETRY = 5.0
@@ -24,13 +27,14 @@ class Tasks:
 
     Attributes:
         turn: held during a request, so that thousands of tasks line up here and not in the HTTP client, where
-            waiting counts as part of a request's time-out, nor on hundreds of connections.
+            waiting counts as part of a request's time-out, nor on hundreds of connections. Namespaces take
+            turns in it for what is written by thousands.
 
     """
 
     def __init__(self, rng: Random) -> None:
         """Prepare; chance spreads what is tried again."""
-        self.turn = asyncio.Semaphore(_TURNS)
+        self.turn = Turns(_TURNS, _TURNS_A_NAMESPACE)
         self._rng = rng
         self._calm_from = 0.0  # by the event loop's clock
         self._running: set[asyncio.Task[None]] = set()
