@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PYTHONPATH := operator:hack
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test unit verify demo demo-water up down status lock bench-lock bench-throughput bench-cycle bench-refresh bench-admission clean
+.PHONY: help venv test unit verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants audit sbom soak clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -46,6 +46,9 @@ status: venv ## Show the development control plane
 bench-lock: venv ## Lock latency and throughput beside a bare Kopf handler and a writer that decides nothing
 	$(BIN)/python -m bench.lock
 
+bench-tenants: venv ## How fast a lock is beside 10,000 of another namespace
+	$(BIN)/python -m bench.tenants
+
 bench-throughput: venv ## Pods a second beside kube-scheduler, with etcd that does not write to the disk
 	mkdir -p build
 	$(BIN)/python -m bench.throughput --json build/throughput.json --plot build/throughput.png
@@ -59,8 +62,23 @@ bench-refresh: venv ## What it costs to measure and annotate 5,000 nodes and 2,0
 bench-admission: venv ## How long the review of a binding takes
 	$(BIN)/python -m bench.admission
 
+bench-contend: venv ## Who gets the last room, of many that claim it in four ways at once
+	$(BIN)/python -m bench.contend
+
+bench-failover: venv ## How long nothing is bound when a leader is killed, stopped or asked to end
+	$(BIN)/python -m bench.failover
+
 lock: venv ## Renew the lock files from pyproject.toml
 	hack/update-locks
+
+audit: venv ## Pins, hashes and known vulnerabilities of what is locked
+	hack/verify-dependencies
+
+sbom: venv ## Write what the image consists of to build/tidelock.cdx.json (CycloneDX)
+	hack/sbom
+
+soak: venv ## An hour of churn: what is lost, left over or grows
+	$(BIN)/python -m soak
 
 clean: ## Remove what the build made
 	rm -rf $(VENV) build dist *.egg-info operator/*.egg-info

@@ -33,8 +33,9 @@ from tidelock.load.prometheus import PrometheusSource, Queries, anonymous_access
 from tidelock.load.seeds import stored_uses
 from tidelock.load.slices import AT_LEISURE, in_slices, paced
 from tidelock.load.source import Reading, Source, SourceError, Use
-from tidelock.load.status import METRICS_STALE, Aspect, Census, aspects, render
+from tidelock.load.status import METRICS_STALE, Census, aspects, render
 from tidelock.load.workloads import Workloads
+from tidelock.model.conditions import Aspect
 from tidelock.model.groups import WaterLevel
 from tidelock.model.levels import PodUsage, Uses, WorkloadKey
 from tidelock.model.meta import Key
