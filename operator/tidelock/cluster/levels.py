@@ -135,6 +135,8 @@ class NodeLevels(NodeColumns):
     def fresh(self, now: float, staleness: float | Figures) -> Mask:
         """Tell which nodes have a measurement of the last `staleness` seconds; see `model.levels.quality`."""
         at = self.at
+        if at.max(initial=NEVER) == NEVER:  # nothing was ever measured
+            return np.zeros(len(at), np.bool_)
         fresh: Mask = np.less_equal(np.abs(at - now), staleness)
         return fresh
 

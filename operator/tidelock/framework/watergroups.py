@@ -77,6 +77,7 @@ class Grouping:
         limits: R x N.
         staleness: N.
         defaults: R x N.
+        limited: whether any policy limits anything.
 
     """
 
@@ -87,6 +88,7 @@ class Grouping:
     limits: Figures
     staleness: Figures
     defaults: Figures
+    limited: bool
 
     @classmethod
     def of(cls, policies: Sequence[Policy], policy_of: npt.NDArray[np.intp]) -> "Grouping":
@@ -104,12 +106,8 @@ class Grouping:
             limits=spread([policy.limits for policy in policies]).reshape(len(RESOURCES), -1),
             staleness=spread([(policy.staleness,) for policy in policies]).reshape(-1),
             defaults=spread([policy.defaults for policy in policies]).reshape(len(RESOURCES), -1),
+            limited=any(limit < UNLIMITED for policy in policies for limit in policy.limits),
         )
-
-    @property
-    def limited(self) -> bool:
-        """Whether any policy limits anything."""
-        return any(limit < UNLIMITED for policy in self.policies for limit in policy.limits)
 
 
 class Groups:
