@@ -41,12 +41,14 @@ def packing_scores(use: Figures, more: Figures, target: Figures, weight: Figures
     slope = weight * np.where(empty, 0.0, (MAX_NODE_SCORE - target) / np.where(empty, 1.0, target))
     start = weight * np.where(empty, MAX_NODE_SCORE, target)
     descent = weight * np.where(full, 0.0, target / np.where(full, 1.0, MAX_NODE_SCORE - target))
+    cells = map(tuple, np.argwhere(weight.any(axis=-1)).tolist())
+    if target.shape[-1] == 1:  # plain numbers are faster than arrays of one
+        target, slope, start, descent = (each[..., 0] for each in (target, slope, start, descent))
     more = np.broadcast_to(more, use.shape)
-    counts = weight.any(axis=2)
     total = np.zeros(use.shape[-1])
     # A dozen passes over all nodes for each figure: arrays of one figure stay in the processor's cache.
     with_more, rising = np.empty_like(total), np.empty_like(total)
-    for cell in zip(*np.nonzero(counts), strict=True):
+    for cell in cells:
         np.add(use[cell], more[cell], out=with_more)
         within = with_more <= target[cell]
         np.multiply(with_more, slope[cell], out=rising)
