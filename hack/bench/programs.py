@@ -3,7 +3,9 @@
 import os
 import ssl
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import yaml
@@ -61,10 +63,12 @@ def floor(cluster: LocalCluster, kubeconfig: Path) -> Component:
     )
 
 
-def kube_scheduler(cluster: LocalCluster, kubeconfig: Path, scheduler_name: str) -> Component:
+def kube_scheduler(
+    cluster: LocalCluster, kubeconfig: Path, scheduler_name: str, settings: Mapping[str, Any] | None = None
+) -> Component:
     """Return the stock scheduler with its default profile and unlimited requests; it ends with the cluster.
 
-    Anybody may read its health and metrics.
+    There may be other settings of its configuration. Anybody may read its health and metrics.
     """
     (port,) = free_ports(1)
     keys = cluster.directory / "keys"
@@ -72,6 +76,7 @@ def kube_scheduler(cluster: LocalCluster, kubeconfig: Path, scheduler_name: str)
     configuration.write_text(
         yaml.safe_dump(
             {
+                **(settings or {}),
                 "apiVersion": "kubescheduler.config.k8s.io/v1",
                 "kind": "KubeSchedulerConfiguration",
                 "clientConnection": {"kubeconfig": str(kubeconfig), "qps": -1, "burst": 1},
@@ -107,18 +112,19 @@ def scrape(program: Component) -> str:
 
 def resident_bytes(program: Component) -> int:
     """Give the memory that a running program has resident."""
-    status = Path(f"/proc/{_pid(program)}/status").read_text()
+    status = Path(f"/proc/{pid(program)}/status").read_text()
     return int(status.partition("VmRSS:")[2].split()[0]) * _KIBI
 
 
 def cpu_seconds(program: Component) -> float:
     """Give the processor time that a running program has used since its start, in all its threads."""
-    stat = Path(f"/proc/{_pid(program)}/stat").read_text()
+    stat = Path(f"/proc/{pid(program)}/stat").read_text()
     user, system = stat.rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
-def _pid(program: Component) -> int:
+def pid(program: Component) -> int:
+    """Give the process id of a program that was started."""
     if program.process is None:
         raise ValueError(f"{program.name} was never started")
     return program.process.pid

@@ -1,16 +1,51 @@
 """The HTTP server for probes and metrics."""
 
+import asyncio
+import hmac
+import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+logger = logging.getLogger(__name__)
+
 
 class ListenError(Exception):
     """The address cannot be listened on."""
+
+
+class TokenError(Exception):
+    """The token that scrapes have to show can't be had from its file."""
+
+
+class MetricsToken:
+    """What scrapes have to show, read anew for each of them, as the file of a mounted Secret changes."""
+
+    def __init__(self, path: Path) -> None:
+        """Take the file; raises TokenError if it holds no token now."""
+        self._path = path
+        self._read()
+
+    async def shown_by(self, request: web.Request) -> bool:
+        """Tell whether a request shows the token, in a time that tells nothing of it; raises TokenError."""
+        scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
+        token = await asyncio.to_thread(self._read)
+        shown = credentials.strip().encode(errors="surrogateescape")
+        return hmac.compare_digest(shown, token) and scheme.lower() == "bearer"
+
+    def _read(self) -> bytes:
+        try:
+            token = self._path.read_bytes().strip()
+        except OSError as error:
+            raise TokenError(f"metrics token file {self._path}: {error.strerror or error}") from error
+        if not token:
+            raise TokenError(f"metrics token file {self._path}: is empty, expected a token")
+        return token
 
 
 @asynccontextmanager
@@ -21,8 +56,11 @@ async def serve(
     *,
     alive: Callable[[], bool],
     ready: Callable[[], bool],
+    token: MetricsToken | None = None,
 ) -> AsyncIterator[int]:
     """Answer /metrics, /healthz and /readyz while the context lasts; gives the port.
+
+    With a token, /metrics is for those who show it; kubelets have none, so that probes stay open.
 
     Raises:
         ListenError: the port is taken, or the address is not one of this machine's.
@@ -35,7 +73,14 @@ async def serve(
 
         return answer
 
-    async def metrics(_: web.Request) -> web.Response:
+    async def metrics(request: web.Request) -> web.Response:
+        if token is not None:
+            try:
+                if not await token.shown_by(request):
+                    return web.Response(status=401, headers={"WWW-Authenticate": "Bearer"})
+            except TokenError as error:
+                logger.warning("no metrics are given", extra={"error": str(error)})
+                return web.Response(status=503, text="the token to compare with can't be read")
         return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     application = web.Application()

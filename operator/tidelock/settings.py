@@ -16,6 +16,7 @@ class Settings:
         scheduler_name: without a file, pods with this spec.schedulerName are scheduled here.
         listen: address of the HTTP server for metrics and probes.
         port: its port; 0 for any that is free.
+        metrics_token_file: file with the bearer token that scrapes have to show; empty: metrics are open.
         log_format: "text" or "json".
         log_level: least severe level that is logged, such as "info".
         move_after_seconds: how long a lock for any node stays on a node that is cordoned or not ready.
@@ -40,6 +41,7 @@ class Settings:
     scheduler_name: str = DEFAULT_SCHEDULER_NAME
     listen: str = "0.0.0.0"  # noqa: S104 -- probes and Prometheus come from outside of the pod
     port: int = 8080
+    metrics_token_file: str = ""
     log_format: str = "text"
     log_level: str = "info"
     move_after_seconds: float = 300.0

@@ -210,6 +210,9 @@ class Telemetry(Recorder):
         self.ready = Gauge(
             "tidelock_ready", "1 when all watched resources have been listed.", registry=self.registry
         )
+        self.tasks = Gauge(
+            "tidelock_tasks", "Tasks of the event loop that have not ended.", registry=self.registry
+        )
 
     def sample(self) -> bool:
         """Tell whether the plugins of a decision are to be measured: in a tenth of them, by chance."""

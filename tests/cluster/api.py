@@ -4,8 +4,9 @@ import http.client
 import json
 from collections.abc import Iterator
 from contextlib import closing
+from copy import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlencode, urlsplit
 
 from tidelock.kube.config import load_connection
@@ -35,9 +36,23 @@ class Api:
         header = connection.credentials.header()
         self._headers = {"Authorization": header} if header else {}
 
+    def acting(self, user: str) -> Self:
+        """Give a client with which an admin acts as another user."""
+        other = copy(self)
+        other._headers = self._headers | {"Impersonate-User": user}
+        return other
+
     def get(self, path: str) -> Manifest:
         """Read an object or a list."""
         return self._request("GET", path)
+
+    def headers(self, path: str) -> http.client.HTTPMessage:
+        """Read an object or a list, and give what is told beside it."""
+        with closing(self._connect()) as connection:
+            connection.request("GET", path, headers=self._headers)
+            response = connection.getresponse()
+            response.read()
+            return response.headers
 
     def create(self, path: str, manifest: Manifest) -> Manifest:
         """Create an object in a collection; as with kubectl, a field that nobody knows is an error."""

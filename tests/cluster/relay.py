@@ -35,14 +35,12 @@ class Record:
     Attributes:
         used: the rights that the requests took.
         refused: requests that were answered with 401 or 403.
-        flow_schemas: uids of the FlowSchemas that requests for objects fell under.
         lose: rights; of each, the next answer is thrown away when the server has done its work.
 
     """
 
     used: set[Right] = field(default_factory=set)
     refused: list[str] = field(default_factory=list)
-    flow_schemas: set[str] = field(default_factory=set)
     lose: set[Right] = field(default_factory=set)
 
 
@@ -86,7 +84,6 @@ class _Handler(BaseHTTPRequestHandler):
                 record.refused.append(f"{self.command} {self.path}")
             if right is not None:
                 record.used.add(right)
-                record.flow_schemas.add(answer.headers["X-Kubernetes-PF-FlowSchema-UID"])
                 if right in record.lose:
                     record.lose.discard(right)
                     return

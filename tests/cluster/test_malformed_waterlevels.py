@@ -50,6 +50,11 @@ def test_the_api_server_takes(api: Cluster, changes: dict[str, Any]) -> None:
             "spec.source.prometheus.address",
             "match",
         ),
+        (
+            {"source": {"prometheus": {"address": "https://ann:secret@prometheus:9090"}}},
+            "spec.source.prometheus.address",
+            "match",
+        ),
         ({"nodeSelector": {}}, "spec.nodeSelector", "an empty selector is refused"),
         ({"refreshSeconds": 0}, "spec.refreshSeconds", "greater than or equal to 5"),
         ({"refreshSeconds": 600}, "spec.stalenessSeconds", "at least refreshSeconds"),

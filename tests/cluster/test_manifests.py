@@ -15,7 +15,7 @@ from cluster.live import Pod
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import Cluster, DevClusterError, wait_for
-from devcluster.identity import BINDERS, SYSTEM_NAMESPACE, rendered
+from devcluster.identity import BASE, BINDERS, SYSTEM_NAMESPACE, rendered
 from devcluster.loopback import Health
 from tidelock import __version__
 from tidelock.binders.endpoint import SERVICE
@@ -30,14 +30,22 @@ KINDS = [
     "ClusterRoleBinding",
     "CustomResourceDefinition",
     "CustomResourceDefinition",
+    "CustomResourceDefinition",
     "Deployment",
     "FlowSchema",
+    "FlowSchema",
     "Namespace",
+    "NetworkPolicy",
+    "NetworkPolicy",
+    "NetworkPolicy",
+    "PriorityLevelConfiguration",
     "Role",
     "RoleBinding",
     "Service",
     "ServiceAccount",
     "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
     "ValidatingAdmissionPolicyBinding",
 ]
 RESERVATIONS = [
@@ -49,8 +57,13 @@ RESERVATIONS = [
 LABELS = {"topology.kubernetes.io/zone": "zone-a", "kubernetes.io/os": "linux", "accelerator": "a100"}
 
 
-def of_kind(cluster: Cluster, kind: str) -> Manifest:
-    (found,) = [manifest for manifest in rendered(cluster) if manifest["kind"] == kind]
+def of_kind(cluster: Cluster, kind: str, name: str = "") -> Manifest:
+    """Find the manifest of a kind, which must be alone of it, or of its name."""
+    (found,) = [
+        manifest
+        for manifest in rendered(cluster)
+        if manifest["kind"] == kind and name in {"", manifest["metadata"]["name"]}
+    ]
     return found
 
 
@@ -145,16 +158,35 @@ def test_the_root_file_system_is_read_only(controlplane: Cluster) -> None:
     assert container(of_kind(controlplane, "Deployment"))["securityContext"]["readOnlyRootFilesystem"] is True
 
 
+@pytest.mark.parametrize("installation", [BASE, BINDERS], ids=["base", "binders"])
+def test_the_network_lets_the_pod_be_reached_at_its_ports_alone(
+    controlplane: Cluster, installation: Path
+) -> None:
+    objects = rendered(controlplane, installation)
+    (deployment,) = (each for each in objects if each["kind"] == "Deployment")
+    policies = [each["spec"] for each in objects if each["kind"] == "NetworkPolicy"]
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    ports = {port["name"] for port in container(deployment)["ports"]}
+    chosen = [policy for policy in policies if policy["podSelector"]]
+    assert {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]} in policies
+    assert all(policy["podSelector"]["matchLabels"].items() <= labels.items() for policy in chosen)
+    reached = [
+        port["port"] for policy in chosen for rule in policy.get("ingress", ()) for port in rule["ports"]
+    ]
+    assert sorted(reached) == sorted(ports)
+
+
 def test_one_operator_leads_and_one_stands_by(controlplane: Cluster) -> None:
     """The Lease, the right to it and the fence are of one name, that of the process' default."""
     name, account = Settings().lease_name, f"system:serviceaccount:{SYSTEM_NAMESPACE}:tidelock"
     assert of_kind(controlplane, "Deployment")["spec"]["replicas"] == 2
     assert "--no-leader-elect" not in container(of_kind(controlplane, "Deployment"))["args"]
     assert of_kind(controlplane, "Role")["rules"][0]["resourceNames"] == [name]
-    binding = of_kind(controlplane, "ValidatingAdmissionPolicyBinding")["spec"]
+    binding = of_kind(controlplane, "ValidatingAdmissionPolicyBinding", "tidelock-fence")["spec"]
     assert binding["paramRef"].items() >= {"name": name, "namespace": SYSTEM_NAMESPACE}.items()
-    (condition,) = of_kind(controlplane, "ValidatingAdmissionPolicy")["spec"]["matchConditions"]
-    assert condition["expression"] == f"request.userInfo.username == '{account}'"
+    for policy in ("tidelock-fence", "tidelock-annotations-only"):
+        (condition,) = of_kind(controlplane, "ValidatingAdmissionPolicy", policy)["spec"]["matchConditions"]
+        assert condition["expression"] == f"request.userInfo.username == '{account}'"
 
 
 def test_the_image_is_this_version(controlplane: Cluster) -> None:
@@ -188,41 +220,3 @@ def test_the_sample_pod_takes_the_sample_lock(world: World) -> None:
     created = world.api.create(PODS.collection(world.namespace), sample(SAMPLES / "pod.yaml", world))
     assert Pod(world.api, PODS, created).until_bound() == node.name
     lock.until_gone()
-
-
-@pytest.mark.parametrize(("verb", "allowed"), [("list", "yes"), ("create", "no")])
-def test_a_namespaces_editor_sees_locks_and_makes_none(
-    installed: Cluster, namespace: str, verb: str, allowed: str
-) -> None:
-    user_roles = [
-        m for m in rendered(installed) if m["kind"] == "ClusterRole" and m["metadata"]["name"] != "tidelock"
-    ]
-    installed.kubectl("apply", "--server-side", "-f", "-", input=yaml.safe_dump_all(user_roles))
-    installed.kubectl(
-        "create", "rolebinding", "editor", "--clusterrole=edit", "--user=ed", f"--namespace={namespace}"
-    )
-
-    def answer() -> str:
-        # kubectl exits with 1 for "no", so the review is asked for as an object.
-        review = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "LocalSubjectAccessReview",
-            "metadata": {"namespace": namespace},
-            "spec": {
-                "user": "ed",
-                "resourceAttributes": {
-                    "group": "tidelock.dev",
-                    "resource": "reservations",
-                    "verb": verb,
-                    "namespace": namespace,
-                },
-            },
-        }
-        path = "-o=jsonpath={.status.allowed}"
-        return (
-            "yes"
-            if installed.kubectl("create", "-f", "-", path, input=yaml.safe_dump(review)) == "true"
-            else "no"
-        )
-
-    wait_for(answer, until=lambda given: given == allowed, what=f"{verb} to be {allowed}")

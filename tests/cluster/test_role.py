@@ -13,20 +13,20 @@ import yaml
 from cluster.api import Api, Manifest
 from cluster.crds import SAMPLES, install_crds
 from cluster.disks import Disks, using
-from cluster.exporter import Exporter, water_level
 from cluster.live import Pod, condition
 from cluster.operator_process import OperatorProcess
 from cluster.relay import Record, Right, relay
+from cluster.water_level import water_level
 from cluster.workloads import install_clone_sets, make_workloads
 from cluster.world import World
 from devcluster import Cluster, LocalCluster, wait_for
 from devcluster.identity import operator_kubeconfig, rendered
 from devcluster.prometheus import PrometheusServer
+from replay.exporter import Exporter
 from tidelock.kube.client import EVENTS, WATERLEVELS, Resource
 from tidelock.kube.config import load_connection
 from tidelock.model.levels import NODE_LEVEL, POD_USAGE
 
-FLOW_SCHEMAS = Resource("flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", namespaced=False)
 REVIEWS = Resource(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
 )
@@ -66,6 +66,9 @@ FORBIDDEN = [
     ("deletecollection", "tidelock.dev", "reservations"),
     ("patch", "tidelock.dev", "waterlevels"),
     ("delete", "tidelock.dev", "waterlevels"),
+    ("update", "tidelock.dev", "reservationquotas"),
+    ("delete", "tidelock.dev", "reservationquotas"),
+    ("patch", "", "resourcequotas"),
     ("list", "apiextensions.k8s.io", "customresourcedefinitions"),
     ("patch", "events.k8s.io", "events"),
     ("escalate", "rbac.authorization.k8s.io", "clusterroles"),
@@ -221,6 +224,7 @@ def test_the_role_is_what_the_operator_uses(
     measure(watched_alone.world, exporter, prometheus)
     process, record, world = watched
     node = world.node(cpu="4")
+    world.quota(hard={"cpu": "100"})
     lock = world.active_lock(node=node)
     record.lose.add(BIND)  # it must look itself whether the pod is bound
     victim = world.pod()
@@ -252,23 +256,3 @@ def test_the_role_is_what_the_operator_uses(
     assert (record.refused, watched_alone.record.refused) == ([], [])
     assert "forbidden" not in (process.log + watched_alone.process.log).lower()
     assert record.used | watched_alone.record.used == granted(controlplane)
-
-
-def test_requests_fall_under_the_operators_own_flow_schema(controlplane: Cluster, watched: Watched) -> None:
-    _, record, world = watched
-    (manifest,) = [each for each in rendered(controlplane) if each["kind"] == "FlowSchema"]
-    path = FLOW_SCHEMAS.item(manifest["metadata"]["name"])
-    schema = world.api.apply(path, manifest)
-    dangling = wait_for(
-        lambda: condition(world.api.get(path)["status"], "Dangling"), what="the server to take the schema"
-    )
-    assert dangling["status"] == "False"
-
-    def used() -> set[str]:
-        record.flow_schemas.clear()
-        world.active_lock(node=node).delete()
-        return set(record.flow_schemas)
-
-    node = world.node()
-    # An answer may still come that was asked for before the schema was taken.
-    wait_for(used, until=lambda uids: uids == {schema["metadata"]["uid"]}, what="the schema to be used")

@@ -72,6 +72,7 @@ class Grouping:
     Attributes:
         policies: those of the WaterLevels, the oldest first, and at the end that of all other nodes.
         policy_of: index of each node's policy: N.
+        sole: the policy of all nodes, if they have the same one.
         windows: W x N.
         limits: R x N.
         staleness: N.
@@ -82,6 +83,7 @@ class Grouping:
 
     policies: Sequence[Policy]
     policy_of: npt.NDArray[np.intp]
+    sole: Policy | None
     windows: Figures
     limits: Figures
     staleness: Figures
@@ -95,9 +97,11 @@ class Grouping:
         def spread(values: list[Sequence[float]]) -> Figures:
             return np.ascontiguousarray(np.array(values, np.float64)[policy_of].T)
 
+        first = policy_of[0] if len(policy_of) else 0
         return cls(
             policies,
             policy_of,
+            sole=policies[first] if (policy_of == first).all() else None,
             windows=spread([policy.windows for policy in policies]).reshape(len(WINDOWS), -1),
             limits=spread([policy.limits for policy in policies]).reshape(len(RESOURCES), -1),
             staleness=spread([(policy.staleness,) for policy in policies]).reshape(-1),

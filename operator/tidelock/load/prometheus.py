@@ -74,6 +74,12 @@ class Access(NamedTuple):
     headers: Mapping[str, str] = {}
     tls: ssl.SSLContext | None = None
 
+    def hidden(self, text: bytes) -> bytes:
+        """Blot the credentials out of a refusal, which goes into logs and status: some servers tell them."""
+        for header in self.headers.values():
+            text = text.replace(header.rpartition(" ")[2].encode(), b"***")
+        return text
+
 
 async def anonymous_access() -> Access:
     """Log in as nobody."""
@@ -218,6 +224,8 @@ class PrometheusSource:
                 timeout=aiohttp.ClientTimeout(total=self._timeout),
             ) as response:
                 body = await response.read()
+                if response.status != HTTPStatus.OK:
+                    body = access.hidden(body)
         except TimeoutError as error:
             raise SourceError(Trouble.TIMED_OUT, f"no answer within {self._timeout:g} s") from error
         except (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError) as error:

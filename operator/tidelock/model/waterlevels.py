@@ -56,8 +56,8 @@ class SecretReference(Wire):
 class Prometheus(Wire):
     """A server that speaks the Prometheus HTTP API."""
 
-    address: Annotated[str, Field(max_length=2048, pattern=r"^https?://[^\s/?#]+[^\s?#]*$")]
-    """Base URL, such as http://prometheus.monitoring:9090."""
+    address: Annotated[str, Field(max_length=2048, pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$")]
+    """Base URL, such as http://prometheus.monitoring:9090; without credentials, which others could read."""
     queries: Queries | None = None
     """PromQL that replaces the defaults for node-exporter and cAdvisor."""
     node_label: Annotated[str, Field(max_length=256, pattern="^[a-zA-Z_][a-zA-Z0-9_]*$")] | None = None

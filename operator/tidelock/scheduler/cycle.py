@@ -28,6 +28,7 @@ from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, pinned_to
+from tidelock.model.quantities import PODS
 from tidelock.model.reservations import Phase
 from tidelock.plugins.default_preemption import NEVER
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
@@ -436,10 +437,14 @@ def _run_scores(state: CycleState, pod: Pod, snapshot: Snapshot, shared: Verdict
 
 
 def _best(scores: Scores, rows: Rows, snapshot: Snapshot) -> int:
-    """Row of the highest score; among equals, of the node whose name sorts first."""
+    """Row of the highest score; among equals, of the node with the fewest pods, then whose name sorts first.
+
+    kube-scheduler draws among equals, which spreads pods too; this way the same is decided again.
+    """
     ties = (scores == scores[scores.argmax()]).nonzero()[0]
     ties = ties if rows is snapshot.indexes else rows[ties]
-    return int(ties[snapshot.traits.name_rank[ties].argmin()])
+    pods = snapshot.requested[ties, snapshot.column(PODS)]
+    return int(ties[(pods * len(snapshot) + snapshot.traits.name_rank[ties]).argmin()])
 
 
 def _explain(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) -> Refusal:

@@ -86,7 +86,7 @@ class Notes(Recorder):
         return self.sampled
 
     def passed(self, point: str, code: Code, profile: str, seconds: float) -> None:
-        raise AssertionError(f"{point} of {profile} has not ended: {code}, {seconds}")
+        raise AssertionError(f"{point} is no part of what follows pods")
 
     def ran(self, plugin: str, point: str, code: Code, seconds: float) -> None:
         self.noted.append((plugin, point, code, seconds))

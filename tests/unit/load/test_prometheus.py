@@ -1,5 +1,5 @@
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,6 +15,7 @@ NOW = 1_800_000_000.0
 NODES = ("node-a", "node-b")
 QUERIES = Queries("cpu", "memory", "", "names", "pod_cpu", "pod_memory")
 
+Handler = Callable[[web.Request], Awaitable[web.Response]]
 Series = list[tuple[dict[str, str], Any]]
 
 
@@ -26,9 +27,12 @@ def answer(series: Series, kind: str = "vector") -> dict[str, Any]:
 
 @asynccontextmanager
 async def serving(
-    answers: Mapping[str, Any], asked: list[web.Request] | None = None, forms: list[Any] | None = None
+    answers: Mapping[str, Any],
+    asked: list[web.Request] | None = None,
+    forms: list[Any] | None = None,
+    answering: Handler | None = None,
 ) -> AsyncIterator[Callable[..., PrometheusSource]]:
-    """Answer queries by their text, and what has no answer with an empty one."""
+    """Answer queries by their text, and what has no answer with an empty one; or all as `answering` does."""
 
     async def query(request: web.Request) -> web.Response:
         form = await request.post()
@@ -41,7 +45,7 @@ async def serving(
 
     application = web.Application()
     application.add_routes(
-        [web.post("/base/api/v1/query", query), web.post("/base/api/v1/query_range", query)]
+        [web.post(f"/base/api/v1/{path}", answering or query) for path in ("query", "query_range")]
     )
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
@@ -157,6 +161,26 @@ async def test_series_without_labels_or_with_another_form_make_it_malformed() ->
             await source().read(NOW)
 
     assert caught.value.trouble is Trouble.MALFORMED
+
+
+@pytest.mark.parametrize(
+    "echo", ["no such user: {}", '{{"status": "error", "errorType": "auth", "error": "{}"}}']
+)
+async def test_credentials_that_a_refusal_repeats_are_not_told(echo: str) -> None:
+    """What a source says goes into logs, events and status."""
+
+    async def refuse(request: web.Request) -> web.Response:
+        return web.Response(status=401, text=echo.format(request.headers["Authorization"]))
+
+    async def access() -> Access:
+        return Access({"Authorization": "Basic YW5uOnNlY3JldA=="})
+
+    async with serving({}, answering=refuse) as source:
+        with pytest.raises(SourceError) as caught:
+            await source(access).read(NOW)
+
+    assert "Basic ***" in str(caught.value)
+    assert "YW5u" not in str(caught.value)
 
 
 async def test_credentials_are_sent_and_a_cycle_asks_a_handful_of_queries() -> None:

@@ -34,6 +34,31 @@ def test_initials_are_capitals_on_the_wire() -> None:
     assert spec.pod_estimation.default_cpu == "1"
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://prometheus",
+        "https://prometheus.monitoring:9090/base/",
+        "http://[fd00::1]:9090",
+        "http://p/a@b",
+    ],
+)
+def test_an_address_is_a_base_url(address: str) -> None:
+    prometheus = read(source={"prometheus": {"address": address}}).source.prometheus
+    assert prometheus is not None
+    assert prometheus.address == address
+
+
+@pytest.mark.parametrize(
+    "address", ["prometheus:9090", "http://", "http://p?a=b", "https://ann:secret@prometheus"]
+)
+def test_an_address_has_no_credentials_and_no_query(address: str) -> None:
+    """Whoever may view WaterLevels could read them there."""
+    with pytest.raises(ValidationError) as caught:
+        read(source={"prometheus": {"address": address}})
+    assert spec_problems(caught.value).startswith("spec.source.prometheus.address: ")
+
+
 def test_a_problem_names_its_field() -> None:
     with pytest.raises(ValidationError) as caught:
         read(windows=[{"duration": "5m", "weight": 1}])

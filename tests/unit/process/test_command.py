@@ -71,9 +71,9 @@ def test_a_configuration_that_is_wrong_is_told_in_one_line(
     assert told == "profiles[0].schedulerName: Invalid value: 3: should be a valid string"
 
 
-def test_a_profile_that_cannot_be_made_is_told_before_a_cluster_is_reached(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def unreachable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kubeconfig in use, of a cluster where nobody answers."""
     cluster = {"server": "http://127.0.0.1:1"}
     context = {"cluster": "c", "user": "u"}
     kubeconfig = {
@@ -86,6 +86,21 @@ def test_a_profile_that_cannot_be_made_is_told_before_a_cluster_is_reached(
     }
     (tmp_path / "kubeconfig").write_text(json.dumps(kubeconfig))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+
+
+@pytest.mark.usefixtures("unreachable")
+def test_a_metrics_token_that_is_not_there_is_told_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "--metrics-token-file", str(tmp_path / "none"), "--port", "0"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()[-1:]
+    assert line == f"tidelock: metrics token file {tmp_path / 'none'}: No such file or directory"
+
+
+@pytest.mark.usefixtures("unreachable")
+def test_a_profile_that_cannot_be_made_is_told_before_a_cluster_is_reached(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = HEAD + "profiles: [{pluginConfig: [{name: NodeName, args: {colour: red}}]}]"
 
     told = refused(tmp_path / "config.yaml", text, capsys)

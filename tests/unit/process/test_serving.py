@@ -1,23 +1,39 @@
 import socket
+from collections.abc import Mapping
+from pathlib import Path
 
 import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from tidelock.serving import ListenError, serve
+from tidelock.serving import ListenError, MetricsToken, TokenError, serve
 
 LOOPBACK = "127.0.0.1"
 
 
-async def answer(port: int, path: str) -> tuple[int, str]:
-    async with aiohttp.ClientSession() as session, session.get(f"http://{LOOPBACK}:{port}{path}") as response:
+async def answer(port: int, path: str, headers: Mapping[str, str] = {}) -> tuple[int, str]:
+    url = f"http://{LOOPBACK}:{port}{path}"
+    async with aiohttp.ClientSession() as session, session.get(url, headers=headers) as response:
         return response.status, await response.text()
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A file with a token, as `kubectl create secret --from-file` takes it: with a line's end."""
+    path = tmp_path / "token"
+    path.write_text("first\n")
+    return path
 
 
 async def test_probes_answer_what_holds_now() -> None:
     state = {"alive": True, "ready": False}
-    probes = {"alive": lambda: state["alive"], "ready": lambda: state["ready"]}
-    async with serve(LOOPBACK, 0, CollectorRegistry(), **probes) as port:
+    async with serve(
+        LOOPBACK, 0, CollectorRegistry(), alive=lambda: state["alive"], ready=lambda: state["ready"]
+    ) as port:
         assert (await answer(port, "/healthz"))[0] == 200
         assert (await answer(port, "/readyz"))[0] == 503
 
@@ -43,3 +59,65 @@ async def test_a_port_in_use_is_named() -> None:
         with pytest.raises(ListenError, match=f"cannot listen on {LOOPBACK}:{port}: Address already in use"):
             async with serve(LOOPBACK, port, CollectorRegistry(), alive=bool, ready=bool):
                 pass
+
+
+async def test_metrics_are_for_those_who_show_the_token(file: Path) -> None:
+    registry = CollectorRegistry()
+    Gauge("tide", "Height.", registry=registry).set(7)
+    async with serve(LOOPBACK, 0, registry, alive=bool, ready=bool, token=MetricsToken(file)) as port:
+        status, text = await answer(port, "/metrics", bearer("first"))
+        lower = await answer(port, "/metrics", {"Authorization": "bearer first"})
+
+    assert status == 200
+    assert "tide 7.0" in text
+    assert lower == (status, text)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{}, bearer(""), bearer("firs"), bearer("first!"), bearer("é"), {"Authorization": "Basic first"}],
+    ids=["none", "empty", "shorter", "longer", "no ascii", "another scheme"],
+)
+async def test_nobody_else_gets_metrics(file: Path, headers: dict[str, str]) -> None:
+    registry = CollectorRegistry()
+    Gauge("tide", "Height.", registry=registry)
+    async with serve(LOOPBACK, 0, registry, alive=bool, ready=bool, token=MetricsToken(file)) as port:
+        assert await answer(port, "/metrics", headers) == (401, "")
+
+
+async def test_probes_need_no_token(file: Path) -> None:
+    async with serve(
+        LOOPBACK, 0, CollectorRegistry(), alive=lambda: True, ready=lambda: True, token=MetricsToken(file)
+    ) as port:
+        assert (await answer(port, "/healthz"))[0] == 200
+        assert (await answer(port, "/readyz"))[0] == 200
+
+
+async def test_a_token_may_change_at_any_time(file: Path) -> None:
+    async with serve(
+        LOOPBACK, 0, CollectorRegistry(), alive=bool, ready=bool, token=MetricsToken(file)
+    ) as port:
+        file.write_text("second")  # noqa: ASYNC240 -- a moment
+        statuses = [(await answer(port, "/metrics", bearer(token)))[0] for token in ("first", "second")]
+
+    assert statuses == [401, 200]
+
+
+async def test_a_token_that_goes_lets_nobody_in(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with serve(
+        LOOPBACK, 0, CollectorRegistry(), alive=bool, ready=bool, token=MetricsToken(file)
+    ) as port:
+        file.unlink()  # noqa: ASYNC240 -- a moment
+        status, _ = await answer(port, "/metrics", bearer("first"))
+
+    assert status == 503
+    assert vars(caplog.records[-1])["error"] == f"metrics token file {file}: No such file or directory"
+
+
+def test_a_token_that_cannot_be_read_is_told_at_the_start(file: Path) -> None:
+    file.write_text(" \n")
+    with pytest.raises(TokenError, match="is empty, expected a token"):
+        MetricsToken(file)
+    file.unlink()
+    with pytest.raises(TokenError, match="No such file or directory"):
+        MetricsToken(file)

@@ -1,0 +1,116 @@
+"""Audits what is locked: python -m audit LOCKFILE...
+
+Every requirement must be pinned and have hashes, so that what is installed is what was locked. Where the data
+of pip-audit can be reached, none may have a known vulnerability besides. It says which of the two it did; the
+exit status is 0 where nothing is wrong.
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+import msgspec
+from packaging.requirements import InvalidRequirement, Requirement
+
+# Vulnerabilities that do not concern Tidelock, by their ids, and why they do not.
+ACCEPTED: Mapping[str, str] = MappingProxyType({})
+
+_TIMEOUT = 600.0  # seconds for one lock file
+_FLAGS = ("--require-hashes", "--disable-pip", "--format=json", "--progress-spinner=off", "--timeout=10")
+
+
+class _Vulnerability(msgspec.Struct):
+    id: str
+    fix_versions: list[str] = []
+
+
+class _Dependency(msgspec.Struct):
+    name: str
+    version: str = ""
+    vulns: list[_Vulnerability] = []
+    skip_reason: str = ""
+
+
+class _Report(msgspec.Struct):
+    dependencies: list[_Dependency]
+
+
+class Findings(NamedTuple):
+    """What is known of a lock file: how many packages there is data about, and vulnerabilities in words."""
+
+    known: int
+    faults: list[str]
+
+
+def requirements(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Read a lock file: each requirement and its hashes."""
+    for line in text.replace("\\\n", " ").splitlines():
+        requirement, *hashes = line.partition(" #")[0].split("--hash=")
+        if requirement.strip() and not requirement.startswith("#"):
+            yield requirement.strip(), [each.strip() for each in hashes]
+
+
+def unlocked(text: str) -> Iterator[str]:
+    """Tell of requirements that let anything else be installed than what was locked."""
+    for requirement, hashes in requirements(text):
+        try:
+            specifier = list(Requirement(requirement).specifier)
+        except InvalidRequirement as error:
+            yield f"{requirement}: {str(error).splitlines()[0]}"
+            continue
+        if [each.operator for each in specifier] != ["=="] or specifier[0].version.endswith("*"):
+            yield f"{requirement}: is not pinned to one version"
+        if not hashes or not all(each.startswith("sha256:") for each in hashes):
+            yield f"{requirement}: has no sha256 hash"
+
+
+def known_vulnerabilities(lock: Path) -> Findings | None:
+    """Ask pip-audit; None if its data can't be reached, or tell of none of these packages: a mirror's do."""
+    command = (str(Path(sys.executable).with_name("pip-audit")), *_FLAGS, f"--requirement={lock}")
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
+        report = msgspec.json.decode(done.stdout, type=_Report)
+    except (msgspec.MsgspecError, subprocess.TimeoutExpired):
+        return None  # it writes its report only if it has got all answers
+    return judge(report)
+
+
+def judge(report: _Report) -> Findings | None:
+    """Sum up a report of pip-audit."""
+    known = [each for each in report.dependencies if not each.skip_reason]
+    faults = [
+        f"{each.name} {each.version}: {found.id}, fixed in {', '.join(found.fix_versions) or 'no version'}"
+        for each in known
+        for found in each.vulns
+        if found.id not in ACCEPTED
+    ]
+    return Findings(len(known), faults) if known else None
+
+
+def main(locks: Sequence[Path]) -> int:
+    """Audit lock files; gives the exit status."""
+    faults: list[str] = []
+    reached = True
+    for lock in sorted(
+        locks, key=lambda each: each.stat().st_size
+    ):  # where nothing answers, a few ask in vain
+        text = lock.read_text()
+        wrong = list(unlocked(text))
+        faults += [f"{lock}: {each}" for each in wrong]
+        print(f"{lock}: {len(list(requirements(text)))} requirements, {len(wrong)} without pin or hash")
+        found = known_vulnerabilities(lock) if reached else None
+        reached = found is not None
+        if found is not None:
+            faults += [f"{lock}: {each}" for each in found.faults]
+            print(f"{lock}: {len(found.faults)} known vulnerabilities in {found.known} packages")
+    if not reached:
+        print("The data of pip-audit can't be reached from here: only pins and hashes were checked.")
+    print("\n".join(faults), end="\n" if faults else "")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main([Path(each) for each in sys.argv[1:]]))

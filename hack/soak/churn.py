@@ -1,0 +1,109 @@
+"""The churn: lives that are begun at a steady pace, beside some that last from its begin to its end."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from bench.world import each
+from soak.ground import STEADY, node_names
+from soak.lives import KINDS, Actor
+from soak.outcome import Outcome
+from soak.seen import LostError
+from tidelock.kube.client import PODS, RESERVATIONS
+from tidelock.kube.errors import ApiError
+
+# Lives under way at once. Where the machine is too slow for the rate, the pace sinks before room runs out.
+_LIVES = 150
+_SIZE = {"cpu": "1", "memory": "2Gi"}
+
+
+class Churn:
+    """Begins lives, and notes how they end."""
+
+    def __init__(self, actor: Actor, outcome: Outcome) -> None:
+        self._actor = actor
+        self._outcome = outcome
+
+    async def go(self, rate: float, seconds: float) -> None:
+        """Begin lives for so long, at so many objects a second; ends with the last of them."""
+        room = asyncio.Semaphore(_LIVES)
+        begin = due = time.perf_counter()
+        async with asyncio.TaskGroup() as group:
+            for number, name in enumerate(self._kinds()):
+                if due >= begin + seconds:
+                    break
+                await room.acquire()
+                task = group.create_task(self._live(name, f"{name}-{number:06}"))
+                task.add_done_callback(lambda _: room.release())
+                self._outcome.objects += KINDS[name].objects
+                due = max(due, time.perf_counter() - 1.0) + KINDS[name].objects / rate
+                await asyncio.sleep(due - time.perf_counter())
+
+    def _kinds(self) -> Iterator[str]:
+        """Give one of each kind, then any of them, for ever."""
+        yield from KINDS
+        kinds, weights = list(KINDS), [kind.weight for kind in KINDS.values()]
+        while True:
+            yield from self._actor.rng.choices(kinds, weights)
+
+    async def _live(self, kind: str, name: str) -> None:
+        try:
+            await KINDS[kind].live(self._actor, name)
+            self._outcome.lives[kind] += 1
+        except (LostError, ApiError) as error:
+            self._outcome.faults.append(f"{kind}: {error}")
+
+
+@dataclass
+class Standing:
+    """Locks and pods that last: one of each on every steady node."""
+
+    actor: Actor
+    nodes: int
+    held: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    async def up(self) -> None:
+        """Make them, and wait until they hold."""
+        where = dict(enumerate(node_names(STEADY, self.nodes)))
+
+        async def stand(number: int) -> None:
+            lock, pod = f"standing-lock-{number:03}", f"standing-pod-{number:03}"
+            await self.actor.lock(lock, nodeName=where[number], resources=_SIZE)
+            await self.actor.active(lock)
+            await self.actor.pod(pod, nodeSelector={"kubernetes.io/hostname": where[number]})
+            await self.actor.bound(pod)
+            self.held[lock] = _grant(await self._read(RESERVATIONS.item(lock, self.actor.namespace)))
+            self.held[pod] = (where[number], "")
+
+        await each(stand, where)
+
+    async def lost(self) -> list[str]:
+        """Tell which of them are not as they were."""
+        now: dict[str, tuple[str, str]] = {}
+        for resource in (RESERVATIONS, PODS):
+            listed = await self._read(resource.collection(self.actor.namespace))
+            now |= {item["metadata"]["name"]: _grant(item) for item in listed["items"]}
+        return [
+            f"{name} had {' '.join(held).strip()}, has {' '.join(now.get(name, ('nothing',))).strip()}"
+            for name, held in self.held.items()
+            if now.get(name) != held
+        ]
+
+    async def down(self) -> None:
+        """Remove them."""
+        for name in self.held:
+            await self.actor.remove(RESERVATIONS if "lock" in name else PODS, name)
+
+    async def _read(self, path: str) -> Any:
+        return msgspec.json.decode(await self.actor.client.get(path))
+
+
+def _grant(item: dict[str, Any]) -> tuple[str, str]:
+    """Tell where an object has its room, and since when a lock has it."""
+    status = item.get("status", {})
+    active = status.get("phase") == "Active"
+    return (status["nodeName"], status["activatedAt"]) if active else (item["spec"].get("nodeName", ""), "")

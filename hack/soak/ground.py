@@ -1,0 +1,72 @@
+"""Nodes to stand on: some that last, and some that are cordoned, resized, removed and made again."""
+
+import asyncio
+from collections.abc import Iterable
+from random import Random
+from typing import Any, NoReturn
+
+from bench.world import put_nodes
+from tidelock.kube.client import NODES, KubeClient
+
+STEADY, SHAKY = "soak-steady", "soak-shaky"
+LABEL = "soak.tidelock.dev/ground"
+
+_FULL = {"cpu": "12", "memory": "48Gi", "pods": "110"}
+_SMALL = {"cpu": "4", "memory": "16Gi", "pods": "20"}
+_PAUSE = 2.0  # seconds between two changes
+
+
+def node_names(kind: str, count: int) -> list[str]:
+    """Name the nodes of a kind."""
+    return [f"{kind}-{number:03}" for number in range(count)]
+
+
+async def lay(client: KubeClient, names: Iterable[str]) -> None:
+    """Create nodes that are Ready, of 12 cores and 48 GiB each."""
+    await put_nodes(client, [_node(name) for name in names])
+
+
+async def shake(client: KubeClient, names: list[str], rng: Random) -> NoReturn:
+    """Change one of these nodes after the other, for ever."""
+    while True:
+        await asyncio.sleep(_PAUSE)
+        name = rng.choice(names)
+        path = NODES.item(name)
+        match rng.choice(("cordon", "uncordon", "shrink", "grow", "not ready", "ready", "anew")):
+            case "cordon" | "uncordon" as how:
+                await client.patch(path, {"spec": {"unschedulable": how == "cordon"}})
+            case "shrink" | "grow" as how:
+                size = _SMALL if how == "shrink" else _FULL
+                await _report(client, name, {"allocatable": size})
+            case "not ready" | "ready" as how:
+                await _report(client, name, {"conditions": [_ready(ready=how == "ready")]})
+            case _:
+                await renew(client, name)
+
+
+async def renew(client: KubeClient, name: str) -> None:
+    """Remove a node, and make it as it was at first."""
+    await client.delete(NODES.item(name))
+    await lay(client, [name])
+
+
+async def level(client: KubeClient) -> None:
+    """Remove all nodes of a soak."""
+    await client.request("DELETE", NODES.collection(), params={"labelSelector": LABEL})
+
+
+async def _report(client: KubeClient, name: str, status: dict[str, Any]) -> None:
+    await client.patch(NODES.item(name, subresource="status"), {"status": status})
+
+
+def _ready(*, ready: bool) -> dict[str, Any]:
+    return {"type": "Ready", "status": "True" if ready else "False", "reason": "Soak", "message": ""}
+
+
+def _node(name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": NODES.api_version,
+        "kind": NODES.kind,
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, LABEL: "true"}},
+        "status": {"capacity": _FULL, "allocatable": _FULL, "conditions": [_ready(ready=True)]},
+    }

@@ -1,0 +1,170 @@
+"""One run of a soak, from its nodes to what it leaves."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from random import Random
+
+from bench.audit import of_pods, overcommitted, read_all
+from devcluster import Component
+from devcluster.output import say
+from soak.accounts import of_api, of_ledger
+from soak.churn import Churn, Standing
+from soak.ground import SHAKY, STEADY, lay, level, node_names, renew, shake
+from soak.lives import Actor
+from soak.outcome import Outcome
+from soak.samples import Sample, look, metrics_of
+from soak.seen import LostError, watching
+from tidelock.kube.client import NODES, PODS, RESERVATIONS, KubeClient
+from tidelock.kube.errors import ApiError
+
+_SECOND, _MINUTE = 1.0, 60.0
+_SAMPLES = 240  # of a run, if that is not more than one a second
+# What may be open at the end beside what was open at the start: connections that are kept for a while.
+_MORE_FILES, _MORE_TASKS = 8, 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is played.
+
+    Attributes:
+        minutes: how long lives are begun.
+        rate: locks and pods that are made a second.
+        nodes: nodes that last.
+        shaky_nodes: nodes that are changed all the time.
+        patience: seconds after which what has not come counts as lost.
+        seed: of chance.
+
+    """
+
+    minutes: float
+    rate: float
+    nodes: int
+    shaky_nodes: int
+    patience: float
+    seed: int
+
+
+async def soak(client: KubeClient, namespace: str, program: Component, plan: Plan) -> Outcome:
+    """Play a plan against an operator that runs, and clear away what was made."""
+    run = _Soak(client, namespace, program, plan)
+    try:
+        await run.play()
+    except* (LostError, ApiError, OSError) as group:  # OSError: the operator does not answer a scrape
+        run.outcome.faults += _words(group)
+    finally:
+        for resource in (RESERVATIONS, PODS):
+            await client.delete(resource.collection(namespace))
+        await level(client)
+    return run.outcome
+
+
+class _Soak:
+    def __init__(self, client: KubeClient, namespace: str, program: Component, plan: Plan) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._program = program
+        self._plan = plan
+        self._begin = time.perf_counter()
+        self.outcome = Outcome()
+
+    async def play(self) -> None:
+        plan, outcome = self._plan, self.outcome
+        rng = Random(plan.seed)  # noqa: S311 -- chance, no secret
+        shaky = node_names(SHAKY, plan.shaky_nodes)
+        await lay(self._client, [*node_names(STEADY, plan.nodes), *shaky])
+        async with watching(self._client, self._namespace, plan.patience) as seen:
+            actor = Actor(self._client, self._namespace, seen, rng)
+            churn, standing = Churn(actor, outcome), Standing(actor, plan.nodes)
+            await standing.up()
+            await self._agree("before the churn")
+            before = await look(self._program, self._begin)
+            async with _beside(shake(self._client, shaky, rng), self._observe()):
+                await churn.go(plan.rate, plan.minutes * _MINUTE)
+            for name in shaky:
+                await renew(self._client, name)
+            await self._agree("after the churn")
+            outcome.faults += await standing.lost() + await self._overcommitted()
+            await standing.down()
+            await self._agree("with everything removed")
+            outcome.faults += await self._left_over()
+            await self._calm(before)
+
+    async def _observe(self) -> None:
+        pause = max(self._plan.minutes * _MINUTE / _SAMPLES, _SECOND)
+        told = time.perf_counter()
+        while True:
+            await asyncio.sleep(pause)
+            sample = await look(self._program, self._begin)
+            self.outcome.samples.append(sample)
+            if time.perf_counter() - told >= _MINUTE:
+                told += _MINUTE
+                say(
+                    f"{sample.at:.0f} s: {sample.memory:.1f} MiB, {sample.files} files, {sample.tasks} tasks."
+                )
+
+    async def _agree(self, when: str) -> None:
+        """Wait until the ledger is what the API says; what stays different is a fault."""
+
+        async def differences() -> list[str]:
+            lists = [await read_all(self._client, each.collection()) for each in (NODES, PODS, RESERVATIONS)]
+            return of_ledger(await metrics_of(self._program)).differences(of_api(*lists))
+
+        self.outcome.faults += [f"{when}: {each}" for each in await self._settle(differences)]
+
+    async def _calm(self, before: Sample) -> None:
+        """Wait until the operator has let go of what it used for the churn."""
+
+        async def held() -> list[str]:
+            now = await look(self._program, self._begin)
+            return [
+                f"{count} {what} are left of the churn, {earlier} were there before it"
+                for what, count, earlier, more in (
+                    ("open files", now.files, before.files, _MORE_FILES),
+                    ("tasks", now.tasks, before.tasks, _MORE_TASKS),
+                )
+                if count > earlier + more
+            ]
+
+        self.outcome.faults += await self._settle(held)
+
+    async def _settle(self, faults: Callable[[], Awaitable[list[str]]]) -> list[str]:
+        """Look until there is no fault, or patience ends; gives those that stay."""
+        deadline = time.perf_counter() + self._plan.patience
+        while (found := await faults()) and time.perf_counter() < deadline:  # noqa: ASYNC110 -- a probe
+            await asyncio.sleep(_SECOND)
+        return found
+
+    async def _overcommitted(self) -> list[str]:
+        nodes, pods = [await read_all(self._client, each.collection()) for each in (NODES, PODS)]
+        return overcommitted(nodes, of_pods(pods), "taken")
+
+    async def _left_over(self) -> list[str]:
+        return [
+            f"{resource.kind} {item['metadata']['name']} is left over"
+            for resource in (PODS, RESERVATIONS)
+            for item in await read_all(self._client, resource.collection(self._namespace))
+        ]
+
+
+def _words(group: BaseExceptionGroup[BaseException]) -> list[str]:
+    """Tell of all errors of a group, and of the groups in it."""
+    words: list[str] = []
+    for error in group.exceptions:
+        words += (
+            _words(error) if isinstance(error, BaseExceptionGroup) else [f"{type(error).__name__}: {error}"]
+        )
+    return words
+
+
+@asynccontextmanager
+async def _beside(*work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    """Do endless work while the context lasts."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(each) for each in work]
+        yield
+        for task in tasks:
+            task.cancel()

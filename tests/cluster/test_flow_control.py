@@ -1,0 +1,87 @@
+"""The operator's seats at the API server: which priority level each kind of request gets."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cluster.api import Api
+from cluster.crds import install_crds
+from cluster.live import condition
+from devcluster import Cluster, wait_for
+from devcluster.identity import SYSTEM_NAMESPACE, operator_kubeconfig, rendered, token_kubeconfig
+from tidelock.kube.client import NODES, PODS, RESERVATIONS, Resource
+from tidelock.kube.lease import LEASES
+
+_GROUP = "flowcontrol.apiserver.k8s.io"
+SCHEMAS = Resource(_GROUP, "v1", "flowschemas", "FlowSchema", namespaced=False)
+LEVELS = Resource(_GROUP, "v1", "prioritylevelconfigurations", "PriorityLevelConfiguration", namespaced=False)
+
+
+@pytest.fixture(scope="module")
+def admin(controlplane: Cluster) -> Api:
+    """An admin's client, of a cluster where the manifests' flow control is applied."""
+    install_crds(controlplane)
+    objects = [each for each in rendered(controlplane) if each["apiVersion"].startswith(_GROUP)]
+    flags = ("--server-side", "--force-conflicts")
+    controlplane.kubectl("apply", *flags, "-f", "-", input=yaml.safe_dump_all(objects))
+    return Api(controlplane.kubeconfig)
+
+
+@pytest.fixture(scope="module")
+def operator(controlplane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Api:
+    return Api(operator_kubeconfig(controlplane, tmp_path_factory.mktemp("operator")))
+
+
+def served_by(api: Api, path: str) -> tuple[str, str]:
+    """Tell the uids of the FlowSchema and the priority level that a request falls under."""
+    headers = api.headers(path)
+    return headers["X-Kubernetes-PF-FlowSchema-UID"], headers["X-Kubernetes-PF-PriorityLevel-UID"]
+
+
+def uids(admin: Api, schema: str, level: str) -> tuple[str, str]:
+    found = [admin.get(SCHEMAS.item(schema)), admin.get(LEVELS.item(level))]
+    first, second = (str(each["metadata"]["uid"]) for each in found)
+    return first, second
+
+
+@pytest.mark.parametrize(
+    ("path", "schema", "level"),
+    [
+        (NODES.collection(), "tidelock", "tidelock"),
+        (PODS.collection(), "tidelock", "tidelock"),
+        (RESERVATIONS.collection("default"), "tidelock", "tidelock"),
+        ("/apis", "tidelock", "tidelock"),
+        (LEASES.item("tidelock", SYSTEM_NAMESPACE), "tidelock-leader-election", "leader-election"),
+    ],
+    ids=["of the cluster", "of all namespaces", "of a namespace", "discovery", "the Lease"],
+)
+def test_requests_of_the_operator_have_seats_of_their_own(
+    admin: Api, operator: Api, path: str, schema: str, level: str
+) -> None:
+    # The server takes a moment to know a new schema.
+    wait_for(
+        lambda: served_by(operator, path),
+        until=lambda found: found == uids(admin, schema, level),
+        what=f"{path} to be served by {level}",
+    )
+
+
+def test_nobody_else_sits_there(
+    admin: Api, operator: Api, controlplane: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    controlplane.kubectl("create", "serviceaccount", "noisy", "-n", namespace)
+    tenant = Api(token_kubeconfig(controlplane, "noisy", namespace, tmp_path / "noisy"))
+    path = PODS.collection(namespace)
+    ours = uids(admin, "tidelock", "tidelock")
+    wait_for(lambda: served_by(operator, path), until=lambda found: found == ours, what="the schema to count")
+    assert served_by(tenant, path) == uids(admin, "service-accounts", "workload-low")
+
+
+def test_the_schemas_lead_somewhere(admin: Api) -> None:
+    for name in ("tidelock", "tidelock-leader-election"):
+        dangling = wait_for(
+            lambda name=name: condition(admin.get(SCHEMAS.item(name)).get("status", {}), "Dangling"),  # type: ignore[misc]
+            what="the server to judge the schema",
+        )
+        assert dangling["status"] == "False"

@@ -1,0 +1,155 @@
+"""The roles for people and managers: what each may, and may not, by requests in their names."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from http import HTTPStatus
+
+import pytest
+import yaml
+
+from cluster.api import Api, Manifest, RefusedError
+from cluster.crds import install_crds
+from cluster.world import World
+from devcluster import Cluster, wait_for
+from devcluster.identity import rendered
+from tidelock.kube.client import RESERVATIONS, Resource
+
+REVIEWS = Resource(
+    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
+)
+BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
+CLUSTER_BINDINGS = Resource(
+    "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
+)
+READING = {"get", "list", "watch"}
+WRITING = {"create", "update", "patch", "delete"}
+VERBS = READING | WRITING | {"deletecollection"}
+RESOURCES = [
+    "reservations.tidelock.dev",
+    "reservations.tidelock.dev/status",
+    "waterlevels.tidelock.dev",
+    "waterlevels.tidelock.dev/status",
+    "pods",
+    "pods/binding",
+    "secrets",
+    "rolebindings.rbac.authorization.k8s.io",
+]
+OF_THE_CLUSTER = {"waterlevels.tidelock.dev"}
+# Users, and the roles that they have in the world's namespace.
+ROLES = {"mia": "tidelock-manager", "vic": "tidelock-viewer", "val": "view", "ed": "edit"}
+EVERYWHERE = "walter"  # a viewer of the cluster
+
+
+@pytest.fixture(scope="module")
+def world(controlplane: Cluster) -> Iterator[World]:
+    """A namespace in which each user has the role of the table, and no operator runs."""
+    install_crds(controlplane)
+    roles = [each for each in rendered(controlplane) if _is_user_role(each)]
+    flags = ("--server-side", "--force-conflicts")
+    controlplane.kubectl("apply", *flags, "-f", "-", input=yaml.safe_dump_all(roles))
+    with closing(World(Api(controlplane.kubeconfig))) as made:
+        for user, role in ROLES.items():
+            made.api.create(BINDINGS.collection(made.namespace), binding(user, user, role))
+        made.api.create(CLUSTER_BINDINGS.collection(), binding(made.namespace, EVERYWHERE, "tidelock-viewer"))
+        for user in (*ROLES, EVERYWHERE):  # aggregation takes a moment, as do bindings
+            wait_for(lambda user=user: may(made, user, "list"), what=f"{user}'s role to count")  # type: ignore[misc]
+        yield made
+        made.api.delete(CLUSTER_BINDINGS.item(made.namespace))
+
+
+def _is_user_role(manifest: Manifest) -> bool:
+    return (manifest["kind"], manifest["metadata"]["name"]) in {
+        ("ClusterRole", "tidelock-manager"),
+        ("ClusterRole", "tidelock-viewer"),
+    }
+
+
+def binding(name: str, user: str, role: str) -> Manifest:
+    group = BINDINGS.group
+    return {
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+    }
+
+
+def may(
+    world: World, user: str, verb: str, resource: str = "reservations.tidelock.dev", namespace: str = ""
+) -> bool:
+    """Ask the API server whether a user may do this in the world's namespace, or in another.
+
+    What is of the cluster is of no namespace.
+    """
+    qualified, _, subresource = resource.partition("/")
+    plural, _, group = qualified.partition(".")
+    attributes = {
+        "verb": verb,
+        "group": group,
+        "resource": plural,
+        "subresource": subresource,
+        "namespace": "" if qualified in OF_THE_CLUSTER else namespace or world.namespace,
+    }
+    answer = world.api.acting(user).create(REVIEWS.collection(), {"spec": {"resourceAttributes": attributes}})
+    return bool(answer["status"]["allowed"])
+
+
+def rights(world: World, user: str) -> dict[str, set[str]]:
+    """List what a user may do with each resource."""
+    found = {resource: {verb for verb in VERBS if may(world, user, verb, resource)} for resource in RESOURCES}
+    return {resource: verbs for resource, verbs in found.items() if verbs}
+
+
+def test_a_manager_writes_reservations_and_nothing_else(world: World) -> None:
+    assert rights(world, "mia") == {"reservations.tidelock.dev": READING | WRITING}
+
+
+def test_a_viewer_reads(world: World) -> None:
+    assert rights(world, "vic") == {"reservations.tidelock.dev": READING}
+
+
+def test_a_viewer_of_the_cluster_reads_what_is_of_the_cluster_too(world: World) -> None:
+    assert rights(world, EVERYWHERE) == dict.fromkeys(
+        ("reservations.tidelock.dev", "waterlevels.tidelock.dev"), READING
+    )
+
+
+@pytest.mark.parametrize("user", ["val", "ed"])
+def test_who_views_or_edits_a_namespace_reads_and_makes_no_locks(world: World, user: str) -> None:
+    found = rights(world, user)
+    assert found["reservations.tidelock.dev"] == READING
+    assert "reservations.tidelock.dev/status" not in found
+
+
+@pytest.mark.parametrize("user", ROLES)
+def test_a_role_ends_with_its_namespace(world: World, user: str) -> None:
+    assert not [verb for verb in VERBS if may(world, user, verb, namespace="default")]
+
+
+def refused(world: World, user: str, method: str) -> int:
+    """Do with the world's lock as a user; gives the status of the refusal."""
+    api, path = world.api.acting(user), RESERVATIONS.item("web-0", world.namespace)
+    try:
+        match method:
+            case "create":
+                api.create(RESERVATIONS.collection(world.namespace), world.reservation("other"))
+            case "edit":
+                api.merge(path, {"spec": {"priority": 1}})
+            case "status":
+                api.merge(f"{path}/status", {"status": {"phase": "Active"}})
+            case "delete":
+                api.delete(path)
+    except RefusedError as refusal:
+        return refusal.status
+    return HTTPStatus.OK
+
+
+def test_so_it_is_when_they_try(world: World) -> None:
+    mia, path = world.api.acting("mia"), RESERVATIONS.item("web-0", world.namespace)
+    mia.create(RESERVATIONS.collection(world.namespace), world.reservation("web-0"))
+    tries = ("create", "edit", "status", "delete")
+    for user in ("vic", "ed"):
+        assert {refused(world, user, method) for method in tries} == {HTTPStatus.FORBIDDEN}
+        assert world.api.acting(user).get(path)["metadata"]["name"] == "web-0"
+    assert refused(world, "mia", "status") == HTTPStatus.FORBIDDEN
+    assert refused(world, "mia", "edit") == HTTPStatus.OK
+    assert refused(world, "mia", "delete") == HTTPStatus.OK

@@ -1,0 +1,58 @@
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from soak.seen import LostError, Seen
+from tidelock.kube.client import PODS, RESERVATIONS
+
+
+def event(kind: str, name: str = "web-0", **fields: Any) -> bytes:
+    return json.dumps(
+        {"type": kind, "object": {"metadata": {"name": name, "resourceVersion": "7"}} | fields}
+    ).encode()
+
+
+def active(status: str) -> dict[str, Any]:
+    return {"status": {"phase": "Active", "conditions": [{"type": "Active", "status": status}]}}
+
+
+async def test_what_lasted_for_a_moment_is_remembered() -> None:
+    seen = Seen(patience=20)
+    seen.expect(RESERVATIONS, "web-0")
+    waiting = asyncio.create_task(
+        seen.until(RESERVATIONS, "web-0", lambda story: story.was_active and story.gone, "Active and gone")
+    )
+    await asyncio.sleep(0)
+    assert seen.take_lock(event("ADDED"), 0.0) == "7"
+    for line in (event("MODIFIED", **active("True")), event("MODIFIED", **active("False")), event("DELETED")):
+        seen.take_lock(line, 0.0)
+    assert (await waiting).gone
+
+
+async def test_a_pod_is_told_from_a_lock_of_its_name() -> None:
+    seen = Seen(patience=20)
+    seen.expect(RESERVATIONS, "web-0")
+    seen.expect(PODS, "web-0")
+    seen.take_pod(event("MODIFIED", spec={"nodeName": "a"}), 0.0)
+    story = await seen.until(PODS, "web-0", lambda story: story.node, "bound")
+    assert story.node == "a"
+    assert seen.expect(RESERVATIONS, "web-0").node == ""
+
+
+async def test_what_does_not_come_is_lost() -> None:
+    seen = Seen(patience=0.01)
+    seen.expect(RESERVATIONS, "web-0")
+    seen.take_lock(event("ADDED", status={"phase": "Pending"}), 0.0)
+    with pytest.raises(LostError, match=r"Reservation web-0 was not Active after 0.01 s: phase 'Pending'"):
+        await seen.until(RESERVATIONS, "web-0", lambda story: story.was_active, "Active")
+
+
+async def test_what_nobody_asks_about_is_not_kept() -> None:
+    seen = Seen(patience=20)
+    seen.expect(PODS, "web-0")
+    seen.forget(PODS, "web-0")
+    seen.take_pod(event("ADDED"), 0.0)
+    with pytest.raises(KeyError):
+        await seen.until(PODS, "web-0", bool, "there")
