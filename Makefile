@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 export PYTHONPATH := operator:hack
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test unit verify demo up down status lock audit sbom soak bench-lock bench-throughput bench-cycle bench-admission clean
+.PHONY: help venv test unit verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants audit sbom soak clean
 
 help: ## Show the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
 venv: $(VENV)/.installed ## Make the virtual environment from the lock file
 
@@ -20,6 +20,10 @@ $(VENV)/.installed: requirements-dev.lock pyproject.toml
 
 demo: venv ## Play the reservation story on a real control plane
 	$(BIN)/python -m demo
+
+demo-water: venv ## Play load on a real control plane, by requests and by measured use, and draw it
+	mkdir -p build
+	$(BIN)/python -m demo.water --plot build/water-live.png
 
 test: venv verify ## Install everything, check everything, run all tests
 	$(BIN)/python -m pytest
@@ -42,6 +46,9 @@ status: venv ## Show the development control plane
 bench-lock: venv ## Lock latency and throughput beside a bare Kopf handler and a writer that decides nothing
 	$(BIN)/python -m bench.lock
 
+bench-tenants: venv ## How fast a lock is beside 10,000 of another namespace
+	$(BIN)/python -m bench.tenants
+
 bench-throughput: venv ## Pods a second beside kube-scheduler, with etcd that does not write to the disk
 	mkdir -p build
 	$(BIN)/python -m bench.throughput --json build/throughput.json --plot build/throughput.png
@@ -49,8 +56,17 @@ bench-throughput: venv ## Pods a second beside kube-scheduler, with etcd that do
 bench-cycle: venv ## Decisions a second, without an API server
 	$(BIN)/python -m bench.cycle
 
+bench-refresh: venv ## What it costs to measure and annotate 5,000 nodes and 2,000 Deployments
+	$(BIN)/python -m bench.refresh
+
 bench-admission: venv ## How long the review of a binding takes
 	$(BIN)/python -m bench.admission
+
+bench-contend: venv ## Who gets the last room, of many that claim it in four ways at once
+	$(BIN)/python -m bench.contend
+
+bench-failover: venv ## How long nothing is bound when a leader is killed, stopped or asked to end
+	$(BIN)/python -m bench.failover
 
 lock: venv ## Renew the lock files from pyproject.toml
 	hack/update-locks

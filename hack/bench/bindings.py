@@ -41,11 +41,13 @@ class Bindings:
     Attributes:
         seen: when each was first seen bound, as of `time.perf_counter`.
         nodes: where to.
+        doubled: pods that were seen bound to one node and then to another, in words.
 
     """
 
     seen: dict[str, float] = field(default_factory=dict)
     nodes: dict[str, str] = field(default_factory=dict)
+    doubled: list[str] = field(default_factory=list)
     _waits: list[tuple[int, asyncio.Event]] = field(default_factory=list)
 
     async def wait(self, count: int) -> None:
@@ -58,9 +60,12 @@ class Bindings:
     def take(self, line: bytes, now: float) -> str:
         """Take an event of a pod that is bound."""
         event = _decode_event(line)
-        if event.type == "ADDED" and event.object.metadata.name not in self.seen:
-            self.seen[event.object.metadata.name] = now
-            self.nodes[event.object.metadata.name] = event.object.spec.node_name
+        name, node = event.object.metadata.name, event.object.spec.node_name
+        if self.nodes.get(name, node) != node:
+            self.doubled.append(f"{name} was bound to {self.nodes[name]} and then to {node}")
+        if event.type == "ADDED" and name not in self.seen:
+            self.seen[name] = now
+            self.nodes[name] = node
             for count, reached in self._waits:
                 if len(self.seen) >= count:
                     reached.set()

@@ -8,8 +8,19 @@ from functools import lru_cache
 import msgspec
 
 from bench.scenarios import Json, lonely_pod, node_name, plain_node, plain_pod, pod_object, spread_pod
+from tidelock.cluster.measured import at_once
 from tidelock.framework.config import default_configuration
 from tidelock.framework.profile import Enabled
+from tidelock.model.levels import (
+    NODE_LEVEL,
+    WINDOW_SECONDS,
+    NodeLevel,
+    PodUsage,
+    Stat,
+    Uses,
+    Windows,
+    encode_node_level,
+)
 from tidelock.model.locks import decode_reservation
 from tidelock.model.nodes import Node, decode_node
 from tidelock.model.pods import Pod, decode_pod
@@ -25,6 +36,7 @@ _FIT_ONLY = frozenset({"PrioritySort", "NodeResourcesFit", "DefaultBinder"})
 _APPS = 100  # of the pods that are placed already: the first is the app of those that spread
 _LOOK_AT_CLOCK = 100  # decisions between two looks at the processor clock, each a system call
 _GROUP = 500  # pods that avoid each other
+_MEMORY = float(2**29)  # bytes that a pod uses
 
 
 class DecisionError(Exception):
@@ -33,12 +45,13 @@ class DecisionError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """What is decided, by which plugins, beside how many locks."""
+    """What is decided, by which plugins, beside how many locks, and whether use is measured."""
 
     name: str
     shape: Callable[[int], Json]
     enabled: Sequence[Enabled] = DEFAULT_PLUGINS
     locks: int = 0
+    measured: bool = False
     plugins: frozenset[str] = frozenset()
 
 
@@ -55,6 +68,7 @@ def workloads(locks: int) -> list[Workload]:
             plugins=frozenset({"InterPodAffinity"}),
         ),
         Workload(name="locks", shape=plain_pod, locks=locks),
+        Workload(name="measured", shape=plain_pod, measured=True),
     ]
 
 
@@ -75,10 +89,12 @@ def furnished(workload: Workload, nodes: int, placed: int) -> tuple[Decider, Fee
     builtins = replace(BUILTINS, defaults=tuple(workload.enabled))
     decider = Decider(default_configuration(_SCHEDULER, builtins))
     feed = Feed(decider.cache, decider.book, decider.queue, decider.waiting_pods, _Stopped(), lambda: None)
-    for node in _nodes(nodes):
-        feed.nodes.upsert(None, node)
+    for number, node in enumerate(_nodes(nodes)):
+        feed.nodes.upsert(None, _measured(node, number) if workload.measured else node)
     for pod in _placed(placed, nodes):
         feed.pods.upsert(None, pod)
+    if workload.measured:
+        at_once(decider.measurements.take(_uses(_placed(placed, nodes))))
     for number in range(workload.locks):
         feed.reservations.upsert(None, decode_reservation(_lock(number)))
     for synced in (feed.nodes, feed.pods, feed.reservations):
@@ -136,6 +152,32 @@ def _placed(count: int, nodes: int) -> list[Pod]:
         )
         for number in range(count)
     ]
+
+
+def _measured(node: Node, number: int) -> Node:
+    """Give a node its measured use: from 10 to 59 % of the cpu, from 20 to 59 % of the memory."""
+    cpu, memory = 10.0 + number % 50, 20.0 + number % 40
+    windows = _windows(Stat(cpu, cpu, cpu), Stat(memory, memory, memory))
+    annotations = {NODE_LEVEL: encode_node_level(NodeLevel(_NOW, windows))}
+    metadata = msgspec.structs.replace(node.metadata, annotations=annotations)
+    return msgspec.structs.replace(node, metadata=metadata)
+
+
+def _uses(placed: Sequence[Pod]) -> Uses:
+    """Measure each pod: from 100 to 599 millicores, and half a gibibyte."""
+    memory = Stat(_MEMORY, _MEMORY, _MEMORY)
+    cores = [0.1 + number % 500 / 1000 for number in range(len(placed))]
+    return Uses(
+        {
+            pod.uid: PodUsage(_NOW, _windows(Stat(cpu, cpu, cpu), memory))
+            for pod, cpu in zip(placed, cores, strict=True)
+        },
+        {},
+    )
+
+
+def _windows(cpu: Stat, memory: Stat) -> Windows:
+    return {window: {"cpu": cpu, "memory": memory} for window in WINDOW_SECONDS}
 
 
 def _sized(shape: Json, number: int) -> Json:

@@ -30,6 +30,12 @@ class Histogram:
                     total += sample.value
         return cls(sorted(counts.items()), total)
 
+    def since(self, earlier: "Histogram") -> "Histogram":
+        """Give what was observed after an earlier look."""
+        before = dict(earlier.buckets)
+        buckets = [(bound, up_to - before.get(bound, 0.0)) for bound, up_to in self.buckets]
+        return Histogram(buckets, self.total - earlier.total)
+
     @property
     def count(self) -> float:
         """How many observations."""

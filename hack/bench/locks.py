@@ -51,6 +51,10 @@ class Locks:
         """Create one lock."""
         await self.client.create(_COLLECTION, _lock(name))
 
+    async def seen(self, name: str) -> float:
+        """Wait for a lock's Active=True; gives when it was seen, as of `time.perf_counter`."""
+        return await self._active([name])
+
     async def clear(self) -> None:
         """Delete all locks."""
         await self.client.delete(_COLLECTION)

@@ -3,7 +3,9 @@
 import os
 import ssl
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import yaml
@@ -61,10 +63,12 @@ def floor(cluster: LocalCluster, kubeconfig: Path) -> Component:
     )
 
 
-def kube_scheduler(cluster: LocalCluster, kubeconfig: Path, scheduler_name: str) -> Component:
+def kube_scheduler(
+    cluster: LocalCluster, kubeconfig: Path, scheduler_name: str, settings: Mapping[str, Any] | None = None
+) -> Component:
     """Return the stock scheduler with its default profile and unlimited requests; it ends with the cluster.
 
-    Anybody may read its health and metrics.
+    There may be other settings of its configuration. Anybody may read its health and metrics.
     """
     (port,) = free_ports(1)
     keys = cluster.directory / "keys"
@@ -72,6 +76,7 @@ def kube_scheduler(cluster: LocalCluster, kubeconfig: Path, scheduler_name: str)
     configuration.write_text(
         yaml.safe_dump(
             {
+                **(settings or {}),
                 "apiVersion": "kubescheduler.config.k8s.io/v1",
                 "kind": "KubeSchedulerConfiguration",
                 "clientConnection": {"kubeconfig": str(kubeconfig), "qps": -1, "burst": 1},

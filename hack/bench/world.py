@@ -20,7 +20,9 @@ IN_FLIGHT = 64
 
 IDENTITY = "a ServiceAccount with the rights of manifests/base"
 
-_DEFINITIONS = ("crd/reservations.tidelock.dev", "crd/waterlevels.tidelock.dev")
+_DEFINITIONS = tuple(
+    f"crd/{plural}.tidelock.dev" for plural in ("reservations", "reservationquotas", "waterlevels")
+)
 _NODE_SIZE = {"cpu": "12", "memory": "48Gi", "pods": "110"}
 
 

@@ -16,14 +16,15 @@ _STOP_SECONDS = 60.0
 
 
 @contextmanager
-def running_operator(kubeconfig: Path, log: Path) -> Iterator[None]:
-    """Run `tidelock run` while the context lasts; it is ready when the context begins."""
+def running_operator(kubeconfig: Path, log: Path, *options: str) -> Iterator[int]:
+    """Run `tidelock run` while the context lasts; it is ready when the context begins. Gives its port."""
     (port,) = free_ports(1)
-    command = [sys.executable, "-m", "tidelock.main", "run", f"--kubeconfig={kubeconfig}", f"--port={port}"]
+    run = (sys.executable, "-m", "tidelock.main", "run")
+    command = [*run, f"--kubeconfig={kubeconfig}", f"--port={port}", *options]
     with log.open("w") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
         try:
             wait_for(lambda: _ready(process, port, log), what="the operator to be ready")
-            yield
+            yield port
         finally:
             process.terminate()
             process.wait(_STOP_SECONDS)

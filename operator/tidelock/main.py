@@ -1,66 +1,37 @@
-"""The one place where the parts are put together, and the `tidelock` command."""
+"""The `tidelock` command: stands by until this process leads, and leads."""
 
 import argparse
 import asyncio
 import gc
 import ipaddress
 import logging
-import signal
 import sys
-from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, NoReturn
 from uuid import uuid4
 
-import kopf
-
 from tidelock import __version__
-from tidelock.binders.arrivals import Arrivals
-from tidelock.binders.endpoint import SERVICE, Endpoint
-from tidelock.binders.guard import Guard
-from tidelock.binders.keeper import Keeper
-from tidelock.binders.server import Door
 from tidelock.clock import SystemClock
 from tidelock.framework.config import Configuration, default_configuration, read_configuration
 from tidelock.framework.configfile import ConfigurationError
 from tidelock.framework.installed import load_plugins
-from tidelock.handlers import lifecycle, reservations, waterlevels
+from tidelock.handlers import lifecycle
 from tidelock.kube.client import KubeClient
 from tidelock.kube.config import ConfigError, Connection, load_connection
-from tidelock.kube.errors import ApiError
-from tidelock.kube.events import EventRecorder
 from tidelock.kube.lease import Alone, Leadership, Lease, LeaseLostError, LeaseTimes
-from tidelock.kube.skew import watch_skew
-from tidelock.load.loop import LoadLoop
-from tidelock.load.metrics import LoadMetrics
-from tidelock.load.slices import AT_LEISURE, in_slices
+from tidelock.leader import Leader
 from tidelock.logs import configure_logs
-from tidelock.model.meta import Key
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.binding import Binder
-from tidelock.scheduler.decider import Decider
-from tidelock.scheduler.evictions import Evictor
-from tidelock.scheduler.extenders import Extenders
-from tidelock.scheduler.feed import Feed
-from tidelock.scheduler.gauges import Gauges
-from tidelock.scheduler.loop import Loop
-from tidelock.scheduler.publisher import Publisher
-from tidelock.scheduler.tasks import Tasks, TurnTaking
-from tidelock.scheduler.tools import Tools
-from tidelock.scheduler.watches import OTHERS, OWN, reflectors
+from tidelock.running import until
 from tidelock.serving import ListenError, MetricsToken, TokenError, serve
 from tidelock.settings import Settings
 from tidelock.simulation import command as simulate
-from tidelock.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
 
-# Seconds that writes under way get at shutdown, and that a turn of the loop may take.
-_DRAIN = 5.0
-_STUCK = 30.0
 # Connections for the Lease alone: one to watch it, one to write it.
 _LEASE_CONNECTIONS = 2
 # When to look for cyclic garbage. What is decoded lives long and has no cycles: at Python's pace the search
@@ -74,106 +45,44 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
     Raises:
         ConfigurationError: the configuration file is wrong.
         ConfigError: there is no way to reach a cluster.
-        ListenError, TokenError: metrics can't be served as configured.
+        ListenError, TokenError: metrics or other binders can't be served as configured.
         LeaseLostError: another process leads now, or might.
 
     """
     configuration = _configuration(settings)
     connection = load_connection(settings.kubeconfig or None)
     clock, rng = SystemClock(), Random()  # noqa: S311 -- for jitter
-    telemetry = Telemetry(clock.monotonic, rng)
-    user_agent = f"tidelock/{__version__}"
-    own = KubeClient(connection, user_agent=user_agent, connections=_LEASE_CONNECTIONS)
+    agent = f"tidelock/{__version__}"
+    own = KubeClient(connection, user_agent=agent, connections=_LEASE_CONNECTIONS)
     leadership = _leadership(settings, connection, own, rng)
     client = KubeClient(
-        connection,
-        user_agent=user_agent,
-        may_write=leadership.check,
-        manager=lambda: leadership.manager,
+        connection, user_agent=agent, may_write=leadership.check, manager=lambda: leadership.manager
     )
-    extenders = Extenders(configuration.extenders)
-    tasks = Tasks(rng)
-    decider = Decider(
-        configuration,
-        move_after=settings.move_after_seconds,
-        on_enqueue=telemetry.queued,
-        api=TurnTaking(client, tasks),
-        recorder=telemetry,
+    leader = Leader(settings, configuration, connection, client, leadership, clock, rng)
+    async with own, client, _served(settings, leader) as port:
+        logger.info(
+            "started",
+            extra={
+                "version": __version__,
+                "port": port,
+                "server": connection.server,
+                "schedulers": ", ".join(leader.profiles),
+            },
+        )
+        if await until(stop, leadership.acquire()):
+            await leader.lead(stop)
+
+
+def _served(settings: Settings, leader: Leader) -> AbstractAsyncContextManager[int]:
+    """Tell of the process over HTTP, from its start on."""
+    return serve(
+        settings.listen,
+        settings.port,
+        leader.telemetry.registry,
+        alive=lambda: leader.alive,
+        ready=lambda: leader.ready,
+        token=MetricsToken(Path(settings.metrics_token_file)) if settings.metrics_token_file else None,
     )
-    async with (
-        own,
-        client,
-        extenders,
-        EventRecorder(
-            client, "tidelock.dev/operator", settings.instance, busy=lambda: tasks.busy
-        ) as recorder,
-    ):
-        telemetry.registry.register(Gauges(decider.book, decider.columns, decider.queue))
-        tools = Tools(client, recorder, telemetry, clock, tasks)
-        binder = Binder(tools, decider, extenders)
-        evictor = Evictor(tools, decider)
-        publisher = Publisher(tools, decider.book)
-        loop = Loop(decider, binder, evictor, publisher, telemetry, clock)
-        others = {name: getattr(decider.objects, name) for name in (*OTHERS, *OWN)}
-        feed = Feed(
-            decider.cache, decider.book, decider.queue, decider.waiting_pods, clock, loop.wake, others
-        )
-        door = _door(settings, client, decider, feed, loop, leadership, clock, telemetry)
-        pods = door.arrivals if door is not None else feed.pods
-        telemetry.ready.set_function(lambda: float(feed.ready))
-        telemetry.tasks.set_function(lambda: float(len(asyncio.all_tasks())))
-        load = LoadLoop(
-            client,
-            decider.cache,
-            decider.objects.replica_sets,
-            recorder,
-            LoadMetrics(telemetry.registry, clock.now),
-            clock,
-            busy=lambda: tasks.busy,
-        )
-        load.on_uses(lambda uses: tasks.spawn(in_slices(decider.measurements.take(uses), AT_LEISURE)))
-        async with serve(
-            settings.listen,
-            settings.port,
-            telemetry.registry,
-            alive=lambda: leadership.waiting or clock.monotonic() - loop.last_turn < _STUCK,
-            ready=lambda: leadership.waiting or feed.ready,
-            token=MetricsToken(Path(settings.metrics_token_file)) if settings.metrics_token_file else None,
-        ) as port:
-            logger.info(
-                "started",
-                extra={
-                    "version": __version__,
-                    "port": port,
-                    "server": connection.server,
-                    "schedulers": ", ".join(decider.profiles),
-                },
-            )
-            if not await _until(stop, leadership.acquire()):
-                return
-            decider.book.lead(leadership.epoch)
-            async with _background(
-                leadership.keep(),
-                *(
-                    reflector.run()
-                    for reflector in reflectors(client, feed, pods, rng, whole=bool(configuration.extenders))
-                ),
-                loop.run(feed),
-                load.run(),
-                watch_skew(client, clock.now, telemetry.clock_skew.set),
-                tasks.crash(),
-                *([door.run()] if door is not None else []),
-            ) as crashed:
-                registry = _handlers(connection, client, publisher, load, clock, stop)
-                operator = asyncio.create_task(_run_kopf(registry, loop.started, stop))
-                await asyncio.wait((operator, crashed), return_when=asyncio.FIRST_COMPLETED)
-                stop.set()
-                await operator
-                if crashed.done():
-                    crashed.result()
-                logger.info("stopping")
-        await tasks.drain(_DRAIN)
-        await leadership.release()
 
 
 def _leadership(settings: Settings, connection: Connection, client: KubeClient, rng: Random) -> Leadership:
@@ -188,19 +97,6 @@ def _leadership(settings: Settings, connection: Connection, client: KubeClient, 
         rng=rng,
         times=LeaseTimes(duration=duration, renew_deadline=duration * 2 / 3, retry_period=duration * 2 / 15),
     )
-
-
-async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
-    """Do the work unless `stop` is set first; whether it was done."""
-    task, stopped = asyncio.create_task(work), asyncio.create_task(stop.wait())
-    await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
-    stopped.cancel()
-    if not task.done():
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        return False
-    task.result()
-    return True
 
 
 def _configuration(settings: Settings) -> Configuration:
@@ -220,93 +116,6 @@ def _configuration(settings: Settings) -> Configuration:
             extra={"file": settings.config, "fields": ", ".join(configuration.ignored)},
         )
     return configuration
-
-
-def _door(
-    settings: Settings,
-    client: KubeClient,
-    decider: Decider,
-    feed: Feed,
-    loop: Loop,
-    leadership: Leadership,
-    clock: SystemClock,
-    telemetry: Telemetry,
-) -> Door | None:
-    """Make what other binders are answered by, if that is asked for; it sees pods before the feed."""
-    if not (settings.extender or settings.admission):
-        return None
-    guard = Guard(decider)
-    namespace, _, name = settings.tls_secret.partition("/")
-
-    def ready() -> bool:
-        try:
-            leadership.check()
-        except ApiError:
-            return False  # another may have admitted what this process does not know of
-        return feed.ready
-
-    return Door(
-        guard,
-        Arrivals(feed.pods, guard, clock),
-        Keeper(client, Key(namespace, name), settings.tls_names, clock),
-        Endpoint(client, Key(namespace, SERVICE), settings.tls_address, settings.tls_port),
-        client,
-        clock,
-        telemetry,
-        address=settings.listen,
-        port=settings.tls_port,
-        ready=ready,
-        wake=loop.wake,
-        extender=settings.extender,
-        admission=settings.admission,
-    )
-
-
-@asynccontextmanager
-async def _background(*work: Coroutine[Any, Any, NoReturn]) -> AsyncIterator[asyncio.Future[NoReturn]]:
-    """Run endless work beside the context; gives a future that ends with the first error."""
-    tasks = [asyncio.create_task(endless) for endless in work]
-    crashed: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
-
-    def ended(task: asyncio.Task[NoReturn]) -> None:
-        if not task.cancelled() and not crashed.done() and (error := task.exception()) is not None:
-            crashed.set_exception(error)
-
-    for task in tasks:
-        task.add_done_callback(ended)
-    try:
-        yield crashed
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        crashed.cancel()
-
-
-def _handlers(
-    connection: Connection,
-    client: KubeClient,
-    publisher: Publisher,
-    load: LoadLoop,
-    clock: SystemClock,
-    stop: asyncio.Event,
-) -> kopf.OperatorRegistry:
-    registry = kopf.OperatorRegistry()
-    lifecycle.register(registry, connection, stop)
-    reservations.register(registry, publisher)
-    waterlevels.register(registry, client, load, clock)
-    return registry
-
-
-async def _run_kopf(registry: kopf.OperatorRegistry, started: asyncio.Event, stop: asyncio.Event) -> None:
-    """Run Kopf from the first decision on: locks come first, and by then the CRDs are known to be there."""
-    waits = [asyncio.create_task(flag.wait()) for flag in (started, stop)]
-    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    for wait in waits:
-        wait.cancel()
-    if stop.is_set():
-        return
-    await kopf.operator(registry=registry, clusterwide=True, standalone=True, stop_flag=stop)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -444,10 +253,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 async def _serve(settings: Settings) -> None:
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    loop.set_exception_handler(lifecycle.close_quietly)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)  # Kopf puts its own in their place
+    stop = asyncio.Event()
+    asyncio.get_running_loop().set_exception_handler(lifecycle.close_quietly)
+    lifecycle.set_on_signals(stop)
     await operate(settings, stop)
 
 

@@ -7,12 +7,12 @@ import pytest
 
 from cluster.api import Api
 from cluster.crds import install_crds
-from cluster.exporter import Exporter, exporting
 from cluster.operator_process import Launch, OperatorProcess
 from cluster.world import World
 from devcluster import Cluster, LocalCluster, attached, start_cluster
 from devcluster.identity import operator_kubeconfig
 from devcluster.prometheus import PrometheusServer
+from replay.exporter import Exporter, exporting
 
 
 @pytest.fixture(scope="session")

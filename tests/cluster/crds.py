@@ -9,12 +9,12 @@ SAMPLES = _ROOT / "manifests" / "samples"
 
 
 def install_crds(cluster: Cluster) -> None:
-    """Apply crds/ and wait until both kinds are served; harmless if they are there."""
+    """Apply crds/ and wait until all kinds are served; harmless if they are there."""
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(_ROOT / "crds"))
 
     def served() -> bool:
         try:
-            cluster.kubectl("get", "reservations,waterlevels", "--all-namespaces")
+            cluster.kubectl("get", "reservations,reservationquotas,waterlevels", "--all-namespaces")
         except DevClusterError:  # a definition is established before its kind is discovered and served
             return False
         return True

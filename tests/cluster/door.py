@@ -1,55 +1,88 @@
 """Tidelock's door for other binders as manifests/binders installs it, and a stock kube-scheduler."""
 
+import base64
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from cluster.api import Api, Manifest, RefusedError
-from cluster.live import Pod
+from cluster.live import Node, Pod
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import Component, LocalCluster, wait_for
 from devcluster.binaries import find_binaries
-from devcluster.identity import BINDERS, SYSTEM_NAMESPACE, operator_kubeconfig, rendered
+from devcluster.binders import NAMES, webhook_configuration
+from devcluster.identity import BINDERS, SYSTEM_NAMESPACE, operator_kubeconfig
 from devcluster.loopback import HOST, Health, free_ports
-from tidelock.binders.endpoint import SERVICE
 from tidelock.binders.keeper import CONFIGURATION, SECRETS, WEBHOOKS
 from tidelock.kube.client import PODS
 
 BY_STOCK: Manifest = {"schedulerName": "default-scheduler"}
 ADDRESS = "10.11.12.13"
 """Where the operator says that it is reached; nobody tries."""
-NAMES = f"--tls-names={HOST},{SERVICE}.{SYSTEM_NAMESPACE}.svc"
 SECRET = SECRETS.item("tidelock-tls", SYSTEM_NAMESPACE)
 
 
+def addresses(port: int, address: str = ADDRESS) -> tuple[str, ...]:
+    """Options by which the operator listens at a port of this machine, and tells of an address."""
+    return f"--tls-port={port}", f"--tls-address={address}", f"--tls-names={','.join(NAMES)}"
+
+
 @contextmanager
-def operating(cluster: LocalCluster, folder: Path, option: str, *, port: int) -> Iterator[OperatorProcess]:
+def operating(cluster: LocalCluster, folder: Path, *options: str, port: int) -> Iterator[OperatorProcess]:
     """Run the operator with its door open, to the end of which nothing must have gone wrong inside of it."""
     kubeconfig = operator_kubeconfig(cluster, folder, BINDERS)
-    address = f"--tls-address={ADDRESS}"
-    with OperatorProcess(kubeconfig, folder, option, f"--tls-port={port}", address, NAMES) as process:
+    with OperatorProcess(kubeconfig, folder, *options, *addresses(port)) as process:
         yield process
         assert process.stop() == 0
     assert "Traceback" not in process.log
 
 
+def authority(api: Api, folder: Path) -> Path:
+    """Read the authority of the operator's certificate out of the Secret, as an installation does."""
+
+    def found() -> Manifest:
+        try:
+            return api.get(SECRET)
+        except RefusedError:
+            return {}
+
+    data = wait_for(found, what="the Secret with the certificate", timeout=60)["data"]
+    file = folder / "ca.crt"
+    file.write_bytes(base64.b64decode(data["ca.crt"]))
+    return file
+
+
 @contextmanager
-def webhooks(cluster: LocalCluster, api: Api, port: int) -> Iterator[None]:
-    """Have the API server ask at a port of this machine, as the manifests have it ask a Service."""
-    (configuration,) = [each for each in rendered(cluster, BINDERS) if each["kind"] == WEBHOOKS.kind]
-    for webhook in configuration["webhooks"]:
-        path = webhook["clientConfig"].pop("service")["path"]
-        webhook["clientConfig"]["url"] = f"https://{HOST}:{port}{path}"
+def webhooks(cluster: LocalCluster, api: Api, port: int, authority: Path | None = None) -> Iterator[None]:
+    """Have the API server ask at a port of this machine, as the manifests have it ask a Service.
+
+    The operator tells it whom to trust at its start, and then once a minute, unless it is known here.
+    """
+    configuration = webhook_configuration(cluster, port)
+    if authority is not None:
+        for webhook in configuration["webhooks"]:
+            webhook["clientConfig"]["caBundle"] = base64.b64encode(authority.read_bytes()).decode()
     api.create(WEBHOOKS.collection(), configuration)
     try:
         yield
     finally:
         api.delete(WEBHOOKS.item(CONFIGURATION))
+
+
+def bind(pod: Pod, node: Node, *, uid: bool = True) -> str:
+    """Bind a pod as any client may; gives what was said against it."""
+    metadata = {"name": pod.name, "namespace": pod.namespace} | ({"uid": pod.uid} if uid else {})
+    target = {"apiVersion": "v1", "kind": "Node", "name": node.name}
+    body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+    try:
+        pod.api.post(f"{pod.path}/binding", body)
+    except RefusedError as refusal:
+        return str(refusal)
+    return ""
 
 
 def bound_nodes(pods: list[Pod]) -> list[str]:
@@ -73,15 +106,6 @@ def until_reviewed(world: World) -> None:
 
     wait_for(refused, what="bindings to be reviewed", timeout=60)
     node.delete()
-
-
-def configuration(port: int, authority: Path, **extender: Any) -> Manifest:
-    """Read the configuration for kube-scheduler that is offered, for this machine."""
-    settings: Manifest = yaml.safe_load((BINDERS / "kube-scheduler.yaml").read_text())
-    (offered,) = settings["extenders"]
-    offered |= {"urlPrefix": f"https://{HOST}:{port}/extender", "httpTimeout": "30s", **extender}
-    offered["tlsConfig"]["caFile"] = str(authority)
-    return settings
 
 
 def _unverified() -> ssl.SSLContext:

@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from cluster.api import Api, RefusedError
-from cluster.door import BY_STOCK, bound_nodes, operating, stock_scheduler, until_reviewed, webhooks
-from cluster.live import Node, Pod
+from cluster.door import BY_STOCK, bind, bound_nodes, operating, stock_scheduler, until_reviewed, webhooks
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
@@ -35,18 +34,6 @@ def reviewing(
     ):
         until_reviewed(trial)
         yield process
-
-
-def bind(pod: Pod, node: Node, *, uid: bool = True) -> str:
-    """Bind a pod as any client may; gives what was said against it."""
-    metadata = {"name": pod.name, "namespace": pod.namespace} | ({"uid": pod.uid} if uid else {})
-    target = {"apiVersion": "v1", "kind": "Node", "name": node.name}
-    body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
-    try:
-        pod.api.post(f"{pod.path}/binding", body)
-    except RefusedError as refusal:
-        return str(refusal)
-    return ""
 
 
 @pytest.mark.parametrize("uid", [True, False])

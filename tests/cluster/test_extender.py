@@ -1,6 +1,5 @@
 """A stock kube-scheduler that asks Tidelock as its extender: it honours locks, and its owners take them."""
 
-import base64
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -9,9 +8,10 @@ from typing import NamedTuple
 import pytest
 
 from cluster.api import Api, Manifest, RefusedError
-from cluster.door import ADDRESS, BY_STOCK, SECRET, bound_nodes, configuration, operating, stock_scheduler
+from cluster.door import ADDRESS, BY_STOCK, authority, bound_nodes, operating, stock_scheduler
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
+from devcluster.binders import scheduler_configuration
 from devcluster.identity import SYSTEM_NAMESPACE
 from devcluster.loopback import free_ports
 from tidelock.binders.endpoint import SERVICE, SLICES
@@ -31,12 +31,7 @@ def extender(private_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp("extending")
     api = Api(private_cluster.kubeconfig)
     with operating(private_cluster, folder, "--extender", port=port):
-        data = wait_for(lambda: _found(api, SECRET), what="the Secret with the certificate", timeout=60)[
-            "data"
-        ]
-        authority = folder / "ca.crt"  # as an installation reads it out of the Secret
-        authority.write_bytes(base64.b64decode(data["ca.crt"]))
-        yield Extender(port, authority)
+        yield Extender(port, authority(api, folder))
 
 
 def test_the_leader_is_the_endpoint_of_the_service(extender: Extender, private_cluster: LocalCluster) -> None:
@@ -62,7 +57,7 @@ def test_kube_scheduler_with_the_extender_honours_locks(
 ) -> None:
     locked, other = private_world.node("a", cpu="4"), private_world.node("b", cpu="8")
     lock = private_world.active_lock(cpu="3", node=locked)
-    settings = configuration(*extender, nodeCacheCapable=capable, ignorable=False)
+    settings = scheduler_configuration(*extender, nodeCacheCapable=capable, ignorable=False)
     with stock_scheduler(private_cluster, settings):
         pods = [private_world.pod(f"stock-{i}", **BY_STOCK) for i in range(12)]
         bound = wait_for(
@@ -85,6 +80,6 @@ def test_kube_scheduler_sends_owners_to_their_locks(
 ) -> None:
     small, *_ = (private_world.node(name, cpu=cpu) for name, cpu in (("a", "2"), ("b", "64"), ("c", "64")))
     lock = private_world.active_lock(cpu="1", node=small)
-    with stock_scheduler(private_cluster, configuration(*extender)):
+    with stock_scheduler(private_cluster, scheduler_configuration(*extender)):
         assert private_world.pod(cpu="1", **BY_STOCK).until_bound() == small.name
         lock.until_gone()

@@ -1,24 +1,33 @@
 """Two operators and one Lease: hand-over, crash, and a leader that was stopped and goes on."""
 
+import json
 import signal
+import ssl
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from http import HTTPStatus
+from http.client import HTTPSConnection
 from pathlib import Path
 
 import pytest
 
 from cluster.api import Api, RefusedError
+from cluster.door import BY_STOCK, addresses, authority, bind, until_reviewed, webhooks
+from cluster.live import Node, Pod
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
-from devcluster.identity import SYSTEM_NAMESPACE
+from devcluster.identity import BINDERS, SYSTEM_NAMESPACE, operator_kubeconfig
+from devcluster.loopback import HOST, free_ports
+from tidelock.binders.endpoint import SERVICE, SLICES
+from tidelock.binders.server import EXTENDER_PATH
 from tidelock.kube.lease import LEASES
 
 LEASE = LEASES.item("tidelock", SYSTEM_NAMESPACE)
 SECONDS = 20  # of the Lease; a leader on a machine that stalls must not lose it
 
-Replica = Callable[[str], OperatorProcess]
+Replica = Callable[..., OperatorProcess]
+"""Starts an operator with a name, and these options."""
 
 
 @pytest.fixture
@@ -27,7 +36,7 @@ def replica(private_cluster: LocalCluster, private_kubeconfig: Path, tmp_path: P
     with ExitStack() as running:
         running.callback(_forget_lease, Api(private_cluster.kubeconfig))
 
-        def start(name: str) -> OperatorProcess:
+        def start(name: str, *options: str) -> OperatorProcess:
             directory = tmp_path / name
             directory.mkdir()
             return running.enter_context(
@@ -37,6 +46,7 @@ def replica(private_cluster: LocalCluster, private_kubeconfig: Path, tmp_path: P
                     "--leader-elect",
                     f"--lease-namespace={SYSTEM_NAMESPACE}",
                     f"--lease-duration-seconds={SECONDS}",
+                    *options,
                 )
             )
 
@@ -95,6 +105,63 @@ def test_a_leader_that_was_stopped_ends_when_it_goes_on(replica: Replica, privat
     assert "tidelock: Lease tidelock-system/tidelock" in first.log
     assert lock.read() == before
     assert second.stop() == 0
+
+
+def test_other_binders_are_answered_by_whoever_leads(
+    replica: Replica, private_cluster: LocalCluster, private_world: World, tmp_path: Path
+) -> None:
+    operator_kubeconfig(private_cluster, tmp_path, BINDERS)  # for the rights that come with it
+    ports, own = free_ports(2), ("10.11.12.1", "10.11.12.2")
+    first, second = (
+        replica(name, "--extender", "--admission", *addresses(port, address))
+        for name, port, address in zip(("first", "second"), ports, own, strict=True)
+    )
+    api = private_world.api
+    until_endpoint(api, own[0], ports[0])
+    trusted = authority(api, tmp_path)
+    with webhooks(private_cluster, api, ports[0]):
+        until_reviewed(private_world)
+        node = private_world.node(cpu="4")
+        private_world.active_lock("web-0", "3", node)
+        stranger = private_world.pod("stranger", "2", **BY_STOCK)
+        assert "3 locked by" in bind(stranger, node)
+        assert "beside reservations" in asked(trusted, ports[0], stranger, node)
+        with pytest.raises(ConnectionRefusedError):
+            asked(trusted, ports[1], stranger, node)
+
+        assert first.stop() == 0
+        until_endpoint(api, own[1], ports[1])
+        with pytest.raises(ConnectionRefusedError):
+            asked(trusted, ports[0], stranger, node)
+        assert "failed calling webhook" in bind(stranger, node)  # as the way there is still the former
+        assert "beside reservations" in asked(trusted, ports[1], stranger, node)
+    with webhooks(private_cluster, api, ports[1], trusted):
+        until_reviewed(private_world)
+        assert "3 locked by" in bind(stranger, node)
+    assert second.stop() == 0
+
+
+def until_endpoint(api: Api, address: str, port: int) -> None:
+    """Wait until the Service leads somewhere; that is left to its network here."""
+
+    def found() -> tuple[str, int] | None:
+        try:
+            slice_ = api.get(SLICES.item(SERVICE, SYSTEM_NAMESPACE))
+        except RefusedError:
+            return None
+        return slice_["endpoints"][0]["addresses"][0], slice_["ports"][0]["port"]
+
+    wait_for(found, until=lambda there: there == (address, port), what=f"the Service to lead to {address}")
+
+
+def asked(trusted: Path, port: int, pod: Pod, node: Node) -> str:
+    """Ask at a port as a scheduler asks its extender, whether a pod fits; gives the reason if it does not."""
+    tls = ssl.create_default_context(cafile=trusted)
+    with closing(HTTPSConnection(HOST, port, timeout=60, context=tls)) as connection:
+        body = json.dumps({"Pod": pod.read(), "NodeNames": [node.name]})
+        connection.request("POST", f"{EXTENDER_PATH}/filter", body)
+        failed: dict[str, str] = json.loads(connection.getresponse().read())["FailedNodes"]
+        return failed.get(node.name, "")
 
 
 def test_the_api_server_refuses_what_a_former_leader_sends(

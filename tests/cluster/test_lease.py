@@ -138,6 +138,20 @@ async def test_a_renewal_that_was_applied_unseen_is_no_loss(client: KubeClient, 
     keeping.cancel()
 
 
+async def test_a_renewal_whose_answer_nobody_waited_for_does_not_keep_the_lease(
+    client: KubeClient, namespace: str
+) -> None:
+    """A leader that ended while it renewed the Lease left it to run out, as its version was not known."""
+    first, second = candidate(client, namespace, "first"), candidate(client, namespace, "second")
+    await acquire(first)
+    await client.patch(LEASES.item("tidelock", namespace), {"metadata": {"labels": {"changed": "unseen"}}})
+    await first.release()
+    found = json.loads(await client.get(LEASES.item("tidelock", namespace)))
+    assert found["spec"]["holderIdentity"] == ""
+    await acquire(second)
+    assert second.epoch == 2
+
+
 async def test_a_client_sends_no_write_without_leave(controlplane: Cluster, namespace: str) -> None:
     connection = load_connection(controlplane.kubeconfig)
     async with KubeClient(connection, user_agent="tidelock-test") as own:

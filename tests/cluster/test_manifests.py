@@ -30,6 +30,7 @@ KINDS = [
     "ClusterRoleBinding",
     "CustomResourceDefinition",
     "CustomResourceDefinition",
+    "CustomResourceDefinition",
     "Deployment",
     "FlowSchema",
     "FlowSchema",

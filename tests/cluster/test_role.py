@@ -13,15 +13,16 @@ import yaml
 from cluster.api import Api, Manifest
 from cluster.crds import SAMPLES, install_crds
 from cluster.disks import Disks, using
-from cluster.exporter import Exporter, water_level
 from cluster.live import Pod, condition
 from cluster.operator_process import OperatorProcess
 from cluster.relay import Record, Right, relay
+from cluster.water_level import water_level
 from cluster.workloads import install_clone_sets, make_workloads
 from cluster.world import World
 from devcluster import Cluster, LocalCluster, wait_for
 from devcluster.identity import operator_kubeconfig, rendered
 from devcluster.prometheus import PrometheusServer
+from replay.exporter import Exporter
 from tidelock.kube.client import EVENTS, WATERLEVELS, Resource
 from tidelock.kube.config import load_connection
 from tidelock.model.levels import NODE_LEVEL, POD_USAGE
@@ -65,6 +66,9 @@ FORBIDDEN = [
     ("deletecollection", "tidelock.dev", "reservations"),
     ("patch", "tidelock.dev", "waterlevels"),
     ("delete", "tidelock.dev", "waterlevels"),
+    ("update", "tidelock.dev", "reservationquotas"),
+    ("delete", "tidelock.dev", "reservationquotas"),
+    ("patch", "", "resourcequotas"),
     ("list", "apiextensions.k8s.io", "customresourcedefinitions"),
     ("patch", "events.k8s.io", "events"),
     ("escalate", "rbac.authorization.k8s.io", "clusterroles"),
@@ -220,6 +224,7 @@ def test_the_role_is_what_the_operator_uses(
     measure(watched_alone.world, exporter, prometheus)
     process, record, world = watched
     node = world.node(cpu="4")
+    world.quota(hard={"cpu": "100"})
     lock = world.active_lock(node=node)
     record.lose.add(BIND)  # it must look itself whether the pod is bound
     victim = world.pod()

@@ -13,10 +13,10 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
+from cluster.exporter import water_level
 
 from cluster.api import Api, Manifest
 from cluster.door import NAMES, SECRET
-from cluster.exporter import water_level
 from cluster.live import Live, condition
 from cluster.operator_process import OperatorProcess
 from cluster.world import World

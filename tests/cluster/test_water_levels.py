@@ -6,14 +6,15 @@ from collections.abc import Callable
 import pytest
 
 from cluster.api import Api, Manifest
-from cluster.exporter import Exporter, water_level
 from cluster.live import Live, Node, condition
 from cluster.operator_process import Launch, OperatorProcess
+from cluster.water_level import water_level
 from cluster.workloads import install_clone_sets, make_workloads
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
 from devcluster.prometheus import PrometheusServer
-from tidelock.kube.client import EVENTS
+from replay.exporter import Exporter
+from tidelock.kube.client import EVENTS, WATERLEVELS
 from tidelock.model.levels import (
     CRANE_METRICS,
     NODE_LEVEL,
@@ -26,6 +27,8 @@ from tidelock.model.levels import (
     decode_node_level,
     decode_pod_usage,
 )
+
+OURS = {NODE_LEVEL, POD_USAGE}
 
 
 @pytest.fixture
@@ -131,7 +134,7 @@ def test_people_see_the_level_in_a_table(
     assert [int(each) for each in numbers] == pytest.approx([40, 60, 16], abs=2)
 
 
-def test_one_pods_use_of_every_kind_of_workload_is_annotated(
+def test_one_pods_use_of_every_kind_of_workload_is_annotated_as_long_as_anybody_measures(
     world: World, exporter: Exporter, prometheus: PrometheusServer, operator: OperatorProcess
 ) -> None:
     node, *_ = three_nodes(world, exporter)
@@ -149,6 +152,16 @@ def test_one_pods_use_of_every_kind_of_workload_is_annotated(
         assert isinstance(usage, PodUsage)
         assert usage.windows["15m"]["memory"].mean == part * 2**20
         assert 0 < usage.windows["15m"]["cpu"].mean <= part / 10 * 1.2
+
+    operator.kill()
+    world.api.delete(WATERLEVELS.collection())
+    operator.start()
+    operator.ready()
+    for live in (node, *workloads.values()):
+        found = live.until(
+            lambda seen: not OURS & seen["metadata"].get("annotations", {}).keys(), "be cleared"
+        )
+        assert all(each["manager"] != "tidelock-load" for each in found["metadata"]["managedFields"])
 
 
 def test_a_server_that_dies_makes_levels_stale_and_never_zero(
@@ -203,14 +216,18 @@ def test_a_node_with_nonsense_or_without_an_exporter_is_told_apart(
 def test_an_edited_spec_counts_at_once(
     world: World, exporter: Exporter, prometheus: PrometheusServer, operator: OperatorProcess
 ) -> None:
-    three_nodes(world, exporter)
+    nodes = three_nodes(world, exporter)
     level = water_level(world, prometheus.url)
     level.until(has("Ready", "True"), "be ready")
+    for node in nodes:
+        node.until(lambda seen: NODE_LEVEL in seen["metadata"].get("annotations", {}), "be annotated")
 
     level.merge({"spec": {"nodeSelector": {"matchLabels": {"no": "such"}}}})
     found = level.until(has("Ready", "False"), "have no node")
 
     assert condition(found["status"], "Ready")["reason"] == "NoNodes"
     assert found["status"]["observedGeneration"] == found["metadata"]["generation"]
+    for node in nodes:
+        node.until(lambda seen: NODE_LEVEL not in seen["metadata"].get("annotations", {}), "be cleared")
     level.delete()
     level.until_gone()

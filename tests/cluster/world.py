@@ -11,7 +11,7 @@ from kubernetes.utils.quantity import parse_quantity
 from cluster.api import Api, Manifest, RefusedError
 from cluster.live import Live, Lock, Node, Pod
 from devcluster import wait_for
-from tidelock.kube.client import EVENTS, NODES, PODS, RESERVATIONS, Resource
+from tidelock.kube.client import EVENTS, NODES, PODS, RESERVATIONQUOTAS, RESERVATIONS, Resource
 
 SCHEDULER = "tidelock-scheduler"
 
@@ -159,6 +159,19 @@ class World:
         """Apply a lock's manifest, as GitOps tools do again and again."""
         path = RESERVATIONS.item(manifest["metadata"]["name"], self.namespace)
         return Lock(self.api, RESERVATIONS, self.api.apply(path, manifest))
+
+    def quota(self, name: str = "team", **spec: Any) -> Live:
+        """Put a limit on the locks of this test, and wait until the operator knows it."""
+        manifest = {
+            "apiVersion": RESERVATIONQUOTAS.api_version,
+            "kind": RESERVATIONQUOTAS.kind,
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+        made = self.api.create(RESERVATIONQUOTAS.collection(self.namespace), manifest)
+        quota = Live(self.api, RESERVATIONQUOTAS, made)
+        quota.until(lambda found: found["status"]["observedGeneration"] == 1, "be known to the operator")
+        return quota
 
     def event_reasons(self, about: Live) -> set[str]:
         """Reasons of the events about an object."""

@@ -10,6 +10,8 @@ from builders import NOW, encode, node, pod
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
+    SKIP_ALIKE,
+    SUCCESS,
     Bind,
     Code,
     Filter,
@@ -18,6 +20,7 @@ from tidelock.framework.api import (
     PostFilter,
     PreEnqueue,
     PreFilter,
+    PreScore,
     QueueSort,
     Reserve,
     Score,
@@ -149,6 +152,26 @@ def test_a_plugin_answers_for_every_node_whatever_is_missing(
     assert ((run.scores >= 0) & (run.scores <= MAX_NODE_SCORE)).all()
     assert all(reasons and all(reasons) for reasons, _ in run.texts), "a node is ruled out for a reason"
     assert run.tally == Counter(reason for reasons, _ in run.texts for reason in reasons)
+
+
+@every_plugin
+@for_every_pod
+def test_a_plugin_that_skips_all_pods_of_a_kind_does_so_in_every_cluster(
+    factory: PluginFactory, wanting: Pod
+) -> None:
+    told = set()
+    for world in WORLDS.values():
+        scene = world()
+        plugin, state = factory(scene.handle, {}), state_of_now()
+        scene.columns.vector(wanting.requests)
+        snapshot = Snapshot.of(scene.columns)
+        filters = plugin.pre_filter(state, wanting, snapshot) if isinstance(plugin, PreFilter) else SUCCESS
+        scores = SUCCESS
+        if isinstance(plugin, PreScore):
+            scores = plugin.pre_score(state, wanting, snapshot, snapshot.indexes)
+        told.add((filters == SKIP_ALIKE, scores == SKIP_ALIKE))
+
+    assert len(told) == 1
 
 
 @every_plugin

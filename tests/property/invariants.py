@@ -1,13 +1,15 @@
 """What must hold of the operator's state: after every move, and when it has come to rest."""
 
+import operator
 from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
-from builders import Json
+from builders import NAMESPACE, Json
 from property.process import Process
+from property.usage import UsageObserver, check_parked
 from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import owns
@@ -41,6 +43,7 @@ class Observer:
         """Turn to another process, which goes on with the same objects."""
         self._process = process
         self._held: dict[str, _Held] = {}
+        self._usage = UsageObserver(process)
 
     def disturb(self, node_name: str) -> None:
         """Learn that others take room of a node, or destroy it, until nothing of it is lacking again."""
@@ -59,11 +62,13 @@ class Observer:
             check_server(process, self._disturbed)
             self._check_decision()
         self._check_what_was_held()
+        self._usage.check()
 
     def check_rest(self) -> None:
         """Check what must hold when there is nothing to do."""
         check_stored(self._process)
         check_nobody_waits_in_vain(self._process)
+        check_parked(self._process)
         check_rebuild(self._process)
         self._check_activation()
         self._disturbed = {name for name in self._disturbed if self._process.columns.shortfall(name)}
@@ -214,12 +219,14 @@ def check_stored(process: Process) -> None:
         assert not owners or phase in SETTLED, f"{lock.key} is {phase} beside {owners}"
         if lock.spec is None or lock.problem or phase in SETTLED:
             continue
+        waits = any(each["type"] == "Reconciling" for each in status["conditions"])
+        compare = operator.le if phase is Phase.ACTIVE and waits else operator.eq
         if lock.expire_at is not None:
             assert lock.expire_at > now, f"{lock.key} has not expired"
-            assert parse_instant(status["expiresAt"]) == lock.expire_at
+            assert compare(parse_instant(status["expiresAt"]), lock.expire_at)
         elif "activatedAt" in status:
             ttl = parse_instant(status["expiresAt"]) - parse_instant(status["activatedAt"])
-            assert round(ttl, 3) == lock.spec.ttl_seconds, lock.key
+            assert compare(round(ttl, 3), lock.spec.ttl_seconds or 0), lock.key
         if phase is Phase.PENDING:
             since = next(c["lastTransitionTime"] for c in status["conditions"] if c["type"] == "Reconciling")
             waited = now - parse_instant(since)
@@ -260,6 +267,7 @@ def check_rebuild(process: Process) -> None:
     assert not rebuilt.book.hearsay
     assert _locks(rebuilt) == _locks(process)
     assert _amounts(rebuilt) == _amounts(process)
+    assert rebuilt.book.quotas.used(NAMESPACE) == process.book.quotas.used(NAMESPACE)
     for key, entry in process.book.entries.items():
         stored = process.api.reservations.objects[key]["status"]
         assert process.wanted(entry) == stored

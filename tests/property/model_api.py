@@ -14,6 +14,7 @@ from builders import Json, encode
 from tidelock.kube.watch import HasMeta, Sink
 from tidelock.ledger.matching import owns
 from tidelock.model.instants import format_instant
+from tidelock.model.limits import ReservationQuota, decode_reservation_quota
 from tidelock.model.locks import Reservation, decode_reservation
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node, decode_node
@@ -69,7 +70,7 @@ class Collection(Generic[T]):
 
 
 class ModelApi:
-    """The three resources, and the writes that are made to them.
+    """The resources, and the writes that are made to them.
 
     Attributes:
         owned: uids of the locks of which an owner was there, bound and not leaving, since they were created;
@@ -81,6 +82,7 @@ class ModelApi:
         self.nodes: Collection[Node] = Collection(decode_node)
         self.pods: Collection[Pod] = Collection(decode_pod)
         self.reservations: Collection[Reservation] = Collection(decode_reservation)
+        self.quotas: Collection[ReservationQuota] = Collection(decode_reservation_quota)
         self.owned: set[str] = set()
 
     def bind(self, key: Key, uid: str, node_name: str) -> None:

@@ -26,7 +26,7 @@ from tidelock.scheduler.preempting import Preemption
 MOVE_AFTER = 30.0
 
 KINDS = (
-    *("nodes", "pods", "reservations", "decide"),
+    *("nodes", "pods", "reservations", "quotas", "decide"),
     *("bind", "bound", "write", "written", "look up", "looked up", "evict", "report"),
 )
 """What may happen next: an event is delivered, a request is carried out or its answer learnt of."""
@@ -62,12 +62,19 @@ class Process:
         self.book, self.cache, self.columns = self.decider.book, self.decider.cache, self.decider.columns
         self.queue, self.nominator = self.decider.queue, self.decider.cache.nominator
         self.feed = Feed(
-            self.cache, self.book, self.decider.queue, self.decider.waiting_pods, clock, lambda: None
+            self.cache,
+            self.book,
+            self.decider.queue,
+            self.decider.waiting_pods,
+            clock,
+            lambda: None,
+            {"quotas": self.decider.objects.reservation_quotas},
         )
         self.watches: dict[str, Delivering] = {
             "nodes": Reflection(api.nodes, self.feed.nodes),
             "pods": Reflection(api.pods, self.feed.pods),
             "reservations": Reflection(api.reservations, self.feed.reservations),
+            "quotas": Reflection(api.quotas, self.feed.others["quotas"]),
         }
         self.accidents: list[str] = []
         self.decided_at = 0.0

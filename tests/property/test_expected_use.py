@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from builders import NOW, level, node, pod, usage
 from tidelock.cluster import expected_use
-from tidelock.cluster.expected_use import ExpectedUse, Rule, own_use, since_sample, uncovered
 from tidelock.cluster.levels import NEVER, NodeLevels
 from tidelock.cluster.measured import at_once
+from tidelock.cluster.use_sums import Rule, Sums, own_use, since_sample, uncovered
 from tidelock.framework.levels import follow_expected_use
 from tidelock.model.levels import NODE_LEVEL, PodUsage, Uses, WorkloadKey
 from tidelock.model.pods import Pod
@@ -34,6 +34,7 @@ class World:
         self.rule = rule
         self.levels = self.followed_levels()
         self.residents = self.follower()
+        self.copy: dict[str, list[float]] = {}
         self.pods: dict[str, PodUsage] = {}
         self.histories: dict[WorkloadKey, PodUsage] = {}
 
@@ -42,8 +43,9 @@ class World:
         self.scene.cache.follow(levels)
         return levels
 
-    def follower(self) -> ExpectedUse:
-        return follow_expected_use(self.scene.handle, estimate=use_of, rule=self.rule, measured=True)
+    def follower(self) -> Sums:
+        residents = follow_expected_use(self.scene.handle, estimate=use_of, measured=True)
+        return residents.summed(self.rule)
 
     def put_node(self, number: int, age: float) -> None:
         annotations = {NODE_LEVEL: level(10, 10, at=NOW - age)} if age else {}
@@ -82,13 +84,19 @@ class World:
     def unlock(self) -> None:
         self.scene.book.advance(NOW + 99_999)
 
-    def ask(self) -> None:
-        self.sums(self.levels, self.residents)
+    def ask(self) -> dict[str, list[float]]:
+        """Sum, and take over into a copy what is told to be news."""
+        found = self.sums(self.levels, self.residents)
+        names = [each.name for each in self.scene.columns.nodes]
+        for row in self.residents.take_news().tolist():
+            if row < len(names):
+                self.copy[names[row]] = found[names[row]]
+        return found
 
-    def sums(self, levels: NodeLevels, residents: ExpectedUse) -> dict[str, list[Any]]:
+    def sums(self, levels: NodeLevels, residents: Sums) -> dict[str, list[Any]]:
         at = np.where(np.isfinite(levels.at), levels.at, NEVER)
         defaults = np.full((2, len(at)), 7.0)
-        found = residents.sums(at, defaults)
+        found = residents.of(at, defaults)
         names = (each.name for each in self.scene.columns.nodes)
         return {name: found[:, :, row].ravel().tolist() for row, name in enumerate(names)}
 
@@ -128,8 +136,9 @@ def test_a_new_process_finds_the_same(few: int, rule: str, steps: list[Callable[
         world = World(RULES[rule])
         for step in steps:
             step(world)
-        followed = world.sums(world.levels, world.residents)
+        followed = world.ask()
         anew = world.sums(world.followed_levels(), world.follower())
     assert followed.keys() == anew.keys()
     for name, figures in followed.items():
         assert figures == pytest.approx(anew[name], rel=1e-9, abs=1e-6), name
+        assert world.copy[name] == figures, name

@@ -38,7 +38,7 @@ WEATHER: st.SearchStrategy[Weather] = st.builds(
 TROUBLES = st.sampled_from(
     [
         *("weather", "weather", "weather", "time", "time", "accident", "accident"),
-        *("nodes", "pods", "reservations", "crash", "crash in the end", "rest", "rest"),
+        *("nodes", "pods", "reservations", "quotas", "crash", "crash in the end", "rest", "rest"),
     ]
 )
 ACCIDENTS = st.sampled_from(["bind", "bind", "bind", "written", "evict", "nodes", "pods", "reservations"])
@@ -97,6 +97,17 @@ PLACES: st.SearchStrategy[Json] = st.sampled_from(
         {"nodeName": "node-a", "nodeSelector": None},
         {"nodeName": "node-b", "nodeSelector": None},
         {"nodeName": None, "nodeSelector": {"name": "node-b"}},
+    ]
+)
+LIMITS: st.SearchStrategy[Json] = st.sampled_from(
+    [
+        *({"hard": {"cpu": cpu}} for cpu in ("0", "2", "3", "5")),
+        {"hard": {"pods": "1", GPU: "1"}},
+        *({"hardSeconds": {"cpu": seconds}} for seconds in ("600", "1200", "1900")),
+        *({"maxLifeSeconds": seconds} for seconds in (30, 600)),
+        {"maxAmounts": {"cpu": "2"}, "maxPriority": 1},
+        {"maxPriority": 0, "hard": {"cpu": "4"}},
+        {"hard": {"cpu": "two"}},
     ]
 )
 UNREADABLE: st.SearchStrategy[Json] = st.just({"resources": {"cpu": "two"}, "template": None})
@@ -173,6 +184,19 @@ class World(RuleBasedStateMachine):
             self.pods.change(key, "spec", containers=resized)
         else:
             self.api.end_pod(key, self.clock.now())
+        self._go_on()
+
+    @rule(number=st.sampled_from([0, 1]), limits=st.none() | LIMITS)
+    def quota(self, number: int, limits: Json | None) -> None:
+        """Put a limit on what locks may take, another one, or none any more."""
+        key, stored = Key("shop", f"quota-{number}"), self.api.quotas.objects
+        if limits is None and key in stored:
+            self.api.quotas.delete(key)
+        elif limits is not None and key in stored:
+            self.api.quotas.put(stored[key] | {"spec": limits})
+        elif limits is not None:
+            metadata = {"name": key.name, "namespace": key.namespace, "uid": self._uid()}
+            self.api.quotas.put({"metadata": metadata, "spec": limits})
         self._go_on()
 
     # The cluster.

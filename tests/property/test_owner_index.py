@@ -21,6 +21,7 @@ EXPRESSIONS = st.sampled_from(
 TERMS = st.fixed_dictionaries(
     {},
     optional={
+        "serviceAccountName": NAMES,
         "pod": NAMES.map(lambda name: {"name": name}),
         "controller": CONTROLLERS.map(lambda c: {"apiVersion": "apps/v1", "kind": c[0], "name": c[1]}),
         "selector": st.one_of(
@@ -45,12 +46,14 @@ def owners(terms: list[dict[str, Any]]) -> ReservationSpec:
     name=NAMES,
     labels=LABELS,
     controller=st.one_of(st.none(), CONTROLLERS),
+    account=NAMES | st.just(""),
 )
 def test_the_index_finds_exactly_the_locks_that_the_pod_owns(
     locks: list[tuple[int, list[dict[str, Any]] | None]],
     name: str,
     labels: dict[str, str],
     controller: tuple[str, str] | None,
+    account: str,
 ) -> None:
     index, kept = OwnerIndex(), dict[Key, ReservationSpec]()
     for number, terms in locks:
@@ -62,7 +65,10 @@ def test_the_index_finds_exactly_the_locks_that_the_pod_owns(
             kept[key] = owners(terms)
             index.put(key, kept[key])
     owner = pod(
-        name, labels=labels, controller=f"apps/v1/{controller[0]}/{controller[1]}" if controller else ""
+        name,
+        labels=labels,
+        controller=f"apps/v1/{controller[0]}/{controller[1]}" if controller else "",
+        serviceAccountName=account,
     )
 
     assert index.of(owner) == sorted(key for key, spec in kept.items() if owns(spec, owner))

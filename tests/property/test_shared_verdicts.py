@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import NOW, level, node, pod
+from builders import NOW, level, node, pod, reservation
+from tidelock.cluster import kept
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
 from tidelock.framework.api import Handle
@@ -16,6 +17,7 @@ from tidelock.framework.profile import ProfileSettings, build_profile
 from tidelock.framework.waiting import WaitingPods
 from tidelock.ledger.book import Book
 from tidelock.model.levels import NODE_LEVEL
+from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
 from tidelock.scheduler import verdicts
@@ -42,6 +44,7 @@ KINDS: tuple[dict[str, Any], ...] = (
     {"requests": {"cpu": "1"}},
     {"requests": {"cpu": "2"}, "tolerations": [{"operator": "Exists"}]},
     {"requests": {"memory": "1Gi"}, "nodeSelector": {"zone": "a"}},
+    {"requests": {"cpu": "1"}, "annotations": {"tidelock.dev/require-reservation": "true"}},
     {},
 )
 
@@ -59,11 +62,13 @@ class Cluster:
         self.made = 0
         self.now = NOW
 
-    def put_node(self, value: object) -> None:
-        self.cache.put_node(value)  # type: ignore[arg-type]
+    def put_node(self, value: Node) -> None:
+        self.cache.put_node(value)
+        self.book.settle_node(value.name, self.now)
 
     def drop_node(self, number: int) -> None:
         self.cache.drop_node(f"node-{number}")
+        self.book.settle_node(f"node-{number}", self.now)
 
     def wait(self, seconds: float) -> None:
         self.now += seconds
@@ -71,6 +76,19 @@ class Cluster:
     def end_pod(self, number: int) -> None:
         if self.pods:
             self.cache.remove(self.pods.pop(number % len(self.pods)).uid)
+
+    def lock(self, number: int, cpu: int, ahead: int) -> None:
+        """Hold a lock where there is room, for a pod that comes soon or never."""
+        owner = f"pod-{self.made + ahead}"
+        value = reservation(f"lock-{number}", uid=f"lock-{number}", resources={"cpu": str(cpu)}, owner=owner)
+        if value.key in self.book.entries:
+            self.book.remove(value)
+            return
+        self.book.upsert(value, self.now)
+        for each in self.cache.columns.nodes:
+            if self.cache.columns.fits(each.name, value.requests):
+                self.book.admit(self.book.entries[value.key], each, self.now)
+                return
 
     def decide(self, kind: int) -> None:
         self.made += 1
@@ -93,6 +111,9 @@ STEPS: st.SearchStrategy[Callable[[Cluster], None]] = st.one_of(
     NODES.map(lambda value: lambda cluster: cluster.put_node(value)),
     st.integers(0, 9).map(lambda number: lambda cluster: cluster.drop_node(number)),
     st.integers(0, 99).map(lambda number: lambda cluster: cluster.end_pod(number)),
+    st.tuples(st.integers(0, 4), st.integers(1, 4), st.integers(1, 4)).map(
+        lambda made: lambda cluster: cluster.lock(*made)
+    ),
     st.integers(1, 300).map(lambda seconds: lambda cluster: cluster.wait(seconds)),
     st.sampled_from(range(len(KINDS))).map(lambda kind: lambda cluster: cluster.decide(kind)),
     st.sampled_from(range(len(KINDS))).map(lambda kind: lambda cluster: cluster.decide(kind)),
@@ -103,9 +124,9 @@ STEPS: st.SearchStrategy[Callable[[Cluster], None]] = st.one_of(
 @settings(max_examples=100, deadline=None)
 @given(nodes=st.lists(NODES, max_size=8), steps=st.lists(STEPS, max_size=40))
 def test_a_decision_is_the_same_with_and_without_memory(
-    few: int, nodes: list[object], steps: list[Callable[[Cluster], None]]
+    few: int, nodes: list[Node], steps: list[Callable[[Cluster], None]]
 ) -> None:
-    with patch.multiple(verdicts, _MOST_KINDS=3, _FEW=few, _BLOCK=5):
+    with patch.object(verdicts, "_MOST_KINDS", 3), patch.multiple(kept, _FEW=few, _BLOCK=5):
         cluster = Cluster()
         for each in nodes:
             cluster.put_node(each)

@@ -1,15 +1,17 @@
 """WaterLevelBalance over all nodes at once against its rule for one node."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import NOW, level, node, pod
+from builders import NOW, level, node, pod, usage, water_level
 from property.oracles import water_level_balance as oracle
-from tidelock.model.levels import NODE_LEVEL
+from tidelock.cluster.measured import at_once
+from tidelock.framework.moment import Moment
+from tidelock.model.levels import NODE_LEVEL, Uses
 from tidelock.plugins.water_level_balance import WaterLevelBalance
 from unit.plugins.scene import Scene
 
@@ -156,3 +158,91 @@ def test_nodes_are_ruled_out_by_the_shortest_window_that_counts(group: Group, cp
     for index, each in enumerate(levels):
         if min(abs(each["cpu"] - cpu), abs(each["memory"] - memory)) > 1e-6:
             assert (f"node-{index}" in found.fitting) == within(each)
+
+
+class Changing:
+    """A cluster that changes, with a plugin that has looked at it from the beginning."""
+
+    def __init__(self, args: dict[str, Any]) -> None:
+        self.scene = Scene()
+        self.args = args
+        self.now = NOW
+        self.seasoned = self.plugin()
+
+    def plugin(self) -> WaterLevelBalance:
+        return WaterLevelBalance(self.scene.handle, self.args)
+
+    def put_node(self, number: int, use: int | None, age: int) -> None:
+        text = None if use is None else level(use, use, at=self.now - age)
+        annotations = {} if text is None else {NODE_LEVEL: text}
+        self.scene.cache.put_node(node(f"node-{number}", cpu="100", memory="100Gi", annotations=annotations))
+
+    def drop_node(self, number: int) -> None:
+        self.scene.cache.drop_node(f"node-{number}")
+
+    def assume(self, number: int, where: int, cores: int) -> None:
+        if self.scene.cache.get(f"uid-pod-{number}") is None:
+            self.scene.cache.assume(pod(f"pod-{number}", requests={"cpu": str(cores)}), f"node-{where}")
+
+    def remove(self, number: int) -> None:
+        self.scene.cache.remove(f"uid-pod-{number}")
+
+    def measure(self, number: int, cores: int) -> None:
+        uses = {f"uid-pod-{number}": usage(cores, at=self.now)}
+        at_once(self.scene.measurements.take(Uses(uses, {})))
+
+    def select(self, percent: int) -> None:
+        target = {"mode": "Static", "percent": percent}
+        self.scene.objects.water_levels.upsert(None, water_level(target=target))
+
+    def wait(self, seconds: int) -> None:
+        self.now += seconds
+
+    def ask(self, plugin: WaterLevelBalance | None = None) -> tuple[set[str], dict[str, float]]:
+        judged = self.scene.judging(plugin or self.seasoned, pod("web"), Moment(self.now))
+        return judged.fitting, judged.scores
+
+
+MANY = st.integers(0, 4)
+CHANGES: st.SearchStrategy[Callable[[Changing], object]] = st.one_of(
+    st.builds(
+        lambda number, use, age: lambda cluster: cluster.put_node(number, use, age),
+        MANY,
+        st.none() | st.integers(0, 100),
+        st.sampled_from([-500, 0, 100, 180, 500]),
+    ),
+    st.builds(lambda number: lambda cluster: cluster.drop_node(number), MANY),
+    st.builds(
+        lambda number, where, cores: lambda cluster: cluster.assume(number, where, cores),
+        MANY,
+        MANY,
+        st.integers(1, 40),
+    ),
+    st.builds(lambda number: lambda cluster: cluster.remove(number), MANY),
+    st.builds(lambda number, cores: lambda cluster: cluster.measure(number, cores), MANY, st.integers(0, 40)),
+    st.builds(lambda percent: lambda cluster: cluster.select(percent), st.integers(0, 100)),
+    st.builds(lambda seconds: lambda cluster: cluster.wait(seconds), st.sampled_from([1, 100, 200, 400])),
+    st.just(lambda cluster: cluster.ask()),
+)
+
+
+@given(
+    st.fixed_dictionaries(
+        {
+            "mode": st.sampled_from(["PodSums", "NodeWindows"]),
+            "guard": st.booleans(),
+            "overloadLimits": st.just({"cpuPercent": 60}),
+        }
+    ),
+    st.lists(CHANGES, max_size=40),
+)
+@settings(deadline=None)
+def test_a_plugin_that_has_seen_all_says_what_a_new_one_says(
+    args: dict[str, Any], changes: list[Callable[[Changing], object]]
+) -> None:
+    cluster = Changing(args)
+    for change in changes:
+        change(cluster)
+    (fitting, scores), anew = cluster.ask(), cluster.ask(cluster.plugin())
+    assert fitting == anew[0]
+    assert scores == pytest.approx(anew[1], abs=1e-5)

@@ -32,6 +32,8 @@ EXTENDER_PATH = "/extender"
 
 # Longer than API servers keep an idle connection (90 s), so that none is closed as a request is on its way.
 _KEEPALIVE = 600.0
+# Seconds that requests get at the end, which whoever leads next waits for.
+_LAST = 0.1
 _LARGEST_REQUEST = 512 * 1024 * 1024  # thousands of whole nodes
 # Seconds between two looks at admitted bindings that were never seen, and at the certificate.
 _LOOK = 1.0
@@ -111,7 +113,9 @@ class Door:
         """
         while not await self._attempt(self._keeper.renew):  # noqa: ASYNC110 -- nothing tells when it can be
             await asyncio.sleep(_RETRY)
-        runner = web.AppRunner(self._application, access_log=None, keepalive_timeout=_KEEPALIVE)
+        runner = web.AppRunner(
+            self._application, access_log=None, keepalive_timeout=_KEEPALIVE, shutdown_timeout=_LAST
+        )
         await runner.setup()
         try:
             site = web.TCPSite(runner, self._address, self._port, ssl_context=self._keeper.context)

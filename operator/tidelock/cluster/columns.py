@@ -7,7 +7,7 @@ Resources get their column the first time that anybody names them. All amounts a
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,8 @@ class Traits:
     """What the nodes are, apart from their amounts; arrays of N that refuse to be written.
 
     `name_rank` is a node's place among the sorted names; `taint_set_of` indexes the distinct `taint_sets`;
-    `least` is what every node has of each resource at least, R.
+    `least` and `most` are what any node has of each resource, R; `room` are the allocatable amounts as
+    floats, which divide faster: N x R.
     """
 
     version: int
@@ -41,7 +42,9 @@ class Traits:
     name_rank: Rows
     taint_sets: tuple[tuple[Taint, ...], ...]
     taint_set_of: Rows
-    least: Amounts
+    least: tuple[int, ...]
+    most: tuple[int, ...]
+    room: npt.NDArray[np.float64]
 
     @classmethod
     def of(cls, nodes: Sequence[Node], allocatable: Amounts, version: int) -> "Traits":
@@ -56,7 +59,9 @@ class Traits:
             name_rank=_frozen(name_rank),
             taint_sets=tuple(taint_sets),
             taint_set_of=_frozen(np.array(set_of, np.intp)),
-            least=_frozen(allocatable.min(axis=0, initial=CEILING)),
+            least=tuple(allocatable.min(axis=0, initial=CEILING).tolist()),
+            most=tuple(allocatable.max(axis=0, initial=0).tolist()),
+            room=_frozen(allocatable.astype(np.float64)),
         )
 
     def take(self, rows: slice | Rows) -> "Traits":
@@ -68,7 +73,14 @@ class Traits:
             taint_sets=self.taint_sets,
             taint_set_of=self.taint_set_of[rows],
             least=self.least,
+            most=self.most,
+            room=self.room[rows],
         )
+
+
+def amount(amounts: npt.NDArray[Any], part: Part, column: int) -> Any:
+    """Give a column of a part of the nodes; of one, a number of Python's, which are faster than NumPy's."""
+    return amounts.item(part, column) if isinstance(part, int) else amounts[part, column]
 
 
 class Columns:
@@ -90,6 +102,7 @@ class Columns:
         self.freed = 0
         self.clock = 0
         self.changed_at = np.zeros(capacity, np.int64)
+        self._changes: tuple[tuple[int, int], Rows] = (0, 0), _frozen(np.zeros(0, np.intp))
         self._traits: Traits | None = None
         self._vectors: dict[tuple[tuple[str, int], ...], Amounts] = {}
         shape = (capacity, len(self.resources))
@@ -204,6 +217,13 @@ class Columns:
             return False
         free = self.allocatable[row] - self.requested[row] - self.locked[row]
         return bool(((amounts <= free) | (amounts == 0)).all())
+
+    def changed(self, since: int) -> Rows:
+        """Give the rows that have changed since a tick; mostly asked twice, for filters and for scores."""
+        span = since, self.clock
+        if self._changes[0] != span:
+            self._changes = span, _frozen((self.changed_at[: len(self)] > since).nonzero()[0])
+        return self._changes[1]
 
     def traits(self) -> "Traits":
         """Give what only changes with `version`, computed once for each."""

@@ -8,6 +8,9 @@ from tidelock.cluster.selection import Selection
 from tidelock.model.pods import Pod
 from tidelock.model.selectors import LabelSelector
 
+_ANYTHING = LabelSelector()
+_EMPTY = Selection()
+
 
 def default_selection(pod: Pod, objects: Objects) -> Selection:
     """Join the selectors of the Services that select a pod and of the controller that made it.
@@ -20,7 +23,7 @@ def default_selection(pod: Pod, objects: Objects) -> Selection:
         wanted = service.spec.selector
         if wanted and wanted.items() <= labels.items():
             plain |= wanted
-    owned = LabelSelector()
+    owned = _ANYTHING
     owner = pod.meta.controller
     if owner is not None:
         match owner.api_version, owner.kind:
@@ -35,4 +38,4 @@ def default_selection(pod: Pod, objects: Objects) -> Selection:
                 owned = stateful.spec.selector if stateful else owned
             case _:
                 pass
-    return Selection.of(owned, *plain.items())
+    return Selection.of(owned, *plain.items()) if plain or owned is not _ANYTHING else _EMPTY

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelock.cluster.cache import Follower
+from tidelock.cluster.columns import Rows
 from tidelock.model.levels import (
     NODE_LEVEL,
     Measured,
@@ -40,7 +41,8 @@ _UNREADABLE = np.inf
 _CELLS = tuple((window, resource) for window in WINDOWS for resource in RESOURCES)
 _SHAPE = (len(STATISTICS), len(WINDOWS), len(RESOURCES))
 _HEAD = 1 + len(RESOURCES)
-_WIDTH = _HEAD + int(np.prod(_SHAPE))
+_NOTHING = (np.nan,) * int(np.prod(_SHAPE))
+_WIDTH = _HEAD + len(_NOTHING)
 
 
 class NodeColumns(Follower, ABC):
@@ -51,6 +53,8 @@ class NodeColumns(Follower, ABC):
         self._keys = tuple(keys)
         self._values: Figures = np.full((width, 64), np.nan)
         self._count = 0
+        self._news: set[int] = set()
+        self._moved = True
 
     @abstractmethod
     def read(self, node: Node) -> Sequence[float] | Figures:
@@ -70,11 +74,20 @@ class NodeColumns(Follower, ABC):
             self._values = np.concatenate((self._values, np.full_like(self._values, np.nan)), axis=1)
         if old is None or self._of_interest(old) != self._of_interest(new):
             self._values[:, row] = self.read(new)
+            self._news.add(row)
 
     def drop_node(self, row: int, end: int) -> None:
         """Move the last row to where a node has gone."""
         self._values[:, row] = self._values[:, end]
         self._count = end
+        self._moved = True
+
+    def take_news(self) -> Rows | None:
+        """Give the rows that were read since this was last asked; None if all may be others."""
+        news = None if self._moved else np.array(sorted(self._news), np.intp)
+        self._moved = False
+        self._news.clear()
+        return news
 
     def _of_interest(self, node: Node) -> tuple[object, ...]:
         annotations = node.meta.annotations
@@ -87,21 +100,17 @@ class NodeLevels(NodeColumns):
     def __init__(self) -> None:
         super().__init__(_WIDTH, (NODE_LEVEL,))
 
-    def read(self, node: Node) -> Figures:
+    def read(self, node: Node) -> Sequence[float]:
         """Give time, capacity and use; what cannot be read is from the future, and so never fresh."""
-        numbers = np.full(_WIDTH, np.nan)
-        numbers[0] = NEVER
-        numbers[1:_HEAD] = [node.capacity.get(CPU, 0), node.capacity.get(MEMORY, 0)]
+        capacity = node.capacity
+        head = capacity.get(CPU, 0), capacity.get(MEMORY, 0)
         text = node.meta.annotations.get(NODE_LEVEL)
         if text is None:
-            return numbers
+            return (NEVER, *head, *_NOTHING)
         level = decode_node_level(text)
         if isinstance(level, Unreadable):
-            numbers[0] = _UNREADABLE
-            return numbers
-        numbers[0] = level.at
-        numbers[_HEAD:] = _figures(level.windows)
-        return numbers
+            return (_UNREADABLE, *head, *_NOTHING)
+        return (level.at, *head, *_figures(level.windows))
 
     @property
     def at(self) -> Figures:
@@ -126,6 +135,8 @@ class NodeLevels(NodeColumns):
     def fresh(self, now: float, staleness: float | Figures) -> Mask:
         """Tell which nodes have a measurement of the last `staleness` seconds; see `model.levels.quality`."""
         at = self.at
+        if at.max(initial=NEVER) == NEVER:  # nothing was ever measured
+            return np.zeros(len(at), np.bool_)
         fresh: Mask = np.less_equal(np.abs(at - now), staleness)
         return fresh
 
@@ -157,7 +168,15 @@ def means(usage: PodUsage) -> Sequence[float]:
     """
     windows = usage.windows
     try:
-        return [windows[window][resource].mean for window, resource in _CELLS]
+        quarter, hour, day = windows["15m"], windows["1h"], windows["1d"]
+        return [
+            quarter["cpu"].mean,
+            quarter["memory"].mean,
+            hour["cpu"].mean,
+            hour["memory"].mean,
+            day["cpu"].mean,
+            day["memory"].mean,
+        ]
     except KeyError:
         laid: list[float] = use_of(windows, "mean").ravel().tolist()
         return laid
@@ -171,9 +190,9 @@ def _figures(windows: Windows) -> Sequence[float]:
         laid: list[float] = np.array([use_of(windows, name) for name in STATISTICS]).ravel().tolist()
         return laid
     return [
-        *(stat.mean for stat in stats),
-        *(stat.max for stat in stats),
-        *(stat.p95 for stat in stats),
+        *[stat.mean for stat in stats],
+        *[stat.max for stat in stats],
+        *[stat.p95 for stat in stats],
     ]
 
 

@@ -60,7 +60,8 @@ class Nominator:
             return
         self._columns.vector(pod.requests)  # so that its resources have their columns when it is counted
         known = self._pods.get(pod.uid)
-        if self.node_of(pod.uid) != node_name or (known is not None and known.spec != pod.spec):
+        another = known is not None and (known.spec != pod.spec or known.meta.labels != pod.meta.labels)
+        if another or self.node_of(pod.uid) != node_name:
             self._end(pod.uid)  # for the same node too: it may keep others away than before
         self._pods[pod.uid] = pod
         self._node_of[pod.uid] = node_name
@@ -82,11 +83,12 @@ class Nominator:
 
     def remove(self, uid: str, *, placed_on: str = "") -> None:
         """Forget a pod that is gone, or that has been placed on a node."""
+        if uid not in self._pods:
+            return
         if placed_on and self.node_of(uid) == placed_on:
             self._unlist(uid)
         self._end(uid)
-        self._pods.pop(uid, None)
-        self._node_of.pop(uid, None)
+        del self._pods[uid], self._node_of[uid]
 
     def _end(self, uid: str) -> None:
         """End a nomination, so that what had to leave it room may try again."""

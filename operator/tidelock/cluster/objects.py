@@ -7,6 +7,7 @@ from typing import Generic, Protocol, TypeVar
 
 from tidelock.model.budgets import PodDisruptionBudget
 from tidelock.model.groups import WaterLevel
+from tidelock.model.limits import ReservationQuota, ResourceQuota
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.namespaces import Namespace
 from tidelock.model.storage import (
@@ -104,4 +105,6 @@ class Objects:
     csi_drivers: Lister[CsiDriver] = field(default_factory=Lister)
     csi_storage_capacities: Lister[CsiStorageCapacity] = field(default_factory=Lister)
     volume_attachments: Lister[VolumeAttachment] = field(default_factory=Lister)
+    resource_quotas: Lister[ResourceQuota] = field(default_factory=Lister)
+    reservation_quotas: Lister[ReservationQuota] = field(default_factory=Lister)
     water_levels: Lister[WaterLevel] = field(default_factory=Lister)

@@ -118,8 +118,9 @@ class Snapshot:
 
         """
         column_of = self._columns.column_of
-        pairs = ((column_of[name], min(units, CEILING)) for name, units in resources.items() if units > 0)
-        return tuple(sorted(pairs))
+        pairs = [(column_of[name], min(units, CEILING)) for name, units in resources.items() if units > 0]
+        pairs.sort()
+        return tuple(pairs)
 
     def free_for(self, wanted: Wanted, *, beside_locks: bool) -> npt.NDArray[np.bool_]:
         """Tell for each node whether it has this much free; locked room is free unless `beside_locks`."""
@@ -130,6 +131,16 @@ class Snapshot:
                 free -= self.locked[:, column]
             fits &= free >= units
         return fits
+
+    def has_free(self, wanted: Wanted, row: int, *, beside_locks: bool) -> bool:
+        """Tell the same of one node."""
+        for column, units in wanted:
+            taken = self.requested.item(row, column)
+            if beside_locks:
+                taken += self.locked.item(row, column)
+            if self.allocatable.item(row, column) - taken < units:
+                return False
+        return True
 
     def vector(self, resources: Resources) -> Amounts:
         """Lay out amounts as one row of R.

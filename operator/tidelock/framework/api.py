@@ -53,6 +53,10 @@ class Status:
 
     code: Code = Code.SUCCESS
     reasons: tuple[str, ...] = ()
+    alike: bool = False
+    """Of SKIP: the plugin has nothing to say of any pod with this `placement_key`, and is not asked again.
+    Of PreFilter's SUCCESS: its Filter judges this pod as if `per_node` were set.
+    """
 
     @property
     def ok(self) -> bool:
@@ -61,7 +65,9 @@ class Status:
 
 
 SUCCESS = Status()
+SUCCESS_ALIKE = Status(alike=True)
 SKIP = Status(Code.SKIP)
+SKIP_ALIKE = Status(Code.SKIP, alike=True)
 
 
 class Api(Protocol):
@@ -157,7 +163,7 @@ class PreFilter(Plugin):
 
     @abstractmethod
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
-        """Return SKIP if the plugin's Filter has nothing to say of this pod."""
+        """Return SKIP if the plugin's Filter has nothing to say of this pod, SKIP_ALIKE if of no equal."""
 
     def allowed(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask | None:
         """Tell, after `pre_filter`, which nodes are to be looked at at all; None if it is all of them.
@@ -312,7 +318,7 @@ class PreScore(Plugin):
 
     @abstractmethod
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
-        """Return SKIP if the plugin's Score would rate all nodes alike."""
+        """Return SKIP if the plugin's Score would rate all nodes alike, SKIP_ALIKE if for all equal pods."""
 
 
 class Score(Plugin):

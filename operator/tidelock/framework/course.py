@@ -70,7 +70,8 @@ class Course:
 
     def enter(self, point: str) -> None:
         """Begin with an extension point; the one before has ended well."""
-        self.leave(Code.SUCCESS)
+        if self._point:
+            self.leave(Code.SUCCESS)
         self._point = point
         if self._recorder is not None:
             self._entered = self._recorder.clock()
@@ -89,6 +90,15 @@ class Course:
                 self._measure(self._recorder, None)
             self._recorder.passed(self._point, code, self._profile, self._recorder.clock() - self._entered)
         self._point, self._plugin = "", None
+
+    def now(self) -> float:
+        """Begin to measure a plugin that is asked beside the point's own; give that to `aside`."""
+        return self._recorder.clock() if self.sampled and self._recorder is not None else 0.0
+
+    def aside(self, plugin: Plugin, point: str, since: float) -> None:
+        """Measure a plugin that was asked beside the point's own, about what would be."""
+        if self.sampled and self._recorder is not None:
+            self._recorder.ran(plugin.name, point, Code.SUCCESS, self._recorder.clock() - since)
 
     def fail(self, plugin: Plugin, reasons: tuple[str, ...]) -> PluginError:
         """Give the error of a plugin that has returned one."""

@@ -172,9 +172,13 @@ def _node_actions(old: Node, new: Node) -> Iterator[Action]:
         yield Action.UPDATE_NODE_LABEL
     if old.taints != new.taints or (old.unschedulable and not new.unschedulable):
         yield Action.UPDATE_NODE_TAINT
-    if {c.type: c.status for c in old.status.conditions} != {c.type: c.status for c in new.status.conditions}:
+    if old.status.conditions != new.status.conditions and _states(old) != _states(new):
         yield Action.UPDATE_NODE_CONDITION
     if old.meta.annotations != new.meta.annotations:
         yield Action.UPDATE_NODE_ANNOTATION
     if old.declared_features != new.declared_features:
         yield Action.UPDATE_NODE_DECLARED_FEATURE
+
+
+def _states(node: Node) -> dict[str, str]:
+    return {condition.type: condition.status for condition in node.status.conditions}

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from tidelock.cluster.columns import Rows
-from tidelock.cluster.expected_use import Estimate, ExpectedUse, Rule
+from tidelock.cluster.expected_use import Estimate, ExpectedUse
 from tidelock.cluster.levels import Figures, NodeLevels
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import MAX_NODE_SCORE, Handle
@@ -23,24 +23,42 @@ def packing_score(use: Figures, target: Figures | float) -> Figures:
     With u and C in percent: (100 - C) * u / C + C up to C; C * (100 - u) / (100 - C) beyond it; 0 beyond 100.
     At C = 0 the first branch is its limit at u = C, at C = 100 the second one is never reached.
     """
-    target = np.asarray(target, np.float64)
+    one = np.ones((1, 1, 1))
+    return packing_scores(use[np.newaxis, np.newaxis], np.zeros(1), one * target, one)
+
+
+def packing_scores(use: Figures, more: Figures, target: Figures, weight: Figures) -> Figures:
+    """Sum weighted `packing_score` of several figures of N nodes.
+
+    Args:
+        use: A x B x N.
+        more: what comes on top of it; broadcast to A x B x N.
+        target: A x B x N, or A x B x 1 if all nodes have the same.
+        weight: the same of the weights.
+
+    """
     empty, full = target <= 0, target >= MAX_NODE_SCORE
-    slope = np.where(empty, 0.0, (MAX_NODE_SCORE - target) / np.where(empty, 1.0, target))
-    start = np.where(empty, MAX_NODE_SCORE, target)
-    descent = target / np.where(full, 1.0, MAX_NODE_SCORE - target)
-    # The branches cost a few passes over all nodes; what is made of the target alone is small.
-    falling = MAX_NODE_SCORE - use
-    falling *= descent
-    np.maximum(falling, 0.0, out=falling)
-    rising = use * slope
-    rising += start
-    # One factor is 1 and the other 0, which is several times as fast as to choose between the two.
-    within = np.less_equal(use, target).astype(np.float64)
-    rising *= within
-    np.subtract(1.0, within, out=within)
-    falling *= within
-    rising += falling
-    return rising
+    slope = weight * np.where(empty, 0.0, (MAX_NODE_SCORE - target) / np.where(empty, 1.0, target))
+    start = weight * np.where(empty, MAX_NODE_SCORE, target)
+    descent = weight * np.where(full, 0.0, target / np.where(full, 1.0, MAX_NODE_SCORE - target))
+    more = np.broadcast_to(more, use.shape)
+    counts = weight.any(axis=2)
+    total = np.zeros(use.shape[-1])
+    # A dozen passes over all nodes for each figure: arrays of one figure stay in the processor's cache.
+    with_more, rising = np.empty_like(total), np.empty_like(total)
+    for cell in zip(*counts.nonzero(), strict=True):
+        np.add(use[cell], more[cell], out=with_more)
+        within = with_more <= target[cell]
+        np.multiply(with_more, slope[cell], out=rising)
+        rising += start[cell]
+        rising *= within  # which is faster than to choose between the two branches
+        total += rising
+        falling = np.subtract(MAX_NODE_SCORE, with_more, out=with_more)
+        np.maximum(falling, 0.0, out=falling)
+        falling *= descent[cell]
+        falling *= ~within
+        total += falling
+    return total
 
 
 def in_whole(handle: Handle, snapshot: Snapshot, rows: Rows) -> tuple[Rows, Snapshot]:
@@ -51,7 +69,7 @@ def in_whole(handle: Handle, snapshot: Snapshot, rows: Rows) -> tuple[Rows, Snap
 
 
 def follow_expected_use(
-    handle: Handle, *, estimate: Estimate, rule: Rule, history: bool = True, measured: bool = False
+    handle: Handle, *, estimate: Estimate, history: bool = True, measured: bool = False
 ) -> ExpectedUse:
     """Keep what the pods of each node are expected to use, and the owners that locks stand for."""
     residents = ExpectedUse(
@@ -59,7 +77,6 @@ def follow_expected_use(
         handle.objects.replica_sets,
         handle.measurements,
         estimate=estimate,
-        rule=rule,
         history=history,
         measured=measured,
     )

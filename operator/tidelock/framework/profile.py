@@ -95,7 +95,7 @@ class ProfileSettings:
         return {plugin.name for enabled in sets for plugin in enabled}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Profile:
     """The plugins of a schedulerName by extension point, each in the order in which they run."""
 

@@ -72,19 +72,23 @@ class Grouping:
     Attributes:
         policies: those of the WaterLevels, the oldest first, and at the end that of all other nodes.
         policy_of: index of each node's policy: N.
+        sole: the policy of all nodes, if they have the same one.
         windows: W x N.
         limits: R x N.
         staleness: N.
         defaults: R x N.
+        limited: whether any policy limits anything.
 
     """
 
     policies: Sequence[Policy]
     policy_of: npt.NDArray[np.intp]
+    sole: Policy | None
     windows: Figures
     limits: Figures
     staleness: Figures
     defaults: Figures
+    limited: bool
 
     @classmethod
     def of(cls, policies: Sequence[Policy], policy_of: npt.NDArray[np.intp]) -> "Grouping":
@@ -93,19 +97,17 @@ class Grouping:
         def spread(values: list[Sequence[float]]) -> Figures:
             return np.ascontiguousarray(np.array(values, np.float64)[policy_of].T)
 
+        first = policy_of[0] if len(policy_of) else 0
         return cls(
             policies,
             policy_of,
+            sole=policies[first] if (policy_of == first).all() else None,
             windows=spread([policy.windows for policy in policies]).reshape(len(WINDOWS), -1),
             limits=spread([policy.limits for policy in policies]).reshape(len(RESOURCES), -1),
             staleness=spread([(policy.staleness,) for policy in policies]).reshape(-1),
             defaults=spread([policy.defaults for policy in policies]).reshape(len(RESOURCES), -1),
+            limited=any(limit < UNLIMITED for policy in policies for limit in policy.limits),
         )
-
-    @property
-    def limited(self) -> bool:
-        """Whether any policy limits anything."""
-        return any(limit < UNLIMITED for policy in self.policies for limit in policy.limits)
 
 
 class Groups:

@@ -16,6 +16,7 @@ from tidelock.cluster.columns import Amounts, Rows
 from tidelock.cluster.nominator import Nominator
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Filter, Mask, PreFilter, Verdict, View
+from tidelock.framework.course import Course
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.ownlocks import OwnLocks
 from tidelock.model.pods import Pod
@@ -41,6 +42,7 @@ class WhatIf:
         self._followers = [each for each in filters if isinstance(each, PreFilter) and _follows(each)]
         self._far = {each for each in self._followers if not each.per_node}
         self.follows = bool(self._followers)
+        self._course = state.read(Course) or Course()
         self._state = state.clone()
         self._alone: list[tuple[CycleState, Snapshot]] = []
         if self._far:
@@ -52,15 +54,19 @@ class WhatIf:
         """Have the filters' state count pods on a node as well; amounts are `shift`ed on their own."""
         for other in others:
             for plugin in self._followers:
+                since = self._course.now()
                 for state in self._states(plugin, index):
                     plugin.add_pod(state, self._pod, other, self._whole)
+                self._course.aside(plugin, "PreFilterExtensionAddPod", since)
 
     def remove(self, index: int, others: Iterable[Placed]) -> None:
         """Have the filters' state count pods on a node no longer; amounts are `shift`ed on their own."""
         for other in others:
             for plugin in self._followers:
+                since = self._course.now()
                 for state in self._states(plugin, index):
                     plugin.remove_pod(state, self._pod, other, self._whole)
+                self._course.aside(plugin, "PreFilterExtensionRemovePod", since)
 
     def shift(self, amounts: Amounts, sign: int) -> None:
         """Add amounts to the T nodes, or take them off.
@@ -172,7 +178,7 @@ def yielding(
 
     Nodes without nominations stay as they were judged. Reasons are those that hold with the nominated pods.
     """
-    rivals = _rivals(nominator, state, pod, snapshot)
+    rivals = _rivals(nominator, state, pod, snapshot) if nominator.nodes else None
     if not rivals:
         return verdict
     judged = verdict.fits.copy()

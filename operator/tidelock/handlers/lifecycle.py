@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+import signal
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import kopf
@@ -29,8 +31,40 @@ class _NoDiffs(kopf.DiffBaseStorage):
         """Write nothing."""
 
 
-def register(registry: kopf.OperatorRegistry, connection: Connection, stop: asyncio.Event) -> None:
-    """Add the handlers to the registry; `stop` is the flag that Kopf was given to end by."""
+@asynccontextmanager
+async def running(
+    registry: kopf.OperatorRegistry, started: asyncio.Event, stop: asyncio.Event
+) -> AsyncIterator[asyncio.Task[None]]:
+    """Run Kopf while the context lasts, once `started` is set; gives its task, which ends only if it fails.
+
+    Locks come first, and once a first decision was made the CRDs are known to be there. Signals set `stop`.
+    """
+    ended = asyncio.Event()
+
+    async def run() -> None:
+        await started.wait()
+        others = asyncio.all_tasks()
+        tasks = await kopf.spawn_tasks(registry=registry, clusterwide=True, standalone=True, stop_flag=ended)
+        set_on_signals(stop)  # Kopf has put handlers of its own in their place
+        await kopf.run_tasks(tasks, ignored=others)
+
+    task = asyncio.create_task(run())
+    try:
+        yield task
+    finally:
+        ended.set()  # else Kopf would have the process killed if that takes it long
+        task.cancel()  # else it would wait for tasks that are not its own, such as those of open connections
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def set_on_signals(stop: asyncio.Event) -> None:
+    """Have the signals that ask a process to end set a flag."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+
+
+def register(registry: kopf.OperatorRegistry, connection: Connection) -> None:
+    """Add the handlers to the registry."""
 
     @kopf.on.startup(registry=registry)
     def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
@@ -59,11 +93,6 @@ def register(registry: kopf.OperatorRegistry, connection: Connection, stop: asyn
             token=token or None,
             default_namespace=connection.namespace,
         )
-
-    @kopf.on.cleanup(registry=registry)
-    async def release(**_: Any) -> None:
-        # After a signal Kopf would give the task that still waits for the flag five seconds to end.
-        stop.set()
 
 
 def close_quietly(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

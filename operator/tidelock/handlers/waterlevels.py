@@ -9,7 +9,7 @@ from tidelock.clock import Clock
 from tidelock.kube.client import WATERLEVELS, KubeClient
 from tidelock.kube.errors import ApiError, NotFound
 from tidelock.load.loop import LoadLoop
-from tidelock.load.status import Aspect, dated
+from tidelock.model.conditions import Aspect, dated
 from tidelock.model.waterlevels import WaterLevelSpec
 from tidelock.model.wire import spec_problems
 

@@ -80,6 +80,8 @@ PODS = Resource("", "v1", "pods", "Pod")
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
 RESERVATIONS = Resource("tidelock.dev", "v1alpha1", "reservations", "Reservation")
+RESOURCEQUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
+RESERVATIONQUOTAS = Resource("tidelock.dev", "v1alpha1", "reservationquotas", "ReservationQuota")
 WATERLEVELS = Resource("tidelock.dev", "v1alpha1", "waterlevels", "WaterLevel", namespaced=False)
 
 

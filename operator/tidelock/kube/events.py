@@ -72,6 +72,7 @@ class EventRecorder:
         *,
         capacity: int = 10_000,
         workers: int = 4,
+        last_seconds: float = 2.0,
         busy: Callable[[], bool] = lambda: False,
         monotonic: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
@@ -84,6 +85,7 @@ class EventRecorder:
             reporting_instance: which of its processes.
             capacity: most events that may wait.
             workers: most events that are sent at once.
+            last_seconds: how long events that wait at the end of the context are sent.
             busy: tells whether there are more urgent requests.
             monotonic: a clock in seconds.
             now: the time of day in seconds since the epoch.
@@ -96,6 +98,7 @@ class EventRecorder:
         self._queue: asyncio.Queue[tuple[float, Event]] = asyncio.Queue(capacity)  # with its latest start
         self._worker_count = workers
         self._workers: list[asyncio.Task[NoReturn]] = []
+        self._last_seconds = last_seconds
         self._busy = busy
         self._monotonic = monotonic
         self._now = now
@@ -107,9 +110,9 @@ class EventRecorder:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
+        await self.aclose(self._last_seconds)
 
-    async def aclose(self, deadline_seconds: float = 2.0) -> None:
+    async def aclose(self, deadline_seconds: float) -> None:
         """Send what waits, for `deadline_seconds` at most, and stop."""
         with suppress(TimeoutError):
             async with asyncio.timeout(deadline_seconds):

@@ -18,7 +18,8 @@ its deadline, and a Lease is neither given up at the end nor watched.
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from random import Random
@@ -66,6 +67,14 @@ class Leadership(Protocol):
 
     def check(self) -> None:
         """Raise NotLeading unless this process leads now."""
+
+    @asynccontextmanager
+    async def term(self) -> AsyncIterator[None]:
+        """Let somebody else lead from the end of the context on."""
+        try:
+            yield
+        finally:
+            await self.release()
 
 
 class Alone(Leadership):
@@ -206,13 +215,16 @@ class Lease(Leadership):
     async def release(self) -> None:
         """Give the Lease up, so that who stands by takes it at once; if that fails, they wait for its end."""
         self._valid_until = float("-inf")
-        if self._held is None:
-            return
-        held, self._held = self._held, None
         try:
-            await self._put(held, {**self._spec(), "holderIdentity": "", "leaseDurationSeconds": 1})
-        except ApiError as error:
+            try:
+                await self._give_up()
+            except Conflict:
+                # With a renewal of our own, perhaps, that was applied and whose answer nobody waited for.
+                await self._look_again()
+                await self._give_up()
+        except (ApiError, LeaseLostError) as error:
             logger.info("the Lease was not given up", extra={"error": str(error)})
+        self._held = None
 
     # What the API server says of the Lease while this process stands by.
 
@@ -282,6 +294,10 @@ class Lease(Leadership):
             logger.warning("the Lease was not renewed", extra={"lease": self._name, "error": str(error)})
             return
         self._valid_until = sent + self._times.renew_deadline
+
+    async def _give_up(self) -> None:
+        if self._held is not None:
+            await self._put(self._held, {**self._spec(), "holderIdentity": "", "leaseDurationSeconds": 1})
 
     async def _look_again(self) -> None:
         try:

@@ -12,7 +12,7 @@ seen, tells whether an event is news or a repetition, even for an object that ha
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Generic, NoReturn, Protocol, TypeVar
@@ -100,11 +100,15 @@ class Reflector(Generic[T]):
         namespace: str | None = None,
         field_selector: str | None = None,
         label_selector: str | None = None,
+        optional: bool = False,
         settings: WatchSettings = WatchSettings(),
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Prepare to follow a resource; `decode` raises ValueError for what it can't read."""
+        """Prepare to follow a resource; `decode` raises ValueError for what it can't read.
+
+        If the API server does not know an `optional` resource, there are no objects of it until it does.
+        """
         self._client = client
         self._resource = resource
         self._decode = decode
@@ -113,6 +117,7 @@ class Reflector(Generic[T]):
         self._path = resource.collection(namespace)
         selectors = {"fieldSelector": field_selector, "labelSelector": label_selector}
         self._selectors = {name: value for name, value in selectors.items() if value}
+        self._optional = optional
         self._settings = settings
         self._clock = clock
         self._sleep = sleep
@@ -144,6 +149,8 @@ class Reflector(Generic[T]):
             advanced = await self._watch()
         except ApiError as error:
             self._report(error)
+            if self._optional and isinstance(error, NotFound):
+                self._end_list(())
             return self._delay_after(error)
         return 0.0 if advanced else self._backoff.next()
 
@@ -155,12 +162,16 @@ class Reflector(Generic[T]):
         while page.metadata.token:
             page = await self._fetch_page(page.metadata.token)
             await self._deliver_page(page, present)
-        for key in [key for key in self._store if key not in present]:
-            self._remove(key)
         # All pages show the state of this one version.
         self._version = parse_version(first.metadata.resource_version)
         self.relists += 1
         logger.info("listed", extra=self._fields(objects=len(present), version=self._version))
+        self._end_list(present)
+
+    def _end_list(self, present: Collection[Key]) -> None:
+        """Remove what is not there any more; all that is there has been delivered."""
+        for key in [key for key in self._store if key not in present]:
+            self._remove(key)
         self._sink.synced()
         self.synced.set()
 

@@ -49,9 +49,11 @@ def _resume(entry: Entry, status: ReservationStatus, now: float) -> None:
     current = status.observed_generation == entry.reservation.meta.generation
     if status.activated_at is not None and status.expires_at is not None:
         entry.activated_at = from_datetime(status.activated_at)
-        entry.expires_at = from_datetime(status.expires_at)
+        given = entry.expires_at = from_datetime(status.expires_at)
         if not current and not entry.problem:
             entry.expires_at = entry.expiry_from(entry.activated_at)
+            if status.phase in _HELD and entry.expires_at is not None:
+                entry.expires_at = min(entry.expires_at, given)  # a longer life is for the ledger to give
     if status.phase in _HELD and entry.activated_at is not None and (held := _held(status)):
         _resume_held(entry, status, held)
     elif status.phase in FINAL or (status.phase is Phase.REJECTED and current):

@@ -17,6 +17,8 @@ from tidelock.ledger import reasons
 from tidelock.ledger.adoption import adopt
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import OwnerIndex
+from tidelock.ledger.parking import Parking
+from tidelock.ledger.quotas import Quotas, unlimited
 from tidelock.ledger.timers import Timers
 from tidelock.ledger.transitions import SETTLED, Event, after
 from tidelock.model.locks import Reservation
@@ -27,8 +29,9 @@ from tidelock.model.quantities import NOTHING, PODS, Resources, at_most, format_
 from tidelock.model.reservations import BoundPod, Phase
 
 # A lock that waits for long has its numbers renewed at most this often (seconds), or each event in a
-# busy cluster would rewrite the status of every waiting lock.
+# busy cluster would rewrite the status of every waiting lock; and of many that wait, so many a second.
 REFUSAL_RENEWAL = 10.0
+_RENEWALS_A_SECOND = 50
 
 _ROOM_LOST = frozenset({reasons.OVERCOMMITTED, reasons.PREEMPTED, reasons.VIOLATED})
 
@@ -75,6 +78,7 @@ class Book:
     Args:
         columns: where held amounts are counted.
         nominator: where locks are nominated for which room is being made, until they are held or give up.
+        quotas: what the namespaces may take; none are limited by default.
         epoch: number of this leadership, written with every lock that is given.
         move_after: seconds after which a lock for any node leaves a node that takes no pods.
 
@@ -89,6 +93,7 @@ class Book:
         columns: Columns,
         *,
         nominator: Nominator | None = None,
+        quotas: Quotas | None = None,
         epoch: int = 0,
         move_after: float = 300.0,
     ) -> None:
@@ -102,6 +107,11 @@ class Book:
         self.refusers: set[str] = set()
         self._columns = columns
         self._nominator = nominator or Nominator(columns)
+        self.quotas = quotas or unlimited()
+        self.quotas.on_change(self._recap)
+        self.quotas.on_room(self._try_parked)
+        self._parked = Parking()
+        self._prolongable: dict[Key, Entry] = {}
         self._epoch = epoch
         self._move_after = move_after
         self._owners = OwnerIndex()
@@ -137,11 +147,14 @@ class Book:
             return
         if entry is None:
             entry = adopt(reservation, now)
+            entry.ceiling = self.quotas.ceiling(entry.key.namespace)
             self.entries[entry.key] = entry
             held, entry.held = entry.held, NOTHING
             self._hold(entry, held)
             if held and not entry.violation:  # maybe less than its status says, if it was edited meanwhile
                 entry.message = _held_text(entry)
+            if entry.outlasting:
+                self._prolongable[entry.key] = entry  # when all quotas are known
         else:
             self._revise(entry, reservation, now)
         if entry.reservation.spec is None or entry.phase in SETTLED:
@@ -171,6 +184,7 @@ class Book:
     def admit(self, entry: Entry, node: Node, now: float) -> None:
         """Hold the room of a waiting lock on a node where it fits: first admission, growth or move."""
         requests = entry.reservation.requests
+        entry.end_as_asked()
         if entry.phase is Phase.ACTIVE:
             moved = entry.node != node.name
             self._place(entry, node, requests, now)
@@ -191,19 +205,32 @@ class Book:
         self, entry: Entry, reason: str, message: str, now: float, plugins: Collection[str] = ()
     ) -> None:
         """Note why there is no room for a waiting lock; why one has lost its room is not overwritten."""
-        entry.tried = True
+        first, entry.tried = not entry.tried, True
         self.refusers.update(plugins)
-        news = entry.reason != reason or now >= entry.refused_at + REFUSAL_RENEWAL
+        renewal = max(REFUSAL_RENEWAL, len(self.waiting) / _RENEWALS_A_SECOND)
+        news = entry.reason != reason or now >= entry.refused_at + renewal
         if entry.phase is Phase.ACTIVE:
             entry.resize_problem = message if entry.growing else ""
             self._touch(entry)
         elif news and entry.reason not in _ROOM_LOST:
             entry.reason, entry.message, entry.refused_at = reason, message, now
             self._touch(entry)
-        else:
+        elif first:
             self._timers.set(entry.key, entry.deadline())
-        if entry.phase is Phase.PENDING and (due := entry.deadline()) is not None and due <= now:
+        if first and entry.phase is Phase.PENDING and (due := entry.deadline()) is not None and due <= now:
             self._give_up(entry, now)
+
+    def within_quota(self, entry: Entry, now: float) -> bool:
+        """Whether a lock in line is within its namespace's quotas; if not, it waits for these to change."""
+        problem = self.quotas.problem(entry)
+        if not problem:
+            self._try_parked(entry.key.namespace)  # those alike
+            return True
+        self._nominator.remove(entry.uid)
+        self.refuse(entry, reasons.QUOTA_EXCEEDED, problem, now)
+        if entry.wanting:
+            self._parked.put(entry)
+        return False
 
     def preempt(self, entry: Entry, by: str, now: float) -> None:
         """Break a lock for a pod, or a lock, of higher priority; it waits for room again."""
@@ -297,11 +324,15 @@ class Book:
     # Time.
 
     def next_deadline(self) -> float | None:
-        """Earliest instant at which `advance` has something to do."""
-        return self._timers.next()
+        """Earliest instant at which `advance` has something to do; 0 for at once."""
+        return 0.0 if self._prolongable else self._timers.next()
 
     def advance(self, now: float) -> None:
         """Do what is due: expiries, deadlines, moves and removals, in the order of their instants."""
+        prolongable, self._prolongable = self._prolongable, {}
+        for entry in prolongable.values():
+            self._renew_expiry(entry)
+            self._touch(entry)
         for key in self._timers.pop_due(now):
             entry = self.entries[key]
             if entry.phase in SETTLED:
@@ -315,9 +346,15 @@ class Book:
                 self._touch(entry)
 
     def in_line(self, *, untried_only: bool) -> list[Entry]:
-        """List the locks that wait for room, in their order: all, or those that came or changed meanwhile."""
+        """List the locks that wait for room, in their order: all, or those that came or changed meanwhile.
+
+        Those that wait for quota are none of them.
+        """
         line = self.untried if untried_only else self.waiting
-        entries = sorted(line.values(), key=lambda entry: entry.order)
+        entries = sorted(
+            (entry for entry in line.values() if entry.key not in self._parked),
+            key=lambda entry: entry.order,
+        )
         self.untried.clear()
         if not untried_only:
             self.refusers.clear()
@@ -354,14 +391,39 @@ class Book:
             entry.finished_at = None
             entry.wait(now)
             self._step(entry, Event.REVISE, reasons.WAITING, "the spec was edited", now)
-        if entry.activated_at is not None:
-            entry.expires_at = entry.expiry_from(entry.activated_at)
+        self._renew_expiry(entry)
         if entry.key in self.waiting:
+            if not self._parked.discard(entry.key):
+                self._try_parked(entry.key.namespace)  # those for which it was tried
             self.untried[entry.key] = entry
         if entry.phase is not Phase.BOUND and _expired(entry, now):
             self._expire(entry, now)
         elif entry.phase is Phase.ACTIVE:
             self._resize(entry, now)
+
+    def _renew_expiry(self, entry: Entry) -> None:
+        """Have a lock that has begun end as its spec says, but later only if its quota allows that."""
+        entry.resize_problem = ""
+        if entry.outlasting and (problem := self.quotas.problem(entry)):
+            entry.resize_problem = problem
+            self._parked.put(entry)
+        else:
+            entry.end_as_asked()
+
+    def _try_parked(self, namespace: str) -> None:
+        """Have locks tried again that wait for their namespace's quota."""
+        for entry in self._parked.take_first(namespace):
+            if entry.outlasting:
+                self._prolongable[entry.key] = entry
+            if entry.key in self.waiting:
+                self.untried[entry.key] = entry
+
+    def _recap(self, namespace: str) -> None:
+        """Learn that the quotas of a namespace have changed."""
+        ceiling = self.quotas.ceiling(namespace)
+        for entry in self.entries.values():
+            if entry.key.namespace == namespace:
+                entry.ceiling = ceiling
 
     def _give_up(self, entry: Entry, now: float) -> None:
         self._end(entry, Event.GIVE_UP, reasons.DEADLINE_EXCEEDED, _given_up_text(entry), now)
@@ -380,7 +442,8 @@ class Book:
             self._displace(entry, reasons.WAITING, f"the spec now names {spec.node_name}", now)
             return
         self._hold(entry, entry.kept_of(entry.held))
-        entry.resize_problem = ""
+        if not entry.outlasting:
+            entry.resize_problem = ""
         if not entry.violation:
             entry.message = _held_text(entry)
         elif not entry.growing:
@@ -443,6 +506,7 @@ class Book:
     def _displace(self, entry: Entry, reason: str, message: str, now: float) -> None:
         """Have a lock wait for room again."""
         self._unplace(entry)
+        entry.end_as_asked()
         entry.wait(now)
         event = Event.RETURN if entry.phase is Phase.BOUND else Event.DISPLACE
         self._step(entry, event, reason, message, now)
@@ -524,9 +588,14 @@ class Book:
         key = entry.key
         self.changed[key] = None
         self._timers.set(key, entry.deadline())
+        self.quotas.charge(entry)
+        parked = key in self._parked
+        if not (entry.wanting or entry.outlasting):
+            self._parked.discard(key)
         if not entry.wanting:
-            self.waiting.pop(key, None)
             self.untried.pop(key, None)
+            if self.waiting.pop(key, None) is not None and not parked:
+                self._try_parked(key.namespace)  # those for which it was tried
             self._nominator.remove(entry.uid)  # never as placed: what it holds is no pod on the node
         elif key not in self.waiting:
             self.waiting[key] = self.untried[key] = entry
@@ -540,6 +609,10 @@ class Book:
         self.untried.pop(entry.key, None)
         self.changed.pop(entry.key, None)
         del self.entries[entry.key]
+        self._prolongable.pop(entry.key, None)
+        self.quotas.discharge(entry.key)
+        if not self._parked.discard(entry.key):
+            self._try_parked(entry.key.namespace)  # those for which it was tried
 
     def _node(self, name: str) -> Node | None:
         row = self._columns.row_of.get(name)

@@ -1,5 +1,6 @@
 """One lock as the ledger knows it."""
 
+import math
 from dataclasses import dataclass, field
 
 from tidelock.ledger import reasons
@@ -19,7 +20,8 @@ class Entry:
     """The state of a lock; the ledger alone changes it.
 
     Instants are seconds since the epoch. `reservation` is the newest version seen; `problem` tells what is
-    wrong with its spec, and what is held then stays as it was given. `deleted` means that the API server has
+    wrong with its spec, and what is held then stays as it was given. `ceiling` is the highest priority that
+    its namespace may have, if there is one. `deleted` means that the API server has
     taken the deletion, of which the watch will tell. `violation` tells who took room that was locked, until
     the lock has all of it again.
     """
@@ -47,12 +49,14 @@ class Entry:
     resize_problem: str = ""
     violation: str = ""
     deleted: bool = False
+    ceiling: int | None = None
     transition_times: dict[str, tuple[str, float]] = field(default_factory=dict)
+    key: Key = field(init=False)
+    _order: Order = field(init=False)
 
-    @property
-    def key(self) -> Key:
-        """Namespace and name."""
-        return self.reservation.key
+    def __post_init__(self) -> None:
+        self.key = self.reservation.key
+        self._order = (-self.priority, self.reservation.meta.created, self.key)
 
     @property
     def uid(self) -> str:
@@ -66,9 +70,15 @@ class Entry:
         return spec is None or spec.node_name is not None
 
     @property
-    def priority(self) -> int:
-        """Priority of the lock; 0 if its spec is lost."""
+    def wanted_priority(self) -> int:
+        """Priority in the spec; 0 if that is lost."""
         return self.reservation.spec.priority if self.reservation.spec else 0
+
+    @property
+    def priority(self) -> int:
+        """Priority that counts: no higher than the namespace may have, as a spec may be edited any time."""
+        wanted = self.wanted_priority
+        return wanted if self.ceiling is None else min(wanted, self.ceiling)
 
     @property
     def retained(self) -> bool:
@@ -83,13 +93,38 @@ class Entry:
     @property
     def order(self) -> Order:
         """Place in line: higher priority first, then older, then by name."""
-        return (-self.priority, self.reservation.meta.created, self.key)
+        if self._order[0] != -self.priority:
+            self._order = (-self.priority, *self._order[1:])
+        return self._order
 
     @property
     def growing(self) -> bool:
         """Whether the spec asks for more than is held."""
         pod = self.reservation.pod
         return self.phase is Phase.ACTIVE and pod is not None and not covers(self.held, pod.requests)
+
+    @property
+    def outlasting(self) -> bool:
+        """Whether the spec asks for a longer life than was given, if it can be read."""
+        if self.phase not in _GIVEN or self.activated_at is None or self.expires_at is None:
+            return False
+        if self.reservation.pod is None:
+            return False
+        wanted = self.expiry_from(self.activated_at)
+        return wanted is not None and wanted > self.expires_at
+
+    @property
+    def life(self) -> int:
+        """Whole seconds for which the lock lives at the longest, as it was given."""
+        if self.activated_at is None or self.expires_at is None:
+            return self.wanted_life
+        given = math.ceil(round(self.expires_at - self.activated_at, 3))
+        return given if self.reservation.pod is None or self.outlasting else self.wanted_life
+
+    @property
+    def wanted_life(self) -> int:
+        """Whole seconds for which the lock is to live at the longest; 0 if its spec is lost."""
+        return self.reservation.lifetime or 0
 
     @property
     def wanting(self) -> bool:
@@ -138,6 +173,11 @@ class Entry:
             return from_datetime(spec.expire_at)
         return round(start + spec.ttl_seconds, 3) if spec.ttl_seconds is not None else None
 
+    def end_as_asked(self) -> None:
+        """Have a lock that has begun end as its spec says; what can't be read changes nothing."""
+        if self.activated_at is not None and self.reservation.pod is not None:
+            self.expires_at = self.expiry_from(self.activated_at)
+
     def deadline(self) -> float | None:
         """Tell when the lock is next due for something, if ever."""
         if self.phase in SETTLED:
@@ -157,6 +197,7 @@ class Entry:
         return self.phase in FINAL
 
 
+_GIVEN = frozenset({Phase.ACTIVE, Phase.BOUND})
 _FULFILLED = frozenset({Phase.CONSUMED, Phase.EXPIRED})
 
 

@@ -1,8 +1,8 @@
 """Which locks are a pod's own.
 
 The owner terms of a lock are ORed, the fields of a term ANDed, and only pods of the lock's own namespace
-count. Locks are found by the name of a pod or controller or by one label; those that select by expressions
-alone are tried one by one, a namespace at a time.
+count. Locks are found by the name of a pod or controller, by one label or by the ServiceAccount; those that
+select by expressions alone are tried one by one, a namespace at a time.
 """
 
 from collections import defaultdict
@@ -33,6 +33,8 @@ def _term_matches(term: Owner, pod: Pod) -> bool:
     if term.pod is not None and term.pod.name != pod.meta.name:
         return False
     if term.controller is not None and not _controls(term.controller, pod):
+        return False
+    if term.service_account_name is not None and term.service_account_name != pod.spec.service_account_name:
         return False
     return term.selector is None or _selects(term.selector, pod)
 
@@ -111,7 +113,9 @@ def _place(term: Owner) -> tuple[str, ...]:
     if term.controller is not None:
         return ("controller", term.controller.name)
     labels = (term.selector.match_labels if term.selector else None) or {}
-    return ("label", *min(labels.items())) if labels else ()
+    if labels:
+        return ("label", *min(labels.items()))
+    return ("account", term.service_account_name) if term.service_account_name is not None else ()
 
 
 def _places_of(pod: Pod) -> Iterator[tuple[str, ...]]:
@@ -122,5 +126,7 @@ def _places_of(pod: Pod) -> Iterator[tuple[str, ...]]:
         name = pod.meta.controller.name
         yield ("controller", name)
         yield ("controller", name.removesuffix(f"-{pod.meta.labels.get(POD_TEMPLATE_HASH, '')}"))
+    if pod.spec.service_account_name:
+        yield ("account", pod.spec.service_account_name)
     for item in pod.meta.labels.items():
         yield ("label", *item)

@@ -1,11 +1,14 @@
-"""The status that an entry ought to have, as plain JSON values."""
+"""The status that a lock, or a quota on locks, ought to have, as plain JSON values."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
+from tidelock.ledger.quotas import Charge
+from tidelock.model.conditions import Aspect, dated
 from tidelock.model.instants import format_instant
+from tidelock.model.limits import ReservationQuota
 from tidelock.model.quantities import PODS, Resources, format_resources
 from tidelock.model.reservations import Phase, owner_text
 
@@ -47,6 +50,27 @@ def render(entry: Entry, now: float) -> dict[str, Any]:
     return status
 
 
+def render_quota(quota: ReservationQuota, used: Charge, now: float) -> dict[str, Any]:
+    """Write the status of a quota: what it limits, and what the locks of its namespace use of that."""
+    generation = quota.meta.generation
+    status: dict[str, Any] = {"observedGeneration": generation}
+    if quota.problem:
+        aspects = [
+            Aspect("Ready", "False", reasons.INVALID_SPEC, quota.problem),
+            Aspect("Stalled", "True", reasons.INVALID_SPEC, quota.problem),
+        ]
+    else:
+        aspects = [Aspect("Ready", "True", reasons.ENFORCED, "locks of this namespace are held to it")]
+        for hard, limits, uses, amounts in (
+            ("hard", quota.hard, "used", used.room),
+            ("hardSeconds", quota.hard_seconds, "usedSeconds", used.seconds),
+        ):
+            if limits:
+                status[hard] = format_resources(limits)
+                status[uses] = format_resources({name: amounts.get(name, 0) for name in limits})
+    return status | {"conditions": dated(aspects, quota.status, generation, now)}
+
+
 def _shown_resources(entry: Entry) -> Resources:
     if entry.held:
         return entry.held
@@ -65,7 +89,7 @@ def _aspects(entry: Entry) -> Iterator[_Aspect]:
         yield "Ready", False, entry.reason, entry.message
     if entry.phase in (Phase.PENDING, Phase.BOUND):
         yield "Reconciling", True, entry.reason, entry.message
-    elif entry.growing:
+    elif entry.growing or entry.outlasting:
         yield "Reconciling", True, reasons.RESIZE_PENDING, entry.resize_problem
     if entry.problem and not entry.final:
         yield "Stalled", True, reasons.INVALID_SPEC, entry.problem

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from tidelock.kube.client import NODES, KubeClient, Resource
-from tidelock.kube.errors import ApiError, NotFound
+from tidelock.kube.errors import ApiError, Conflict, NotFound
 from tidelock.load.metrics import LoadMetrics
 from tidelock.load.source import Use
 from tidelock.model.levels import (
@@ -63,14 +63,27 @@ def workload_resource(kind: str, api_version: str) -> Resource:
 
 
 class Annotated(NamedTuple):
-    """An object and the annotations that it ought to have; its uid keeps it from being created anew."""
+    """An object and what its annotations ought to say; its uid keeps it from being created anew.
+
+    Without `measured` it ought to have none of ours; `more` are those that it gets beside.
+    """
 
     resource: Resource
     name: str
     namespace: str
     uid: str
-    measured: NodeLevel | PodUsage
-    annotations: Mapping[str, str]
+    measured: NodeLevel | PodUsage | None
+    more: Mapping[str, str] = {}
+
+    def annotations(self) -> dict[str, str]:
+        """Write the annotations: as late as can be, as thousands of them at once would hold up decisions."""
+        match self.measured:
+            case NodeLevel() as level:
+                return {NODE_LEVEL: encode_node_level(level), **self.more}
+            case PodUsage() as usage:
+                return {POD_USAGE: encode_pod_usage(usage), **self.more}
+            case None:
+                return {}
 
 
 class Annotator:
@@ -81,7 +94,7 @@ class Annotator:
         self._client = client
         self._metrics = metrics
         self._busy = busy
-        self._written: dict[str, Annotated] = {}
+        self._written: dict[str, NodeLevel | PodUsage] = {}
 
     def retain(self, uids: Collection[str]) -> None:
         """Forget what was written to other objects."""
@@ -93,51 +106,65 @@ class Annotator:
         written = self._written.get(uid)
         if written is None:
             return True
-        if measured.at < written.measured.at:
+        if measured.at < written.at:
             return False
-        if measured.at - written.measured.at >= age:
+        if measured.at - written.at >= age:
             return True
         moved = _moved_by_points if resource is NODES else _moved_by_parts
-        return moved(written.measured.windows, measured.windows)
+        return moved(written.windows, measured.windows)
 
-    async def write(self, objects: Iterable[Annotated]) -> None:
-        """Write the annotations of all these objects; what fails is tried at the next refresh."""
+    async def write(self, objects: Iterable[Annotated]) -> Collection[str]:
+        """Write the annotations of all these objects; gives the uids of those where that failed."""
         left = deque(objects)
-        failures: list[str] = []
+        failures: dict[str, str] = {}
         self._metrics.waiting.inc(len(left))
         try:
             await asyncio.gather(*(self._work(left, failures) for _ in range(min(_WORKERS, len(left)))))
         finally:
             self._metrics.waiting.dec(len(left))
         if failures:
-            fields = {"failed": len(failures), "error": failures[0]}
+            fields = {"failed": len(failures), "error": next(iter(failures.values()))}
             logger.warning("some annotations were not written", extra=fields)
+        return failures.keys()
 
-    async def _work(self, left: deque[Annotated], failures: list[str]) -> None:
+    async def _work(self, left: deque[Annotated], failures: dict[str, str]) -> None:
         while left:
             each = left.popleft()
             if self._busy():
                 await asyncio.sleep(_PATIENCE)
-            result = "written"
+            result = "written" if each.measured else "removed"
             try:
                 await self._apply(each)
-                self._written[each.uid] = each
+                self._note(each)
             except NotFound:
                 result = "gone"
             except ApiError as error:
-                result = "failed"
-                failures.append(f"{each.resource.kind} {each.name}: {error}")
+                if isinstance(error, Conflict) and not each.measured:
+                    result = "gone"  # another object has its name
+                else:
+                    result = "failed"
+                    failures[each.uid] = f"{each.resource.kind} {each.name}: {error}"
                 await asyncio.sleep(min(error.retry_after or 0.0, 1.0))
             finally:
                 self._metrics.waiting.dec()
             self._metrics.patches.labels(each.resource.kind, result).inc()
 
+    def _note(self, each: Annotated) -> None:
+        if each.measured:
+            self._written[each.uid] = each.measured
+        else:
+            self._written.pop(each.uid, None)
+
     async def _apply(self, each: Annotated) -> None:
-        metadata = {"name": each.name, "uid": each.uid, "annotations": each.annotations}
+        metadata: dict[str, object] = {"name": each.name, "uid": each.uid}
+        if each.namespace:
+            metadata["namespace"] = each.namespace
+        if annotations := each.annotations():  # an empty map would still be the field manager's
+            metadata["annotations"] = annotations
         body = {
             "apiVersion": each.resource.api_version,
             "kind": each.resource.kind,
-            "metadata": metadata | ({"namespace": each.namespace} if each.namespace else {}),
+            "metadata": metadata,
         }
         await self._client.patch(
             each.resource.item(each.name, each.namespace),
@@ -145,16 +172,6 @@ class Annotator:
             kind="apply",
             params={"fieldManager": FIELD_MANAGER, "force": "true"},
         )
-
-
-def node_annotations(level: NodeLevel) -> dict[str, str]:
-    """Write the annotations of a node."""
-    return {NODE_LEVEL: encode_node_level(level)}
-
-
-def workload_annotations(usage: PodUsage) -> dict[str, str]:
-    """Write the annotations of a workload."""
-    return {POD_USAGE: encode_pod_usage(usage)}
 
 
 def crane_annotations(level: NodeLevel, last: Use, hot: int) -> dict[str, str]:

@@ -23,7 +23,7 @@ from tidelock.model.meta import Key
 _RESOURCES: tuple[Measured, ...] = ("cpu", "memory")
 
 # Things that are dealt with between two turns of the event loop.
-_A_SLICE = 200
+_A_SLICE = 100
 
 
 class Subject(NamedTuple):

@@ -55,16 +55,21 @@ class Group:
     @property
     def selector(self) -> LabelSelector:
         """Which nodes it wants."""
-        wanted = self.spec.node_selector
-        if wanted is None:
-            return LabelSelector()
-        return LabelSelector(
-            dict(wanted.match_labels or {}),
-            tuple(
-                Requirement(each.key, each.operator, tuple(each.values or ()))
-                for each in wanted.match_expressions or ()
-            ),
-        )
+        return selector_of(self.spec)
+
+
+def selector_of(spec: WaterLevelSpec) -> LabelSelector:
+    """Read which nodes a WaterLevel wants."""
+    wanted = spec.node_selector
+    if wanted is None:
+        return LabelSelector()
+    return LabelSelector(
+        dict(wanted.match_labels or {}),
+        tuple(
+            Requirement(each.key, each.operator, tuple(each.values or ()))
+            for each in wanted.match_expressions or ()
+        ),
+    )
 
 
 def members(group: Group, groups: Iterable[Group], nodes: Iterable[Node]) -> dict[str, Node]:

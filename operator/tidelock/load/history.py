@@ -19,7 +19,7 @@ Sample = tuple[float, ...]
 # Seconds of a slot: 15, 12 and 96 slots.
 STEPS: Mapping[WindowName, int] = {"15m": 60, "1h": 300, "1d": 900}
 
-_ROWS_A_SLICE = 500
+_ROWS_A_SLICE = 200
 _PERCENTILE = 0.95
 
 K = TypeVar("K", bound=Hashable)

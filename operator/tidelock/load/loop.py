@@ -22,21 +22,23 @@ from tidelock.load.annotator import (
     Annotator,
     crane_annotations,
     hot_value,
-    node_annotations,
-    workload_annotations,
     workload_resource,
 )
 from tidelock.load.estimate import Identify, Subject
 from tidelock.load.groups import Group, members
+from tidelock.load.leftovers import LOOK_SECONDS, Leftovers
 from tidelock.load.metrics import LoadMetrics
 from tidelock.load.metrics_server import MetricsServerSource
 from tidelock.load.prometheus import PrometheusSource, Queries, anonymous_access
 from tidelock.load.seeds import stored_uses
 from tidelock.load.slices import AT_LEISURE, in_slices, paced
 from tidelock.load.source import Reading, Source, SourceError, Use
-from tidelock.load.status import METRICS_STALE, Aspect, Census, aspects, render
+from tidelock.load.status import METRICS_STALE, Census, aspects, render
+from tidelock.load.workloads import Workloads
+from tidelock.model.conditions import Aspect
+from tidelock.model.groups import WaterLevel
 from tidelock.model.levels import PodUsage, Uses, WorkloadKey
-from tidelock.model.meta import Key, OwnerReference
+from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.quantities import Resources
 from tidelock.model.waterlevels import Prometheus, WaterLevelSpec
@@ -49,8 +51,6 @@ logger = logging.getLogger(__name__)
 _REWRITE_PART = 0.5
 # Seconds after which the past is asked for again, if that failed.
 _PAST_RETRY = 600.0
-# Seconds for which the use of a workload is kept without a pod of it.
-_MEMORY = 7 * 86_400.0
 
 
 class LoadLoop:
@@ -64,13 +64,19 @@ class LoadLoop:
         client: KubeClient,
         cache: Cache,
         replica_sets: Lister[Workload],
+        water_levels: Lister[WaterLevel],
         recorder: EventRecorder,
         metrics: LoadMetrics,
         clock: Clock,
         *,
         busy: Callable[[], bool],
+        ready: Callable[[], bool],
     ) -> None:
-        """Prepare; `busy` tells whether there are more urgent requests."""
+        """Prepare.
+
+        `busy` tells whether there are more urgent requests, `ready` whether all nodes and WaterLevels are
+        known.
+        """
         self._client = client
         self._cache = cache
         self._replica_sets = replica_sets
@@ -79,9 +85,12 @@ class LoadLoop:
         self._clock = clock
         self._listeners: list[Callable[[Uses], None]] = []
         self._annotator = Annotator(client, metrics, busy)
+        self._ready = ready
         self._groups: dict[str, Group] = {}
-        self._owners: dict[WorkloadKey, OwnerReference] = {}
-        self._workloads: dict[WorkloadKey, PodUsage] = {}
+        self._workloads = Workloads()
+        self._leftovers = Leftovers(
+            self._annotator, lambda: cache.columns.nodes, self._workloads, water_levels
+        )
         self._running: tuple[asyncio.TaskGroup, aiohttp.ClientSession] | None = None
 
     def on_uses(self, listener: Callable[[Uses], None]) -> None:
@@ -90,7 +99,8 @@ class LoadLoop:
 
     async def run(self) -> NoReturn:
         """Read for ever; a fault of the program gets out."""
-        self._workloads = await stored_uses(self._client)
+        self._workloads.restore(await stored_uses(self._client))
+        self._publish_uses()  # no reading is needed to know what an earlier process has told
         async with (
             aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session,
             asyncio.TaskGroup() as tasks,
@@ -98,8 +108,9 @@ class LoadLoop:
             self._running = tasks, session
             for group in self._groups.values():
                 self._start(group)
-            await asyncio.get_running_loop().create_future()  # which nobody ends
-        raise AssertionError("ended")
+            while True:
+                await asyncio.sleep(LOOK_SECONDS)
+                await self._tidy()
 
     def observe(self, body: Mapping[str, Any], spec: WaterLevelSpec) -> None:
         """Take over a WaterLevel as it is now."""
@@ -125,6 +136,11 @@ class LoadLoop:
         if group is not None:
             _stop(group)
             self._metrics.forget(name)
+
+    async def _tidy(self) -> None:
+        """Remove what no WaterLevel stands behind any more."""
+        if self._ready() and await self._leftovers.remove(self._groups.values(), self._clock.now()):
+            self._publish_uses()
 
     def _start(self, group: Group) -> None:
         if self._running is not None:
@@ -223,7 +239,7 @@ class LoadLoop:
             if owner is None:
                 return Subject(pod.uid, since, None)
             workload = WorkloadKey(owner.kind, key.namespace, owner.name)
-            self._owners[workload] = owner
+            self._workloads.owners[workload] = owner
             return Subject(pod.uid, since, workload)
 
         return identify
@@ -247,7 +263,8 @@ class LoadLoop:
         await in_slices(self._news_of_workloads(group, objects))
         await self._annotator.write(objects)
         self._annotator.retain(
-            {node.meta.uid for node in cache.columns.nodes} | {owner.uid for owner in self._owners.values()}
+            {node.meta.uid for node in cache.columns.nodes}
+            | {owner.uid for owner in self._workloads.owners.values()}
         )
 
     def _publish_uses(self) -> None:
@@ -255,12 +272,9 @@ class LoadLoop:
         pods: dict[str, PodUsage] = {}
         for group in ordered:  # the oldest one has the last word
             pods |= group.estimate.uses.pods
-            self._workloads |= group.estimate.uses.workloads
-        oldest = self._clock.now() - _MEMORY
-        self._workloads = {key: usage for key, usage in self._workloads.items() if usage.at >= oldest}
-        self._owners = {key: owner for key, owner in self._owners.items() if key in self._workloads}
+        self._workloads.learn(group.estimate.uses.workloads for group in ordered)
         for listener in self._listeners:
-            listener(Uses(pods, self._workloads))
+            listener(Uses(pods, self._workloads.uses))
 
     def _news_of_nodes(
         self, group: Group, nodes: Mapping[str, Node], into: list[Annotated]
@@ -275,12 +289,12 @@ class LoadLoop:
             level = group.estimate.levels.get(name)
             if level is None or not self._annotator.is_news(NODES, node.meta.uid, level, age):
                 continue
-            annotations = node_annotations(level)
+            more: Mapping[str, str] = {}
             if group.spec.crane_annotations:
                 pods = (placed.pod for placed in self._cache.pods_on(name))
                 hot = hot_value(pods, self._clock.now())
-                annotations |= crane_annotations(level, readings.get(name, Use(level.at)), hot)
-            into.append(Annotated(NODES, name, "", node.meta.uid, level, annotations))
+                more = crane_annotations(level, readings.get(name, Use(level.at)), hot)
+            into.append(Annotated(NODES, name, "", node.meta.uid, level, more))
 
     def _news_of_workloads(self, group: Group, into: list[Annotated]) -> Iterator[None]:
         older = [each.estimate.uses.workloads for each in self._groups.values() if each.rank < group.rank]
@@ -289,13 +303,12 @@ class LoadLoop:
                 yield
                 continue
             key, usage = item
-            owner = self._owners.get(key)
+            owner = self._workloads.owners.get(key)
             if owner is None or any(key in each for each in older):
                 continue
             resource = workload_resource(key.kind, owner.api_version)
             if self._annotator.is_news(resource, owner.uid, usage, WORKLOAD_SECONDS):
-                annotations = workload_annotations(usage)
-                into.append(Annotated(resource, key.name, key.namespace, owner.uid, usage, annotations))
+                into.append(Annotated(resource, key.name, key.namespace, owner.uid, usage))
 
     async def _write_status(self, group: Group, nodes: Mapping[str, Node]) -> None:
         """Write the status if it is news; a refused write is made up for at the next refresh."""

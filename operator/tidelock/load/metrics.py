@@ -36,7 +36,7 @@ class LoadMetrics(Collector):
         )
         self.patches = Counter(
             "tidelock_water_level_patches_total",
-            "Objects that were annotated, by kind and result.",
+            "Objects that were annotated, or whose annotations were removed, by kind and result.",
             ("kind", "result"),
             registry=registry,
         )
@@ -71,7 +71,13 @@ class LoadMetrics(Collector):
             "Age of the newest measurement of any node of a WaterLevel.",
             labels=("waterlevel",),
         )
+        by_requests = GaugeMetricFamily(
+            "tidelock_water_level_by_requests",
+            "1 while no node of a WaterLevel is fresh, so that its pods are placed by their requests.",
+            labels=("waterlevel",),
+        )
         for group, found in self._surveys.items():
+            by_requests.add_metric((group,), float(found.blind))
             for quality in Quality:
                 nodes.add_metric((group, quality.value), found.counts.get(quality, 0))
             for resource, spread in found.spreads.items():
@@ -79,4 +85,4 @@ class LoadMetrics(Collector):
                     percent.add_metric((group, resource, name), value)
             if found.sampled_at is not None:
                 lag.add_metric((group,), max(self._now() - found.sampled_at, 0.0))
-        yield from (nodes, percent, lag)
+        yield from (nodes, percent, lag, by_requests)

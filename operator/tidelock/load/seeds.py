@@ -2,10 +2,11 @@
 
 import logging
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
-from tidelock.kube.client import KubeClient
+from tidelock.kube.client import KubeClient, Resource
 from tidelock.kube.errors import ApiError, NotFound
 from tidelock.kube.wire import parse_page
 from tidelock.load.annotator import workload_resource
@@ -18,6 +19,7 @@ from tidelock.model.levels import (
     WorkloadKey,
     decode_pod_usage,
 )
+from tidelock.model.meta import OwnerReference
 
 logger = logging.getLogger(__name__)
 
@@ -25,8 +27,16 @@ _PAGE = "500"
 _VERSIONS = {"apps.kruise.io": "v1alpha1"}
 
 
+class Stored(NamedTuple):
+    """What a workload says of one pod of it, and the workload as its pods refer to it."""
+
+    usage: PodUsage
+    owner: OwnerReference
+
+
 class _Meta(msgspec.Struct, frozen=True):
     name: str
+    uid: str
     namespace: str = ""
     annotations: dict[str, str] = {}
 
@@ -38,9 +48,9 @@ class _Object(msgspec.Struct, frozen=True):
 _decode_object = msgspec.json.Decoder(_Object).decode
 
 
-async def stored_uses(client: KubeClient) -> dict[WorkloadKey, PodUsage]:
+async def stored_uses(client: KubeClient) -> dict[WorkloadKey, Stored]:
     """Read the annotations of all workloads; a kind that can't be listed is left out and told of."""
-    found: dict[WorkloadKey, PodUsage] = {}
+    found: dict[WorkloadKey, Stored] = {}
     for kind, group in WORKLOAD_KINDS.items():
         try:
             await _read(client, kind, f"{group}/{_VERSIONS.get(group, 'v1')}", found)
@@ -51,18 +61,19 @@ async def stored_uses(client: KubeClient) -> dict[WorkloadKey, PodUsage]:
     return found
 
 
-async def _read(client: KubeClient, kind: str, api_version: str, found: dict[WorkloadKey, PodUsage]) -> None:
-    path, token = workload_resource(kind, api_version).collection(), ""
+async def _read(client: KubeClient, kind: str, api_version: str, found: dict[WorkloadKey, Stored]) -> None:
+    resource, token = workload_resource(kind, api_version), ""
     while True:
         params = {"limit": _PAGE} | ({"continue": token} if token else {})
-        page = parse_page(await client.get(path, params))
-        await in_slices(_decode(kind, page.items or [], found))
+        page = parse_page(await client.get(resource.collection(), params))
+        await in_slices(_decode(resource, page.items or [], found))
         token = page.metadata.token
         if not token:
             return
 
 
-def _decode(kind: str, items: list[msgspec.Raw], found: dict[WorkloadKey, PodUsage]) -> Iterator[None]:
+def _decode(resource: Resource, items: list[msgspec.Raw], found: dict[WorkloadKey, Stored]) -> Iterator[None]:
+    kind = resource.kind
     for raw in paced(items):
         if raw is None:
             yield
@@ -76,4 +87,5 @@ def _decode(kind: str, items: list[msgspec.Raw], found: dict[WorkloadKey, PodUsa
             fields = {"kind": kind, "workload": f"{meta.namespace}/{meta.name}", "error": usage.problem}
             logger.warning("stored use of pods is unreadable", extra=fields)
         else:
-            found[WorkloadKey(kind, meta.namespace, meta.name)] = usage
+            owner = OwnerReference(resource.api_version, kind, meta.name, meta.uid)
+            found[WorkloadKey(kind, meta.namespace, meta.name)] = Stored(usage, owner)

@@ -11,7 +11,7 @@ from tidelock.load.source import SourceError, Trouble
 T = TypeVar("T")
 
 # Of what a Python loop does some microseconds for each: a slice is one or two milliseconds.
-_ITEMS = 200
+_ITEMS = 100
 # Seconds to rest after a slice of what is in no hurry.
 AT_LEISURE = 0.005
 

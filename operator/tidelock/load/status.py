@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tidelock.load.source import SourceError
+from tidelock.model.conditions import Aspect, dated
 from tidelock.model.instants import format_instant
 from tidelock.model.levels import WINDOW_SECONDS, Measured, NodeLevel, Quality, WindowName, quality
 from tidelock.model.waterlevels import Target, WaterLevelSpec
@@ -52,6 +53,11 @@ class Survey:
     def counts(self) -> Mapping[Quality, int]:
         """Number of nodes of each quality."""
         return Counter(self.qualities.values())
+
+    @property
+    def blind(self) -> bool:
+        """Whether there are nodes and none of them is fresh: then pods are placed by their requests."""
+        return bool(self.qualities) and not self.counts.get(Quality.FRESH, 0)
 
 
 class Census:
@@ -115,15 +121,6 @@ def _target(target: Target, mean: float, lowest: float) -> float:
     return min((mean + weight * lowest) / (1 + weight), _FULL)
 
 
-class Aspect(NamedTuple):
-    """A condition before it is known since when it holds."""
-
-    type: str
-    status: str
-    reason: str
-    message: str
-
-
 def aspects(found: Survey, failure: SourceError | None, problems: Iterable[str]) -> list[Aspect]:
     """Say in conditions how a group is measured."""
     counts = found.counts
@@ -141,12 +138,12 @@ def aspects(found: Survey, failure: SourceError | None, problems: Iterable[str])
         ready = Aspect(READY, "True", "Measured", summary if not failure else trouble)
     else:
         ready = Aspect(READY, "False", failure.trouble.value if failure else "NotMeasured", trouble)
-    if fresh or not nodes:
-        partial = fresh < nodes
-        stale = Aspect(METRICS_STALE, "False", "PartlyFresh" if partial else "Fresh", summary)
-    else:
+    if found.blind:
         text = f"{summary}: pods are placed by their requests"
         stale = Aspect(METRICS_STALE, "True", "NothingFresh", text)
+    else:
+        partial = fresh < nodes
+        stale = Aspect(METRICS_STALE, "False", "PartlyFresh" if partial else "Fresh", summary)
     return [ready, stale]
 
 
@@ -184,24 +181,3 @@ def _steady(stored: object, value: float) -> int:
     if isinstance(stored, int) and abs(stored - value) < _POINT:
         return stored
     return round(value)
-
-
-def dated(
-    conditions: Iterable[Aspect], stored: Mapping[str, Any], generation: int, now: float
-) -> list[dict[str, Any]]:
-    """Write conditions: each holds since it was first stored with this status."""
-    earlier = {
-        (condition["type"], condition["status"]): condition["lastTransitionTime"]
-        for condition in stored.get("conditions", ())
-    }
-    return [
-        {
-            "type": each.type,
-            "status": each.status,
-            "reason": each.reason,
-            "message": each.message,
-            "lastTransitionTime": earlier.get((each.type, each.status), format_instant(int(now))),
-            "observedGeneration": generation,
-        }
-        for each in conditions
-    ]

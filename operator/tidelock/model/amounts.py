@@ -55,11 +55,20 @@ def _with_unit(resource: str) -> Rule:
     return Rule(f"!('{resource}' in self) || {_large_enough(amount)}", f"{resource} {_UNIT_MISSING}")
 
 
-IntOrString = Annotated[
+_AnyQuantity = Annotated[
     str | int,
     PlainValidator(_whole_or_text),
     WithJsonSchema({"x-kubernetes-int-or-string": True, "maxLength": 32}),
     Rule(f"type(self) == int || {_is_quantity('self')}", "must be a quantity such as 2, 500m or 4Gi"),
+]
+
+_NOT_NEGATIVE = Rule(
+    _both_forms("self >= 0", "!quantity(self).isLessThan(quantity('0'))"),
+    "a quantity must not be negative",
+)
+
+IntOrString = Annotated[
+    _AnyQuantity,
     Rule(
         _both_forms(f"self < {_PETA}", "quantity(self).isLessThan(quantity('1P'))"),
         "a quantity must be less than 1P",
@@ -74,13 +83,7 @@ PositiveQuantity = Annotated[
     ),
 ]
 
-Quantity = Annotated[
-    IntOrString,
-    Rule(
-        _both_forms("self >= 0", "!quantity(self).isLessThan(quantity('0'))"),
-        "a quantity must not be negative",
-    ),
-]
+Quantity = Annotated[IntOrString, _NOT_NEGATIVE]
 
 Bytes = Annotated[PositiveQuantity, Rule(_large_enough("self"), f"an amount of bytes {_UNIT_MISSING}")]
 
@@ -93,21 +96,52 @@ _WHOLE = Rule(
     "an extended resource such as nvidia.com/gpu comes in whole numbers",
 )
 
+_KNOWN = Rule(
+    f"self.all(name, name in {_COUNTABLE} || name.matches('^hugepages-[0-9]+[KMG]i$')"
+    f" || name.size() <= 317 && name.matches(r'{PREFIXED_NAME}'))",
+    "a resource is cpu, memory, ephemeral-storage, hugepages-2Mi or an extended one: nvidia.com/gpu",
+)
+
 LockedAmounts = Annotated[
     dict[str, PositiveQuantity],
     Field(min_length=1, max_length=16),
     AfterValidator(_readable),
     Rule("!('pods' in self)", "pods are counted by themselves: every lock counts as one"),
-    Rule(
-        f"self.all(name, name in {_COUNTABLE} || name.matches('^hugepages-[0-9]+[KMG]i$')"
-        f" || name.size() <= 317 && name.matches(r'{PREFIXED_NAME}'))",
-        "a resource is cpu, memory, ephemeral-storage, hugepages-2Mi or an extended one: nvidia.com/gpu",
-    ),
+    _KNOWN,
     _MEMORY,
     _STORAGE,
     _WHOLE,
 ]
 """What a lock asks for."""
+
+LimitAmounts = Annotated[
+    dict[str, Quantity],
+    Field(min_length=1, max_length=16),
+    AfterValidator(_readable),
+    _KNOWN,
+    _MEMORY,
+    _STORAGE,
+    _WHOLE,
+]
+"""The most that there may be of some resources; of `pods`, that is of locks, too."""
+
+LimitProducts = Annotated[
+    dict[
+        str,
+        Annotated[
+            _AnyQuantity,
+            _NOT_NEGATIVE,
+            Rule(
+                _both_forms("true", "quantity(self).isLessThan(quantity('9E'))"),
+                "a quantity must be less than 9E",
+            ),
+        ],
+    ],
+    Field(min_length=1, max_length=16),
+    AfterValidator(_readable),
+    _KNOWN,
+]
+"""The most that there may be of amounts times seconds."""
 
 PodAmounts = Annotated[
     dict[str, Quantity], Field(max_length=16), AfterValidator(_readable), _MEMORY, _STORAGE, _WHOLE

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from tidelock.model.reservationquotas import ReservationQuotaSpec, ReservationQuotaStatus
 from tidelock.model.reservations import ReservationSpec, ReservationStatus
 from tidelock.model.schema import structural_schema
 from tidelock.model.waterlevels import WaterLevelSpec, WaterLevelStatus
@@ -149,6 +150,31 @@ RESERVATION = CustomResource(
     ),
 )
 
+RESERVATION_QUOTA = CustomResource(
+    kind="ReservationQuota",
+    plural="reservationquotas",
+    short_name="rsvq",
+    scope="Namespaced",
+    description="A limit on the room that the locks of a namespace take from the cluster.",
+    spec=ReservationQuotaSpec,
+    status=ReservationQuotaStatus,
+    columns=(
+        Column("CPU", ".status.used.cpu"),
+        Column("CPU-Hard", ".status.hard.cpu"),
+        Column("Memory", ".status.used.memory"),
+        Column("Memory-Hard", ".status.hard.memory"),
+        Column("Locks", ".status.used.pods"),
+        Column("Locks-Hard", ".status.hard.pods"),
+        _AGE,
+        Column("CPU-Seconds", ".status.usedSeconds.cpu", wide=True),
+        Column("CPU-Seconds-Hard", ".status.hardSeconds.cpu", wide=True),
+        Column("Max-Life", ".spec.maxLifeSeconds", "integer", wide=True),
+        Column("Max-Priority", ".spec.maxPriority", "integer", wide=True),
+        Column("Ready", _condition("Ready", "status"), wide=True),
+        Column("Message", _condition("Ready", "message"), wide=True),
+    ),
+)
+
 WATER_LEVEL = CustomResource(
     kind="WaterLevel",
     plural="waterlevels",
@@ -178,4 +204,4 @@ WATER_LEVEL = CustomResource(
     ),
 )
 
-CUSTOM_RESOURCES = (RESERVATION, WATER_LEVEL)
+CUSTOM_RESOURCES = (RESERVATION, RESERVATION_QUOTA, WATER_LEVEL)

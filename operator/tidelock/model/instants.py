@@ -22,6 +22,7 @@ def from_datetime(moment: datetime) -> float:
     return round(moment.timestamp(), 3)
 
 
+@lru_cache(maxsize=4096)  # the annotations of many nodes have one time
 def parse_instant(text: str) -> float:
     """Read an instant from its wire form; raises ValueError for a text that is none or lacks a zone."""
     moment = datetime.fromisoformat(text)

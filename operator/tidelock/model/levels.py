@@ -6,7 +6,7 @@ was not measured: nothing is ever filled in with zero.
 """
 
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Literal, NamedTuple, get_args
 
 import msgspec
@@ -127,6 +127,7 @@ class _Wire(msgspec.Struct, frozen=True):
 
 
 _DECODER = msgspec.json.Decoder(_Wire)
+_ENCODER = msgspec.json.Encoder()
 
 
 def encode_node_level(level: NodeLevel) -> str:
@@ -153,15 +154,18 @@ def decode_pod_usage(text: str) -> PodUsage | Unreadable:
 
 def _encode(at: float, windows: Windows, digits: Mapping[Measured, int]) -> str:
     written = {
-        window: {
-            resource: {
-                name: _compact(getattr(stat, name), digits[resource]) for name in Stat.__struct_fields__
-            }
-            for resource, stat in uses.items()
-        }
+        window: {resource: _compact_stat(stat, digits[resource]) for resource, stat in uses.items()}
         for window, uses in windows.items()
     }
-    return msgspec.json.encode({"at": format_instant(at), "windows": written}).decode()
+    return _ENCODER.encode({"at": format_instant(at), "windows": written}).decode()
+
+
+def _compact_stat(stat: Stat, digits: int) -> dict[str, float]:
+    return {
+        "mean": _compact(stat.mean, digits),
+        "max": _compact(stat.max, digits),
+        "p95": _compact(stat.p95, digits),
+    }
 
 
 def _compact(value: float, digits: int) -> float:
@@ -178,9 +182,11 @@ def _decode(text: str, most: Mapping[Measured, float]) -> tuple[float, Windows] 
         return Unreadable(str(error))
     if not any(wire.windows.values()):
         return Unreadable("windows has no measurement")
-    for path, resource, value in _values(wire.windows):
-        if value > most[resource]:
-            return Unreadable(f"{path} is {value:g}, more than {most[resource]:g}")
+    for window, uses in wire.windows.items():
+        for resource, stat in uses.items():
+            limit = most[resource]
+            if stat.mean > limit or stat.max > limit or stat.p95 > limit:
+                return Unreadable(_too_much(f"windows.{window}.{resource}", stat, limit))
     return at, wire.windows
 
 
@@ -191,11 +197,10 @@ def _instant(text: str) -> float:
     return at
 
 
-def _values(windows: Windows) -> Iterator[tuple[str, Measured, float]]:
-    for window, uses in windows.items():
-        for resource, stat in uses.items():
-            for name in Stat.__struct_fields__:
-                yield f"windows.{window}.{resource}.{name}", resource, getattr(stat, name)
+def _too_much(path: str, stat: Stat, most: float) -> str:
+    """Name the first figure that is more than there can be."""
+    name, value = next((name, value) for name, value in msgspec.structs.asdict(stat).items() if value > most)
+    return f"{path}.{name} is {value:g}, more than {most:g}"
 
 
 CraneMetric = Literal[

@@ -1,5 +1,6 @@
 """A Reservation object, decoded once into what the ledger and the scheduler work with."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +45,15 @@ class Reservation:
     def expire_at(self) -> float | None:
         """The instant at which the lock ends, where the spec gives one."""
         return from_datetime(self.spec.expire_at) if self.spec and self.spec.expire_at else None
+
+    @property
+    def lifetime(self) -> int | None:
+        """Whole seconds of life by the spec, if it tells: its time to live, or from creation to its end."""
+        if self.spec is not None and self.spec.ttl_seconds is not None:
+            return self.spec.ttl_seconds
+        if self.expire_at is None:
+            return None
+        return max(math.ceil(round(self.expire_at - self.meta.created, 3)), 0)
 
 
 class _Object(msgspec.Struct, frozen=True):

@@ -221,6 +221,7 @@ class PodSpec(WorkloadResources, frozen=True, rename="camel"):
     scheduler_name: str = "default-scheduler"
     priority: int = 0
     preemption_policy: str = "PreemptLowerPriority"
+    service_account_name: str = ""
     host_network: bool = False
     host_users: bool | None = None
     node_selector: dict[str, str] = msgspec.field(default_factory=dict)
@@ -342,6 +343,7 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
                     scheduler_name="",
                     priority=0,
                     preemption_policy="",
+                    service_account_name="",
                     affinity=Affinity(node_affinity),
                     scheduling_gates=(),
                     topology_spread_constraints=(),
@@ -368,7 +370,8 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
     @cached_property
     def claims(self) -> tuple[ClaimUse, ...]:
         """The claims that its volumes need, each once."""
-        return tuple(dict.fromkeys(_claims(self.meta.name, self.spec.volumes)))
+        volumes = self.spec.volumes
+        return tuple(dict.fromkeys(_claims(self.meta.name, volumes))) if volumes else ()
 
     @property
     def disks(self) -> tuple[Disk, ...]:

@@ -87,6 +87,12 @@ def plus(left: Resources, right: Resources) -> dict[str, int]:
     return total
 
 
+def minus(left: Resources, right: Resources) -> dict[str, int]:
+    """Difference of two resource lists, without what nothing is left of."""
+    rest = {resource: units - right.get(resource, 0) for resource, units in left.items()}
+    return {resource: units for resource, units in rest.items() if units}
+
+
 def at_least(left: Resources, right: Resources) -> dict[str, int]:
     """Larger of two resource lists, resource by resource."""
     return {name: max(left.get(name, 0), right.get(name, 0)) for name in (*left, *right)}

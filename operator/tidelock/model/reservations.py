@@ -90,11 +90,13 @@ class Owner(_OwnerPart):
     """Pods of one workload."""
     selector: LabelSelector | None = None
     """Pods by their labels."""
+    service_account_name: Subdomain | None = None
+    """Pods that run as this ServiceAccount, which can't be edited into a pod as a label can."""
 
     rules = (
         Rule(
-            "has(self.pod) || has(self.controller) || has(self.selector)",
-            "an empty owner is refused: give pod, controller or selector",
+            "has(self.pod) || has(self.controller) || has(self.selector) || has(self.serviceAccountName)",
+            "an empty owner is refused: give pod, controller, selector or serviceAccountName",
             reason="FieldValueRequired",
         ),
     )
@@ -236,6 +238,8 @@ def _term_text(owner: Owner) -> str:
     if owner.selector:
         parts.extend(f"{key}={value}" for key, value in (owner.selector.match_labels or {}).items())
         parts.extend(_expression_text(each) for each in owner.selector.match_expressions or [])
+    if owner.service_account_name:
+        parts.append(f"serviceaccount/{owner.service_account_name}")
     return ",".join(parts)
 
 

@@ -14,7 +14,6 @@ import msgspec
 import numpy as np
 
 from tidelock.cluster.columns import Rows
-from tidelock.cluster.expected_use import Slots
 from tidelock.cluster.levels import Figures, NodeColumns
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
@@ -133,7 +132,7 @@ class DynamicLoad(OverloadFilter, PreScore, Score, EnqueueExtensions):
         self._hot_values = read.hot_value
         self._columns = CraneColumns()
         handle.cache.follow(self._columns)
-        self._bindings = follow_expected_use(handle, estimate=_nothing, rule=_none, history=False)
+        self._bindings = follow_expected_use(handle, estimate=_nothing, history=False)
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Find the nodes above a limit; skip if there are none, and pods of DaemonSets."""
@@ -193,7 +192,3 @@ def _defaults(by_span: dict[str, float]) -> dict[CraneMetric, float]:
 
 def _nothing(_: Pod) -> tuple[float, float]:
     return 0.0, 0.0
-
-
-def _none(slots: Slots) -> Figures:
-    return np.zeros_like(slots.expected)

@@ -6,7 +6,7 @@ Claims are allocated by the scheduler in kube-scheduler 1.36 (plugins/dynamicres
 from collections.abc import Sequence
 
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import SKIP, Code, EnqueueExtensions, PreFilter, Status
+from tidelock.framework.api import SKIP_ALIKE, Code, EnqueueExtensions, PreFilter, Status
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Registration
 from tidelock.model.pods import Pod
@@ -22,7 +22,7 @@ class DynamicResources(PreFilter, EnqueueExtensions):
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Skip pods without resource claims."""
         if not pod.spec.resource_claims:
-            return SKIP
+            return SKIP_ALIKE
         return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (_REASON,))
 
     def events_to_register(self) -> Sequence[Registration]:

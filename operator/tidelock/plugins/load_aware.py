@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 
 from tidelock.cluster.columns import Rows
-from tidelock.cluster.expected_use import Slots
 from tidelock.cluster.levels import NEVER, RESOURCES, WINDOWS, Figures, Mask, NodeLevels
 from tidelock.cluster.snapshot import Snapshot
+from tidelock.cluster.use_sums import Slots
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
     SKIP,
@@ -97,9 +97,8 @@ class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
         self._thresholds = np.array([[thresholds.get(name, 0) or np.inf] for name in RESOURCES])
         self._levels = NodeLevels()
         handle.cache.follow(self._levels)
-        self._arrivals = follow_expected_use(
-            handle, estimate=self._estimated, rule=self._unreported, history=False, measured=True
-        )
+        residents = follow_expected_use(handle, estimate=self._estimated, history=False, measured=True)
+        self._arrivals = residents.summed(self._unreported)
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Find the nodes above a threshold; skip if there are none, and pods of DaemonSets."""
@@ -166,7 +165,7 @@ class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
         """Give what is used with the pod, R x N in units; NaN where there is no fresh measurement."""
         levels = self._levels
         at = np.where(np.isfinite(levels.at), levels.at, NEVER)
-        arrivals = self._arrivals.sums(at, np.zeros_like(levels.capacity))[0]
+        arrivals = self._arrivals.of(at, np.zeros_like(levels.capacity))[0]
         measured = levels.use(_STATISTIC[statistic])[WINDOWS.index(window)] * levels.capacity / _FULL
         wanted = np.array(self._estimated(pod))[:, np.newaxis]
         return np.where(self._fresh(state), measured + arrivals + wanted, np.nan)

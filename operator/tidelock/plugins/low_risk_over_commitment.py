@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelock.cluster.columns import Rows
-from tidelock.cluster.expected_use import Slots
 from tidelock.cluster.levels import RESOURCES, Figures, NodeLevels
 from tidelock.cluster.snapshot import Snapshot
+from tidelock.cluster.use_sums import Slots
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
     SKIP,
@@ -105,7 +105,7 @@ class LowRiskOverCommitment(PreScore, Score):
         self._weights = np.array([[weights.get(name, _DEFAULT_WEIGHT)] for name in RESOURCES])
         self._levels = NodeLevels()
         handle.cache.follow(self._levels)
-        self._limits = follow_expected_use(handle, estimate=_limits, rule=_all, history=False)
+        self._limits = follow_expected_use(handle, estimate=_limits, history=False).summed(_all)
         # The load risk does not depend on the pod: only nodes that have changed are looked at again.
         self._seen: npt.NDArray[np.float64] = np.zeros((4, len(RESOURCES), 0))
         self._risk: Figures = np.zeros((len(RESOURCES), 0))
@@ -125,7 +125,7 @@ class LowRiskOverCommitment(PreScore, Score):
         room = snapshot.allocatable[:, columns].T.astype(np.float64)
         room = np.where(room > 0, room, np.inf)
         requested = (snapshot.requested + snapshot.locked)[:, columns].T
-        limits = self._limits.sums(np.zeros(len(snapshot)), np.zeros_like(room))[0]
+        limits = self._limits.of(np.zeros(len(snapshot)), np.zeros_like(room))[0]
         before = Promises(requested / room, limits / room)
         wanted = np.array([pod.requests.get(name, 0) for name in RESOURCES], np.float64)[:, np.newaxis]
         after = Promises((requested + wanted) / room, (limits + np.array(_limits(pod))[:, np.newaxis]) / room)

@@ -16,7 +16,7 @@ from tidelock.cluster.node_selection import matching, matching_term, required_of
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
-    SKIP,
+    SKIP_ALIKE,
     SUCCESS,
     Code,
     EnqueueExtensions,
@@ -71,7 +71,8 @@ class NodeAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
         required = affinity.required if affinity else None
         if required is None:
-            return SUCCESS if pod.spec.node_selector or self._added.required is not None else SKIP
+            demanding = pod.spec.node_selector or self._added.required is not None
+            return SUCCESS if demanding else SKIP_ALIKE
         names = _allowed_names(required)
         if names is None:
             return SUCCESS
@@ -124,7 +125,7 @@ class NodeAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
 
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
         """Skip pods that prefer nothing."""
-        return SUCCESS if self._preferred(pod) else SKIP
+        return SUCCESS if self._preferred(pod) else SKIP_ALIKE
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Sum the weights of the preferred terms that match."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import SKIP, SUCCESS, EnqueueExtensions, Mask, OneReason, PreFilter, Status
+from tidelock.framework.api import SKIP_ALIKE, SUCCESS, EnqueueExtensions, Mask, OneReason, PreFilter, Status
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.model.nodes import Node
@@ -25,7 +25,7 @@ class NodeDeclaredFeatures(PreFilter, OneReason, EnqueueExtensions):
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Skip pods that need nothing."""
-        return SUCCESS if pod.needed_features else SKIP
+        return SUCCESS if pod.needed_features else SKIP_ALIKE
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes that declare all that the pod needs."""

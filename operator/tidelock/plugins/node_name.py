@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import SKIP, SUCCESS, EnqueueExtensions, Mask, OneReason, PreFilter, Status
+from tidelock.framework.api import SKIP_ALIKE, SUCCESS, EnqueueExtensions, Mask, OneReason, PreFilter, Status
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import NODE_ADD, Registration
 from tidelock.model.pods import Pod
@@ -21,7 +21,7 @@ class NodeName(PreFilter, OneReason, EnqueueExtensions):
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Skip pods that name no node."""
-        return SUCCESS if pod.spec.node_name else SKIP
+        return SUCCESS if pod.spec.node_name else SKIP_ALIKE
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep the named node."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import SKIP, SUCCESS, EnqueueExtensions, Mask, OneReason, PreFilter, Status
+from tidelock.framework.api import SKIP_ALIKE, SUCCESS, EnqueueExtensions, Mask, OneReason, PreFilter, Status
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.model.pods import Pod
@@ -38,7 +38,7 @@ class NodePorts(PreFilter, OneReason, EnqueueExtensions):
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Count the conflicts; skip pods without host ports."""
         if not pod.host_ports:
-            return SKIP
+            return SKIP_ALIKE
         rows = np.concatenate([self.handle.cache.ports.conflicts(port) for port in pod.host_ports])
         state.write(_Conflicts(np.bincount(rows, minlength=len(snapshot))))
         return SUCCESS

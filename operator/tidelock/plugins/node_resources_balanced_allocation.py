@@ -2,7 +2,8 @@
 
 Source: kube-scheduler 1.36, plugins/noderesources/balanced_allocation.go: with s = 100 * (1 - d) of a node,
 d the standard deviation of the shares of its resources that are taken, the result is
-50 + (50 + s(with pod) - s(without)) / 2, in whole points. Locked room counts as taken.
+50 + (50 + s(with pod) - s(without)) / 2, in whole points. Locked room counts as taken. What does not depend
+on the pod is kept from one pod to the next.
 """
 
 from collections.abc import Sequence
@@ -12,12 +13,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tidelock.cluster.columns import Part, Rows
+from tidelock.cluster.columns import Part, Rows, amount
+from tidelock.cluster.kept import Kept, Values
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework import scalars
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
-    SKIP,
+    SKIP_ALIKE,
     SUCCESS,
     Handle,
     PreScore,
@@ -32,6 +34,8 @@ from tidelock.model.quantities import PODS
 
 _HALF = MAX_NODE_SCORE // 2
 _PAIR = 2
+
+_Columns = tuple[int, ...]
 
 
 class _Args(msgspec.Struct, frozen=True):
@@ -52,49 +56,86 @@ class NodeResourcesBalancedAllocation(PreScore, Score):
         if len(set(names)) < len(names) or any(resource.counts != 1 for resource in self._resources):
             raise ValueError(f"pluginConfig of {self.name}: resources must differ and have weight 1")
         super().__init__(handle, {})
+        self._before: dict[_Columns, Kept] = {}
         self._resources = [each for each in self._resources or CPU_AND_MEMORY if each.name != PODS]
 
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
         """Skip pods that request none of the resources, as they would all go to the same node."""
-        return SUCCESS if any(pod.requests.get(resource.name) for resource in self._resources) else SKIP
+        demanding = any(pod.requests.get(resource.name) for resource in self._resources)
+        return SUCCESS if demanding else SKIP_ALIKE
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Score 75 for no change, more where the pod evens the node out."""
         few = len(rows) * 2 < len(snapshot)  # else it is cheaper to score all and pick
-        scores: Scores = self._gain(pod, snapshot, rows if few else slice(None), np)
+        columns, wanted = self._counted(pod)
+        shares = _Shares(columns, snapshot, rows if few else slice(None), np)
+        known = not few and isinstance(snapshot.rows, slice)
+        before = self._known(columns)[snapshot.rows] if known else shares.evenness()
+        scores: Scores = _gain(before, shares.evenness(wanted), np)
         return scores if few or len(rows) == len(snapshot) else scores[rows]
 
     def rate(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> float:
         """Score one node."""
-        return float(self._gain(pod, snapshot, row, scalars))
+        columns, wanted = self._counted(pod)
+        shares = _Shares(columns, snapshot, row, scalars)
+        return float(_gain(shares.evenness(), shares.evenness(wanted), scalars))
 
-    def _gain(self, pod: Pod, snapshot: Snapshot, part: Part, xp: ModuleType) -> Any:
-        """Score a part of the nodes with NumPy, or one of them with `scalars`."""
-        before, after, rooms = [], [], []
-        everywhere = True
-        for resource in self._resources:
-            column = self.handle.columns.column_of.get(resource.name)
-            wanted = pod.requests.get(resource.name, 0)
-            if column is None or (resource.extended and not wanted):
-                continue
-            # As floats, which divide faster: amounts are exact in them up to CEILING.
-            taken = (snapshot.requested[part, column] + snapshot.locked[part, column]) * 1.0
-            before.append(taken)
-            after.append(taken + wanted)
-            rooms.append(snapshot.allocatable[part, column] * 1.0)
-            everywhere = everywhere and snapshot.traits.least[column] > 0
-        evenness = _of_pairs if everywhere and len(rooms) == _PAIR else _of_all
-        return xp.floor((_HALF + evenness(after, rooms, xp) - evenness(before, rooms, xp)) / 2) + _HALF
+    def _counted(self, pod: Pod) -> tuple[_Columns, Sequence[int]]:
+        """Give the columns of the resources that count for a pod, and how much it wants of each."""
+        column_of = self.handle.columns.column_of
+        counted = [
+            (column_of[each.name], pod.requests.get(each.name, 0))
+            for each in self._resources
+            if each.name in column_of and (pod.requests.get(each.name) or not each.extended)
+        ]
+        return tuple(column for column, _ in counted), [wanted for _, wanted in counted]
+
+    def _known(self, columns: _Columns) -> Values:
+        """Give the evenness of all nodes as they are."""
+        whole = self.handle.cache.snapshot()
+        kept = self._before.get(columns)
+        if kept is None:
+            kept = self._before[columns] = Kept(self.handle.columns)
+        return kept.renewed(
+            whole,
+            lambda part: np.asarray(_Shares(columns, part, slice(None), np).evenness()),
+            lambda row: float(_Shares(columns, whole, row, scalars).evenness()),
+        )
+
+
+def _gain(before: Any, after: Any, xp: ModuleType) -> Any:
+    """Score what nodes gain in evenness."""
+    return xp.floor((_HALF + after - before) / 2) + _HALF
+
+
+class _Shares:
+    """What is taken of resources, on a part of the nodes with NumPy, or on one of them with `scalars`."""
+
+    def __init__(self, columns: _Columns, snapshot: Snapshot, part: Part, xp: ModuleType) -> None:
+        traits, requested, locked = snapshot.traits, snapshot.requested, snapshot.locked
+        self._taken = [amount(requested, part, each) + amount(locked, part, each) for each in columns]
+        self._rooms = [amount(traits.room, part, each) for each in columns]
+        pair = len(columns) == _PAIR and traits.least[columns[0]] > 0 and traits.least[columns[1]] > 0
+        self._rate = _of_pairs if pair else _of_all
+        self._xp = xp
+
+    def evenness(self, wanted: Sequence[int] | None = None) -> Any:
+        """Score from 50 to 100 how even the shares are, if so much more of each resource were taken."""
+        taken = self._taken
+        if wanted is not None:
+            taken = [each + more for each, more in zip(taken, wanted, strict=True)]
+        return self._rate(taken, self._rooms, self._xp)
 
 
 def _of_pairs(taken: Sequence[Any], rooms: Sequence[Any], xp: ModuleType) -> Any:
-    """Score evenness from 50 to 100 of nodes that all have both of two resources."""
-    first, second = xp.minimum(taken[0] / rooms[0], 1.0), xp.minimum(taken[1] / rooms[1], 1.0)
-    return xp.floor((1 - abs(first - second) / 2) * MAX_NODE_SCORE)
+    """Score evenness of nodes that all have both of two resources."""
+    spread = xp.minimum(taken[0] / rooms[0], 1.0)
+    spread = spread - xp.minimum(taken[1] / rooms[1], 1.0)
+    return xp.floor((1 - abs(spread) / 2) * MAX_NODE_SCORE)
 
 
 def _of_all(taken: Sequence[Any], rooms: Sequence[Any], xp: ModuleType) -> Any:
-    """Score evenness from 50 to 100; a node with only one of the resources is even."""
+    """Score evenness; a node with only one of the resources is even."""
     return xp.floor((1 - _deviation(np.array(taken), np.array(rooms))) * MAX_NODE_SCORE)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from tidelock.cluster.columns import Part, Rows
+from tidelock.cluster.columns import Part, Rows, amount
 from tidelock.cluster.snapshot import Snapshot, Wanted
 from tidelock.framework import scalars
 from tidelock.framework.api import (
@@ -35,11 +35,15 @@ from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CPU, MEMORY, PODS, covers, format_quantity
 
+# The resources of which a container that asks for none weighs something, by their column in `nonzero`.
+_WEIGHED = {CPU: 0, MEMORY: 1}
+
 _LARGEST_WEIGHT = 100
 _LARGEST_SHAPE_SCORE = 10
 _FULL = 100
 
-# Below this a hundredfold is exact in floating point, and so is the whole part of its quotient.
+# Below this a hundredfold is exact in floating point, and so is the whole part of its quotient. Arrays of
+# such amounts are rated as floats, of which many are divided five times as fast.
 _EXACT_BELOW = 2**46
 
 Points = Callable[[Any, Any], Any]
@@ -91,7 +95,8 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
             raise ValueError(f"pluginConfig of {self.name}: {error}") from error
         super().__init__(handle, {})
         strategy = self._args.scoring_strategy
-        self._resources = [each for each in strategy.resources or CPU_AND_MEMORY if each.name != PODS]
+        resources = (each for each in strategy.resources or CPU_AND_MEMORY if each.name != PODS)
+        self._weights = [(each, each.counts) for each in resources]
         self._points = _points(strategy)
         self._nothing_is_no_vote = strategy.type == "RequestedToCapacityRatio"
 
@@ -106,7 +111,7 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
 
     def fits(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell the same of one node."""
-        return not _shortages(state.expect(_Wanted), snapshot, row)
+        return snapshot.has_free(state.expect(_Wanted).amounts, row, beside_locks=False)
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Name every resource that is short."""
@@ -160,12 +165,12 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
         """Score a part of the nodes with NumPy, or one of them with `scalars`."""
         total: Any = 0.0
         weights: Any = 0
-        for resource in self._resources:
+        for resource, weight in self._weights:
             rated = self._rate(resource, pod, snapshot, part, xp)
             if rated is not None:
                 points, counted = rated
-                total += points * resource.counts
-                weights += counted * resource.counts
+                total = total + (points if weight == 1 else points * weight)
+                weights += counted * weight
         mean = total / xp.maximum(weights, 1)
         return xp.floor(mean + 0.5 if self._nothing_is_no_vote else mean)
 
@@ -174,18 +179,22 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
     ) -> tuple[Any, Any] | None:
         """Rate one resource, and tell for which nodes it counts; None if for none."""
         column = self.handle.columns.column_of.get(resource.name)
-        wanted = pod.requests.get(resource.name, 0)
-        if column is None or (resource.extended and not wanted):
+        weighed = _WEIGHED.get(resource.name)
+        if column is None:
             return None
-        taken = snapshot.requested[part, column]
-        if resource.name in (CPU, MEMORY):
-            index = (CPU, MEMORY).index(resource.name)
-            taken, wanted = snapshot.nonzero[part, index], pod.container_weights[index]
-        room = snapshot.allocatable[part, column]
+        if weighed is not None:
+            taken, wanted = amount(snapshot.nonzero, part, weighed), pod.container_weights[weighed]
+        else:
+            taken, wanted = amount(snapshot.requested, part, column), pod.requests.get(resource.name, 0)
+            if resource.extended and not wanted:
+                return None
+        traits = snapshot.traits
+        exact = xp is np and traits.most[column] < _EXACT_BELOW
+        room = amount(traits.room if exact else snapshot.allocatable, part, column)
         has: Any = True
-        if not snapshot.traits.least[column]:
+        if not traits.least[column]:
             has, room = room > 0, xp.maximum(room, 1)
-        used = taken + snapshot.locked[part, column]
+        used = taken + amount(snapshot.locked, part, column)
         used += wanted
         points = self._points(xp.minimum(used, room), room)
         if self._nothing_is_no_vote:
@@ -213,12 +222,13 @@ def _points(strategy: _Strategy) -> Points:
     return lambda used, room: table[np.asarray(_percent(used, room), np.intp)]
 
 
-def _percent(amount: Any, whole: Any) -> Any:
+def _percent(part: Any, whole: Any) -> Any:
     """Give the whole percents of amounts, or of one, that are no more than the whole."""
-    if isinstance(whole, np.ndarray) and whole.max(initial=0) < _EXACT_BELOW:
-        # Then floats are exact, and many of them are divided five times as fast.
-        return np.floor(amount.astype(np.float64) * MAX_NODE_SCORE / whole.astype(np.float64))
-    return amount * MAX_NODE_SCORE // whole
+    hundredfold = part * MAX_NODE_SCORE
+    if isinstance(whole, np.ndarray) and whole.dtype == np.float64:
+        hundredfold /= whole
+        return np.floor(hundredfold, out=hundredfold)
+    return hundredfold // whole
 
 
 def _shaped(shape: Sequence[_ShapePoint], utilization: int) -> int:

@@ -14,7 +14,17 @@ import numpy as np
 from tidelock.cluster.attachments import Attachable, Attachments
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import SKIP, SUCCESS, EnqueueExtensions, Filter, Handle, Mask, PreFilter, Status
+from tidelock.framework.api import (
+    SKIP,
+    SKIP_ALIKE,
+    SUCCESS,
+    EnqueueExtensions,
+    Filter,
+    Handle,
+    Mask,
+    PreFilter,
+    Status,
+)
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.model.pods import Pod
@@ -46,7 +56,7 @@ class NodeVolumeLimits(PreFilter, Filter, EnqueueExtensions):
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Find the pod's volumes; skip pods without any that is limited."""
         if not pod.claims:
-            return SKIP
+            return SKIP_ALIKE
         problem, volumes = self._volumes(pod)
         limited = frozenset(each for each in volumes if self._attachments.limited(each.driver))
         if not problem and not limited:

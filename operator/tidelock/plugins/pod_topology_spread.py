@@ -174,7 +174,9 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         if problem:
             raise ValueError(f"pluginConfig of {self.name}: {problem}")
         self._by_system = read.defaulting_type == "System"
-        self._defaults = _SYSTEM_DEFAULTS if self._by_system else read.default_constraints
+        self._defaults: dict[str, list[SpreadConstraint]] = {}
+        for constraint in _SYSTEM_DEFAULTS if self._by_system else read.default_constraints:
+            self._defaults.setdefault(constraint.when_unsatisfiable, []).append(constraint)
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Count the pods of each domain; skip pods that nothing is required of."""
@@ -299,8 +301,8 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
                 for constraint in own
                 if constraint.when_unsatisfiable == action
             )
-        defaults = [constraint for constraint in self._defaults if constraint.when_unsatisfiable == action]
-        if not defaults:
+        defaults = self._defaults.get(action)
+        if defaults is None:
             return ()
         selection = default_selection(pod, self.handle.objects)
         if selection.empty:

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from tidelock.cluster.columns import Amounts, Rows
-from tidelock.cluster.snapshot import Snapshot
+from tidelock.cluster.snapshot import Snapshot, Wanted
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
     SKIP,
     SUCCESS,
+    SUCCESS_ALIKE,
     Code,
     EnqueueExtensions,
     Filter,
@@ -70,19 +71,31 @@ class Reservation(PreEnqueue, PreFilter, Filter, PreScore, Score, Reserve, Enque
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Find the pod's own locks; skip the pod if nobody holds room and it does not ask for that."""
         book = self.handle.book
-        if state.read(OwnLocks) is None:
-            state.write(OwnLocks(tuple(book.own(pod))))
-        return SUCCESS if book.holds_room or pod.requires_reservation else SKIP
+        own = state.read(OwnLocks)
+        if own is None:
+            own = OwnLocks(tuple(book.own(pod)))
+            state.write(own)
+        if not book.holds_room and not pod.requires_reservation:
+            return SKIP
+        special = pod.requires_reservation or any(entry.held for entry in own.entries)
+        return SUCCESS if special else SUCCESS_ALIKE
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes with enough room that is not locked for others."""
-        mask = snapshot.free_for(snapshot.wanted(self._ignored.counted(pod.requests)), beside_locks=True)
+        mask = snapshot.free_for(self._wanted(pod, snapshot), beside_locks=True)
         own = self._rows_of_own(state, snapshot)
         for row in own:
             mask[row] = not self._shortages(state, pod, snapshot, row)
         if pod.requires_reservation:
             mask[np.setdiff1d(np.arange(len(snapshot)), own)] = False
         return mask
+
+    def fits(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Tell the same of one node."""
+        if row in self._rows_of_own(state, snapshot):
+            return not self._shortages(state, pod, snapshot, row)
+        free = snapshot.has_free(self._wanted(pod, snapshot), row, beside_locks=True)
+        return free and not pod.requires_reservation
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Name every resource that locks leave too little of."""
@@ -138,6 +151,9 @@ class Reservation(PreEnqueue, PreFilter, Filter, PreScore, Score, Reserve, Enque
     def unreserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> None:
         """Take the locks back."""
         self.handle.book.unclaim(pod.uid, now)
+
+    def _wanted(self, pod: Pod, snapshot: Snapshot) -> Wanted:
+        return snapshot.wanted(self._ignored.counted(pod.requests))
 
     def _rows_of_own(self, state: CycleState, snapshot: Snapshot) -> list[int]:
         held = (entry for entry in state.expect(OwnLocks).entries if entry.held)

@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 
 from tidelock.cluster.columns import Rows
-from tidelock.cluster.expected_use import since_sample
 from tidelock.cluster.levels import NEVER, RESOURCES, NodeLevels
 from tidelock.cluster.snapshot import Snapshot
+from tidelock.cluster.use_sums import since_sample
 from tidelock.framework.api import SKIP, SUCCESS, Handle, PreScore, Score, Scores, Status
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.levels import follow_expected_use, in_whole, packing_score
@@ -50,9 +50,8 @@ class TargetLoadPacking(PreScore, Score):
         self._default = quantity_of(self.name, field, CPU, self._args.default_requests.get(CPU, "1"))
         self._levels = NodeLevels()
         handle.cache.follow(self._levels)
-        self._arrivals = follow_expected_use(
-            handle, estimate=self._predicted, rule=since_sample(_REPORTED_WITHIN), history=False
-        )
+        residents = follow_expected_use(handle, estimate=self._predicted, history=False)
+        self._arrivals = residents.summed(since_sample(_REPORTED_WITHIN))
 
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
         """Skip if no node was measured lately."""
@@ -64,7 +63,7 @@ class TargetLoadPacking(PreScore, Score):
         levels = self._levels
         fresh = levels.fresh(state.expect(Moment).now, self._staleness)
         at = np.where(np.isfinite(levels.at), levels.at, NEVER)
-        arrivals = self._arrivals.sums(at, np.zeros_like(levels.capacity))[0, _CPU]
+        arrivals = self._arrivals.of(at, np.zeros_like(levels.capacity))[0, _CPU]
         capacity = levels.capacity[_CPU]
         expected = arrivals + self._predicted(pod)[_CPU]
         use = levels.use("mean")[0, _CPU] + 100 * expected / np.where(capacity > 0, capacity, np.inf)

@@ -25,6 +25,7 @@ from tidelock.cluster.snapshot import Snapshot
 from tidelock.cluster.volumes import Volumes
 from tidelock.framework.api import (
     SKIP,
+    SKIP_ALIKE,
     SUCCESS,
     Api,
     Code,
@@ -123,7 +124,7 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind, EnqueueExtensions):
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Find the volume of each claim for each node; skip pods that any node will do for."""
         if not pod.claims:
-            return SKIP
+            return SKIP_ALIKE
         claims = []
         for use in pod.claims:
             found = self._claim(pod, use)

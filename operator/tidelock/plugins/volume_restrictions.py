@@ -16,6 +16,7 @@ from tidelock.cluster.cache import Placed
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     SKIP,
+    SKIP_ALIKE,
     SUCCESS,
     Code,
     EnqueueExtensions,
@@ -66,7 +67,7 @@ class VolumeRestrictions(PreFilter, Filter, EnqueueExtensions):
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Look who has the pod's disks and claims; skip pods that share none with anybody."""
         if not pod.claims and not pod.disks:
-            return SKIP
+            return SKIP_ALIKE
         single = set()
         for use in pod.claims:
             if use.ephemeral:
@@ -127,6 +128,8 @@ class VolumeRestrictions(PreFilter, Filter, EnqueueExtensions):
         return (_DISK_CONFLICT if mounted else _CLAIM_CONFLICT,)
 
     def _move(self, placed: Placed, sign: int) -> None:
+        if not placed.pod.claims and not placed.pod.disks:
+            return
         for users, key in (
             *((self._claims, key) for key in _claims(placed.pod)),
             *((self._disks, disk.identity) for disk in placed.pod.disks),

@@ -14,6 +14,7 @@ from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     SKIP,
+    SKIP_ALIKE,
     SUCCESS,
     Code,
     EnqueueExtensions,
@@ -68,6 +69,8 @@ class VolumeZone(PreFilter, Filter, EnqueueExtensions):
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Read the labels of the volumes; skip pods whose volumes have none."""
+        if not pod.claims:
+            return SKIP_ALIKE
         demands: list[tuple[str, frozenset[str]]] = []
         for use in pod.claims:
             if use.ephemeral:

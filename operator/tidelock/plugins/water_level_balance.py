@@ -10,16 +10,15 @@ there as the measured nodes do. If none is fresh, nodes are scored by what is re
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
 
 from tidelock.cluster.columns import Rows
-from tidelock.cluster.expected_use import ExpectedUse, own_use, uncovered
-from tidelock.cluster.levels import NEVER, RESOURCES, WINDOWS, Figures, Mask, NodeLevels
+from tidelock.cluster.expected_use import ExpectedUse
+from tidelock.cluster.levels import RESOURCES, Figures, NodeLevels
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
@@ -34,12 +33,13 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
-from tidelock.framework.levels import follow_expected_use, in_whole, packing_score
+from tidelock.framework.levels import follow_expected_use, in_whole, packing_scores
 from tidelock.framework.moment import Moment
 from tidelock.framework.overload import Beyond, OverloadFilter, of_daemon_set
 from tidelock.framework.ownlocks import OwnLocks
 from tidelock.framework.pluginargs import quantity_of, read_args
 from tidelock.framework.watergroups import UNLIMITED, Grouping, Groups, Policy, window_shares
+from tidelock.framework.waterlines import Lines, WaterLines, requested, shares, targets
 from tidelock.model.levels import NODE_LEVEL, Unreadable, WindowName, decode_node_level
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
@@ -47,7 +47,6 @@ from tidelock.model.quantities import CPU, MEMORY
 
 logger = logging.getLogger(__name__)
 
-_FULL = 100.0
 _DIGITS = 6
 
 _Percent = Annotated[float, msgspec.Meta(ge=0, le=100)]
@@ -94,24 +93,6 @@ class _Args(msgspec.Struct, frozen=True, rename="camel"):
     history: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class _Picture:
-    """The nodes' levels at the moment of a decision.
-
-    Attributes:
-        grouping: their policies.
-        use: W x R x N, in percent, without the pod; guessed where not known.
-        known: R x N, whether there is a fresh measurement.
-        per_unit: R x N, percent of the node that one unit of a resource is.
-
-    """
-
-    grouping: Grouping
-    use: Figures
-    known: Mask
-    per_unit: Figures
-
-
 class _Beyond(Beyond):
     """Use beyond a limit: R x N."""
 
@@ -134,7 +115,14 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
         self._groups = Groups(handle.objects.water_levels, _policy(self.name, read))
         self._levels = NodeLevels()
         handle.cache.follow(self._levels)
-        self._read = read
+        self._lines = WaterLines(
+            self._levels,
+            handle.measurements,
+            partial(self._follow, history=read.history, measured=read.mode == "PodSums"),
+            of_pods=read.mode == "PodSums",
+            guard=read.guard,
+            mature=read.mature_seconds,
+        )
         self._blind = False
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
@@ -143,10 +131,10 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
             return SKIP
         if not self._informed(state, snapshot):
             return SKIP
-        picture = self._picture(state, pod, snapshot)
-        grouping = picture.grouping
-        above = np.greater(_shortest(picture.use, grouping), grouping.limits)
-        beyond = np.logical_and(above, picture.known)
+        lines = self._drawn(state, snapshot)
+        grouping = lines.grouping
+        above = np.greater(_shortest(lines.use, grouping), grouping.limits)
+        beyond = np.logical_and(above, lines.known)
         state.write(_Beyond(beyond))
         return SUCCESS if beyond.any() else SKIP
 
@@ -161,10 +149,10 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
 
     def numbers(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
         """Say how much is used, and what the limit is."""
-        picture = self._picture(state, pod, snapshot)
+        lines = self._drawn(state, snapshot)
         beyond = self.beyond(state, snapshot, row)
-        use = _shortest(picture.use, picture.grouping)[:, snapshot.rows][:, row]
-        limits = picture.grouping.limits[:, snapshot.rows][:, row]
+        use = _shortest(lines.use, lines.grouping)[:, snapshot.rows][:, row]
+        limits = lines.grouping.limits[:, snapshot.rows][:, row]
         return ", ".join(
             f"{name} {use[index]:.0f} % used, limit {limits[index]:.0f} %"
             for index, name in enumerate(RESOURCES)
@@ -175,24 +163,24 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
         """Skip if there is no WaterLevel and nothing was measured lately."""
         if not self._informed(state, snapshot):
             return SKIP
-        picture = self._picture(state, pod, snapshot)
-        self._say(blind=not picture.known.any())
+        lines = self._drawn(state, snapshot)
+        self._say(blind=not lines.any_known)
         return SUCCESS
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Score by the level with the pod; by requests if no level is fresh."""
         rows, snapshot = in_whole(self.handle, snapshot, rows)
-        picture = self._picture(state, pod, snapshot)
-        grouping = picture.grouping
-        if not picture.known.any():
-            taken = np.minimum(_requested(pod, snapshot), _FULL)
+        lines = self._drawn(state, snapshot)
+        grouping = lines.grouping
+        if not lines.any_known:
+            taken = np.minimum(requested(pod, snapshot), MAX_NODE_SCORE)
             return _rounded(self._shares @ (MAX_NODE_SCORE - taken), rows)
-        expected = self._arrivals.expected(pod)[..., np.newaxis]
+        expected = self._lines.expected(pod)[..., np.newaxis]
         if np.isnan(expected).any():
             expected = np.where(np.isnan(expected), grouping.defaults, expected)
-        points = packing_score(picture.use + expected * picture.per_unit, _targets(picture))
-        points *= grouping.windows[:, np.newaxis]
-        return _rounded(self._shares @ points.sum(axis=0), rows)
+        weights = shares(grouping)[:, np.newaxis] * self._shares[:, np.newaxis]
+        scores = packing_scores(lines.use, expected * lines.per_unit, targets(lines), weights)
+        return _rounded(scores, rows)
 
     def events_to_register(self) -> Sequence[Registration]:
         """Hope for measurements within the limits, for pods that go, and for edits of WaterLevels."""
@@ -224,53 +212,17 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
         fresh = self._levels.fresh(state.expect(Moment).now, self._groups.of(snapshot).staleness)
         return self._groups.any or bool(fresh.any())
 
-    @cached_property
-    def _arrivals(self) -> ExpectedUse:
-        """What the nodes' samples do not cover; kept from the first time on that anybody asks."""
-        return follow_expected_use(
-            self.handle, estimate=_likely_use, rule=uncovered, history=self._read.history
-        )
+    def _follow(self, *, history: bool, measured: bool) -> ExpectedUse:
+        return follow_expected_use(self.handle, estimate=_likely_use, history=history, measured=measured)
 
-    @cached_property
-    def _own(self) -> ExpectedUse:
-        """The sums of what was measured of the pods themselves."""
-        rule = own_use(self._read.mature_seconds)
-        return follow_expected_use(
-            self.handle, estimate=_likely_use, rule=rule, history=self._read.history, measured=True
-        )
-
-    def _picture(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> _Picture:
+    def _drawn(self, state: CycleState, snapshot: Snapshot) -> Lines:
         """Give the levels of all nodes, worked out once for each decision."""
-        picture = state.read(_Picture)
-        if picture is None:
-            picture = self._drawn(state.expect(Moment).now, pod, snapshot, state.read(OwnLocks))
-            state.write(picture)
-        return picture
-
-    def _drawn(self, now: float, pod: Pod, snapshot: Snapshot, own_locks: OwnLocks | None) -> _Picture:
-        levels, grouping = self._levels, self._groups.of(snapshot)
-        per_unit = _FULL / np.where(levels.capacity > 0, levels.capacity, np.inf)
-        fresh = levels.fresh(now, grouping.staleness)
-        at = np.where(np.isfinite(levels.at), levels.at, NEVER)
-        use = levels.use("mean")
-        residents = self._arrivals if self._read.guard else None
-        if self._read.mode == "PodSums" and self._reading_is_fresh(now, grouping):
-            # Sums need no sample of the node.
-            use, at, fresh, residents = np.zeros_like(use), np.zeros_like(at), np.ones_like(fresh), self._own
-        if residents is not None:
-            use = use + residents.sums(at, grouping.defaults) * per_unit
-            for entry in own_locks.entries if own_locks else ():
-                if (found := residents.use_of(entry.uid)) is not None:
-                    row, expected = found
-                    use[:, :, row] -= expected * per_unit[:, row]
-        known = fresh & ~np.isnan(use[0])
-        if not known.all():
-            use = _guessed(use, known, _requested(None, snapshot))
-        return _Picture(grouping, use, known, per_unit)
-
-    def _reading_is_fresh(self, now: float, grouping: Grouping) -> bool:
-        at = self.handle.measurements.at
-        return abs(now - at) <= max((policy.staleness for policy in grouping.policies), default=0)
+        lines = state.read(Lines)
+        if lines is None:
+            now, grouping = state.expect(Moment).now, self._groups.of(snapshot)
+            lines = self._lines.draw(now, grouping, snapshot, state.read(OwnLocks))
+            state.write(lines)
+        return lines
 
     def _say(self, *, blind: bool) -> None:
         """Tell when scoring falls back to requests, and when it has levels again."""
@@ -326,58 +278,3 @@ def _shortest(use: Figures, grouping: Grouping) -> Figures:
     first = np.argmax(grouping.windows > 0, axis=0)
     shortest: Figures = use[first, :, np.arange(use.shape[2])].T
     return shortest
-
-
-def _targets(picture: _Picture) -> Figures:
-    """Give the target of each window, resource and node, in percent: W x R x N, or x 1 if all are alike."""
-    grouping = picture.grouping
-    targets = np.empty((len(WINDOWS), len(RESOURCES), len(grouping.policies)))
-    for index, policy in enumerate(grouping.policies):
-        if policy.percent is not None:
-            targets[:, :, index] = policy.percent
-            continue
-        there = None if len(grouping.policies) == 1 else grouping.policy_of == index
-        targets[:, :, index] = _dynamic_target(picture, there, policy.min_weight)
-    if len(grouping.policies) == 1:
-        return targets
-    by_node: Figures = targets[:, :, grouping.policy_of]
-    return by_node
-
-
-def _dynamic_target(picture: _Picture, there: Mask | None, min_weight: float) -> Figures:
-    """Give (mean + w * min) / (1 + w) over the measured nodes of a group, or over all if none is: W x R."""
-    use, known = picture.use, picture.known
-    if there is not None:
-        use, known = use[:, :, there], known[:, there]
-    if not use.shape[2]:
-        return np.zeros(use.shape[:2])
-    known = known | ~known.any(axis=1, keepdims=True)
-    if known.all():
-        mean, least = use.mean(axis=2), use.min(axis=2)
-    else:
-        mean = np.where(known, use, 0.0).sum(axis=2) / known.sum(axis=1)
-        least = np.where(known, use, np.inf).min(axis=2)
-    target: Figures = np.clip((mean + min_weight * least) / (1 + min_weight), 0.0, _FULL)
-    return target
-
-
-def _requested(pod: Pod | None, snapshot: Snapshot) -> Figures:
-    """Give what is requested and locked, as scoring counts it, with or without a pod: R x N, in percent."""
-    columns = [snapshot.column(CPU), snapshot.column(MEMORY)]
-    taken = (snapshot.nonzero + snapshot.locked[:, columns]).T.astype(np.float64)
-    if pod is not None:
-        taken += np.array(pod.container_weights, np.float64)[:, np.newaxis]
-    room = snapshot.allocatable[:, columns].T
-    return np.where(room > 0, _FULL * taken / np.maximum(room, 1), _FULL)
-
-
-def _guessed(use: Figures, known: Mask, requested: Figures) -> Figures:
-    """Fill in what is not known: the same part of what is requested as the measured nodes use in the mean."""
-    use = use.copy()
-    for resource in range(len(RESOURCES)):
-        there = known[resource]
-        base = requested[resource, there].mean() if there.any() else 0.0
-        for window in range(len(WINDOWS)):
-            part = use[window, resource, there].mean() / base if base > 0 else 1.0
-            use[window, resource, ~there] = part * requested[resource, ~there]
-    return use

@@ -28,13 +28,14 @@ from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, pinned_to
+from tidelock.model.quantities import PODS
 from tidelock.model.reservations import Phase
 from tidelock.plugins.default_preemption import NEVER
-from tidelock.plugins.extender import ExtenderAdvice
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
 from tidelock.plugins.node_unschedulable import NodeUnschedulable
 from tidelock.plugins.reservation import Reservation
 from tidelock.plugins.taint_toleration import TaintToleration
+from tidelock.scheduler.plan import Filters
 from tidelock.scheduler.preempting import Preempting, seek
 from tidelock.scheduler.verdicts import SharedVerdicts, Verdicts
 
@@ -192,10 +193,10 @@ class Cycle:
         rows = snapshot.indexes if everywhere else verdict.fits.nonzero()[0]
         if not len(rows):
             return _Unfit(_explain(verdict, state, pod, snapshot), snapshot, verdict)
-        nominated = snapshot.row(self._cache.nominator.node_of(pod.uid))
-        if nominated is not None and verdict.fits[nominated]:
-            return snapshot.nodes[nominated]
-        scores = _run_scores(profile, state, pod, snapshot, shared, rows)
+        nominated = self._cache.nominator.node_of(pod.uid)
+        if nominated and (row := snapshot.row(nominated)) is not None and verdict.fits[row]:
+            return snapshot.nodes[row]
+        scores = _run_scores(state, pod, snapshot, shared, rows)
         return snapshot.nodes[_best(scores, rows, snapshot)]
 
     def _filter(
@@ -204,32 +205,38 @@ class Cycle:
         """Run PreFilter and Filter over a snapshot of now."""
         self._cache.columns.know(pod.requests)
         snapshot = self._cache.snapshot()
-        skipped: set[str] = set()
+        shared = self._shared.of(profile, pod)
+        skipped: list[str] = []
+        silent: list[str] = []
+        sharing: list[str] = []
         barred: list[tuple[Filter, Mask]] = []
         course = state.expect(Course)
         course.enter("PreFilter")
-        for plugin in profile.pre_filter:
+        for plugin in shared.plan.pre_filter:
             course.ask(plugin)
             status = plugin.pre_filter(state, pod, snapshot)
-            course.code = status.code
-            if status.code is Code.SKIP:
-                skipped.add(plugin.name)
-            elif status.code is Code.ERROR:
+            code = course.code = status.code
+            if code is Code.SKIP:
+                (silent if status.alike else skipped).append(plugin.name)
+            elif code is Code.SUCCESS:
+                if status.alike:
+                    sharing.append(plugin.name)
+                allowed = plugin.allowed(state, pod, snapshot)
+                if allowed is not None and isinstance(plugin, Filter):
+                    barred.append((plugin, ~allowed))
+            elif code is Code.ERROR:
                 raise course.fail(plugin, status.reasons)
-            elif not status.ok:
-                course.leave(status.code)
+            else:
+                course.leave(code)
                 text = f"0/{len(snapshot)} nodes are available: {'; '.join(status.reasons)}."
                 nowhere = Verdict(np.zeros(len(snapshot), np.bool_), (), ())
                 return _Unfit(Refusal(text, frozenset({plugin.name})), snapshot, nowhere)
-            elif isinstance(plugin, Filter):
-                allowed = plugin.allowed(state, pod, snapshot)
-                if allowed is not None:
-                    barred.append((plugin, ~allowed))
+        if silent:
+            shared.plan = shared.plan.without(filters=tuple(silent))
         course.enter("Filter")
-        filters = tuple(plugin for plugin in profile.filter if plugin.name not in skipped)
-        shared = self._shared.of(profile, pod)
+        filters = shared.plan.filters(tuple(skipped), tuple(sharing))
         eligible = _sound(snapshot) if sound_only else None
-        verdict = _run_filters(filters, state, pod, snapshot, shared, eligible, barred)
+        verdict = _run_filters(filters, state, pod, snapshot, shared, course, eligible, barred)
         verdict = yielding(verdict, self._cache.nominator, state, pod, snapshot)
         course.leave(Code.SUCCESS)
         return snapshot, shared, verdict
@@ -357,11 +364,12 @@ def _sound(snapshot: Snapshot) -> Mask:
 
 
 def _run_filters(
-    filters: tuple[Filter, ...],
+    filters: Filters,
     state: CycleState,
     pod: Pod,
     snapshot: Snapshot,
     shared: Verdicts,
+    course: Course,
     eligible: Mask | None,
     barred: list[tuple[Filter, Mask]],
 ) -> Verdict:
@@ -369,59 +377,56 @@ def _run_filters(
 
     Nodes that are barred by a plugin's PreFilter count as ruled out by it before any filter.
     """
-    fits: Mask = np.ones(len(snapshot), np.bool_) if eligible is None else eligible
+    left = eligible
     ruled_out: list[tuple[Filter, Mask]] = []
     for plugin, mask in barred:
-        ruled_out.append((plugin, fits & mask))
-        fits = fits & ~mask
-    sharing = [plugin for plugin in filters if plugin.per_node]
-    rejecters = shared.rejecters(sharing, state, pod, snapshot)
+        ruled_out.append((plugin, _among(left, mask)))
+        left = _among(left, ~mask)
+    rejecters = shared.rejecters(filters.sharing, state, pod, snapshot, course)
     mask = rejecters < 0
     if np.count_nonzero(mask) < len(mask):
-        ruled_out += [(plugin, fits & (rejecters == index)) for index, plugin in enumerate(sharing)]
-        fits = fits & mask
-    course = state.expect(Course)
-    for plugin in filters:
-        if plugin.per_node:
-            continue
+        ruled_out += [
+            (plugin, _among(left, rejecters == index)) for index, plugin in enumerate(filters.sharing)
+        ]
+    fits = _among(left, mask)
+    for plugin in filters.others:
         if not fits.any():
             break
         course.ask(plugin)
         mask = plugin.filter(state, pod, snapshot)
         ruled_out.append((plugin, fits & ~mask))
         fits = fits & mask
-    # What would be is judged without extenders, as upstream: they have not been asked about that.
-    judging = tuple(plugin for plugin in filters if not isinstance(plugin, ExtenderAdvice))
-    return Verdict(fits, tuple(ruled_out), judging)
+    return Verdict(fits, tuple(ruled_out), filters.judging)
 
 
-def _run_scores(
-    profile: Profile, state: CycleState, pod: Pod, snapshot: Snapshot, shared: Verdicts, rows: Rows
-) -> Scores:
+def _among(left: Mask | None, mask: Mask) -> Mask:
+    """Narrow a mask down to the nodes that are left; None are all."""
+    return mask if left is None else left & mask
+
+
+def _run_scores(state: CycleState, pod: Pod, snapshot: Snapshot, shared: Verdicts, rows: Rows) -> Scores:
     """Sum the weighted scores of the nodes that fit."""
     course = state.expect(Course)
     course.enter("PreScore")
-    skipped = set()
-    for looking in profile.pre_score:
+    skipped: list[str] = []
+    silent: list[str] = []
+    for looking in shared.plan.pre_score:
         course.ask(looking)
         status = looking.pre_score(state, pod, snapshot, rows)
-        course.code = status.code
-        if not status.ok:
+        code = course.code = status.code
+        if code is Code.SKIP:
+            (silent if status.alike else skipped).append(looking.name)
+        elif code is not Code.SUCCESS:
             raise course.fail(looking, status.reasons)
-        if status.code is Code.SKIP:
-            skipped.add(looking.name)
+    if silent:
+        shared.plan = shared.plan.without(scorers=tuple(silent))
     course.enter("Score")
-    scorers = [(plugin, weight) for plugin, weight in profile.score if plugin.name not in skipped]
-    absolute = tuple(
-        (plugin, weight) for plugin, weight in scorers if plugin.per_node and not plugin.relative
-    )
-    total = shared.total(absolute, state, pod, snapshot)
+    scorers = shared.plan.scorers(tuple(skipped))
+    total = shared.total(scorers.summed, state, pod, snapshot, course)
     total = total if rows is snapshot.indexes else total[rows]
-    for plugin, weight in scorers:
-        if plugin.per_node and not plugin.relative:
-            continue
+    for plugin, weight in scorers.others:
         if plugin.per_node:
-            scores = shared.total(((plugin, 1),), state, pod, snapshot)
+            scores = shared.total(((plugin, 1),), state, pod, snapshot, course)
             scores = scores if rows is snapshot.indexes else scores[rows]
         else:
             course.ask(plugin)
@@ -432,10 +437,14 @@ def _run_scores(
 
 
 def _best(scores: Scores, rows: Rows, snapshot: Snapshot) -> int:
-    """Row of the highest score; among equals, of the node whose name sorts first."""
+    """Row of the highest score; among equals, of the node with the fewest pods, then whose name sorts first.
+
+    kube-scheduler draws among equals, which spreads pods too; this way the same is decided again.
+    """
     ties = (scores == scores[scores.argmax()]).nonzero()[0]
     ties = ties if rows is snapshot.indexes else rows[ties]
-    return int(ties[snapshot.traits.name_rank[ties].argmin()])
+    pods = snapshot.requested[ties, snapshot.column(PODS)]
+    return int(ties[(pods * len(snapshot) + snapshot.traits.name_rank[ties]).argmin()])
 
 
 def _explain(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) -> Refusal:

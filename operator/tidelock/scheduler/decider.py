@@ -3,11 +3,9 @@
 Pure: time comes in as a parameter, and outcomes are returned for somebody else to write to the API server.
 """
 
-import heapq
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import count
 
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
@@ -21,8 +19,9 @@ from tidelock.framework.extender import Advice, has_advice, has_say_in_preemptio
 from tidelock.framework.profile import Profile, build_profiles
 from tidelock.framework.waiting import WaitingPods
 from tidelock.ledger.book import Book, Claim
-from tidelock.ledger.entry import Entry, Order
+from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import owner_names
+from tidelock.ledger.quotas import Quotas
 from tidelock.model.nodes import Node
 from tidelock.model.pods import assigned_to
 from tidelock.model.quantities import covers
@@ -30,6 +29,7 @@ from tidelock.model.reservations import Phase
 from tidelock.plugins.default_preemption import NEVER, DefaultPreemption
 from tidelock.plugins.extender import ExtenderAdvice
 from tidelock.scheduler.cycle import Assumed, Candidates, Cycle, Refusal
+from tidelock.scheduler.line import Line
 from tidelock.scheduler.preempting import Preemption
 from tidelock.scheduler.queue import EnqueueHook, SchedulingQueue, Waiting
 
@@ -84,7 +84,13 @@ class Decider:
         self.columns = Columns()
         self.cache = Cache(self.columns)
         self.objects = Objects()
-        self.book = Book(self.columns, nominator=self.cache.nominator, epoch=epoch, move_after=move_after)
+        self.book = Book(
+            self.columns,
+            nominator=self.cache.nominator,
+            quotas=Quotas(self.objects.reservation_quotas, self.objects.resource_quotas),
+            epoch=epoch,
+            move_after=move_after,
+        )
         self.waiting_pods = WaitingPods()
         self.measurements = Measurements()
         handle = Handle(self.book, self.cache, self.objects, api, self.waiting_pods, self.measurements)
@@ -102,8 +108,7 @@ class Decider:
         self._advised_profiles = _with_advice(self.profiles, handle) if self._extenders else {}
         self._consultation: Consultation | None = None
         self._advice: Advice | None = None
-        self._line: list[tuple[Order, int, Entry]] = []  # a heap
-        self._sequence = count()
+        self._line = Line()
         self._freed = -1
         self._refused: dict[object, Refusal] = {}
 
@@ -112,7 +117,7 @@ class Decider:
         self.book.advance(now)
         self._line_up()
         for _ in range(min(LOCKS_A_STEP, len(self._line))):
-            self._place(heapq.heappop(self._line)[-1], now)
+            self._place(self._line.pop(), now)
         self._tell_of_room(now)
         if self._line:
             return None  # locks first: they were promised an answer at once
@@ -183,11 +188,10 @@ class Decider:
             entries = self.book.in_line(untried_only=False)
         else:
             entries = self.book.in_line(untried_only=True)
-        for entry in entries:
-            heapq.heappush(self._line, (entry.order, next(self._sequence), entry))
+        self._line.add(entries)
 
     def _place(self, entry: Entry, now: float) -> None:
-        if self.book.waiting.get(entry.key) is not entry:
+        if self.book.waiting.get(entry.key) is not entry or not self.book.within_quota(entry, now):
             return
         shape = _shape(entry)
         refusal = self._refused.get(shape)

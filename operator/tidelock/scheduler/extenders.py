@@ -67,6 +67,11 @@ class Extenders:
         self._endpoints = tuple(map(_endpoint, extenders))
         self._session: aiohttp.ClientSession
 
+    @property
+    def configured(self) -> bool:
+        """Whether there are any."""
+        return bool(self._endpoints)
+
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
         return self

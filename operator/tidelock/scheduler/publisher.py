@@ -89,7 +89,7 @@ class Publisher:
             while True:
                 version = self._version_of(key)
                 try:
-                    async with self._tasks.turn:
+                    async with self._tasks.turn.of(key.namespace):
                         if not await self._write_once(key):
                             return
                 except NotFound:

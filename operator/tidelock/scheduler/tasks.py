@@ -1,16 +1,20 @@
 """Writes that go on in the background while decisions are made."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, NoReturn
 
 from tidelock.framework.api import Api, PatchKind
 from tidelock.kube.backoff import Backoff
 from tidelock.kube.errors import ApiError
+from tidelock.scheduler.turns import Turns
 
-# Requests under way at once: enough to keep an API server busy, few enough to be answered in time.
+# Requests under way at once: enough to keep an API server busy, few enough to be answered in time. Of one
+# namespace's statuses, so few that an API server busy with them still answers others soon.
 _TURNS = 32
+_TURNS_A_NAMESPACE = 8
 # Seconds between two tries of a request that fails.
 _SHORTEST_RETRY = 0.1
 _LONGEST_RETRY = 5.0
@@ -23,16 +27,18 @@ class Tasks:
 
     Attributes:
         turn: held during a request, so that thousands of tasks line up here and not in the HTTP client, where
-            waiting counts as part of a request's time-out, nor on hundreds of connections.
+            waiting counts as part of a request's time-out, nor on hundreds of connections. Namespaces take
+            turns in it for what is written by thousands.
 
     """
 
     def __init__(self, rng: Random) -> None:
         """Prepare; chance spreads what is tried again."""
-        self.turn = asyncio.Semaphore(_TURNS)
+        self.turn = Turns(_TURNS, _TURNS_A_NAMESPACE)
         self._rng = rng
         self._calm_from = 0.0  # by the event loop's clock
         self._running: set[asyncio.Task[None]] = set()
+        self._closed = False
         self._crash: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
 
     def __len__(self) -> int:
@@ -44,7 +50,10 @@ class Tasks:
         return bool(self._running) or asyncio.get_running_loop().time() < self._calm_from
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Start a task."""
+        """Start a task, unless the end has come."""
+        if self._closed:
+            work.close()
+            return
         task = asyncio.get_running_loop().create_task(work)
         self._running.add(task)
         task.add_done_callback(self._ended)
@@ -53,12 +62,24 @@ class Tasks:
         """Wait for ever, or raise what a task raised: a fault of the program, as API errors are handled."""
         await asyncio.shield(self._crash)
 
+    @asynccontextmanager
+    async def drained(self, seconds: float) -> AsyncIterator[None]:
+        """At the end of the context let no more tasks begin, and wait so long for those under way."""
+        try:
+            yield
+        finally:
+            self._closed = True
+            await self.drain(seconds)
+            self._calm_from = 0.0
+
     async def drain(self, seconds: float) -> None:
         """Wait for the tasks under way, at most so long, then cancel the rest."""
         if self._running:
             _, left = await asyncio.wait(self._running, timeout=seconds)
             for task in left:
                 task.cancel()
+            if left:
+                await asyncio.wait(left)
 
     def retry_pauses(self) -> Callable[[ApiError], Awaitable[None]]:
         """Return what to await after each failure of one request: longer each time, or as the server asks."""

@@ -6,10 +6,20 @@ from typing import Any
 
 import msgspec
 
-from tidelock.kube.client import NODES, PODS, RESERVATIONS, WATERLEVELS, KubeClient, Resource
+from tidelock.kube.client import (
+    NODES,
+    PODS,
+    RESERVATIONQUOTAS,
+    RESERVATIONS,
+    RESOURCEQUOTAS,
+    WATERLEVELS,
+    KubeClient,
+    Resource,
+)
 from tidelock.kube.watch import Reflector, Sink
 from tidelock.model.budgets import PodDisruptionBudget
 from tidelock.model.groups import decode_water_level
+from tidelock.model.limits import decode_reservation_quota, decode_resource_quota
 from tidelock.model.locks import decode_reservation
 from tidelock.model.namespaces import Namespace
 from tidelock.model.nodes import decode_node
@@ -67,9 +77,11 @@ OTHERS: dict[str, tuple[Resource, type]] = {
     ),
 }
 
-# The same of Tidelock's own resources, with how they are decoded.
+# The same of Tidelock's own resources and of what is read for them, with how it is decoded.
 OWN: dict[str, tuple[Resource, Callable[[bytes | msgspec.Raw], Any]]] = {
     "water_levels": (WATERLEVELS, decode_water_level),
+    "reservation_quotas": (RESERVATIONQUOTAS, decode_reservation_quota),
+    "resource_quotas": (RESOURCEQUOTAS, decode_resource_quota),
 }
 
 
@@ -88,7 +100,8 @@ def reflectors(
     yield Reflector(client, RESERVATIONS, decode_reservation, feed.reservations, rng=rng)
     for name, sink in feed.others.items():
         resource, decode = OWN[name] if name in OWN else _plainly(*OTHERS[name])
-        yield Reflector(client, resource, decode, sink, rng=rng)
+        # A cluster may be older than the newest of Tidelock's own resources, which then limits nothing.
+        yield Reflector(client, resource, decode, sink, rng=rng, optional=resource is RESERVATIONQUOTAS)
 
 
 def _plainly(resource: Resource, kind: type) -> tuple[Resource, Callable[[bytes | msgspec.Raw], Any]]:

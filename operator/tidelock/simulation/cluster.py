@@ -72,6 +72,7 @@ class Cluster:
         new = msgspec.structs.replace(
             old, metadata=msgspec.structs.replace(old.metadata, annotations=annotations)
         )
+        vars(new).update(vars(old))  # what was worked out of its size and conditions
         self.nodes[row] = new
         self._feed.nodes.upsert(old, new)
 

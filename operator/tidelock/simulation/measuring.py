@@ -4,8 +4,10 @@ Statistics are those of PromQL over the samples of a range: avg_over_time, max_o
 quantile_over_time(0.95).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from math import isnan, nan
 from types import MappingProxyType
 
 import numpy as np
@@ -91,6 +93,8 @@ class Measurements:
         self._node_memory = np.full((nodes, steps), np.nan)
         self._pod_cpu = np.full((world.pods, steps), np.nan)
         self._pod_memory = world.memory
+        self._first = np.full(world.pods, steps, np.intp)  # step with the first sample of each pod
+        self._scraped = np.zeros(steps, np.bool_)
         self._workload_cpu = np.full((len(self._workloads), steps), np.nan)
         self._workload_memory = np.full((len(self._workloads), steps), np.nan)
 
@@ -115,6 +119,8 @@ class Measurements:
         self._node_cpu[:, step] = np.where(self._missing, np.nan, cpu)
         self._node_memory[:, step] = np.where(self._missing, np.nan, memory)
         self._pod_cpu[pods, step] = pod_cpu
+        self._first[pods] = np.minimum(self._first[pods], step)
+        self._scraped[step] = True
         count = np.bincount(self._workload[pods], minlength=len(self._workloads))
         alive = count > 0
         for series, values in (
@@ -144,23 +150,32 @@ class Measurements:
             yield row, NodeLevel(at, windows[row])
 
     def uses(self, step: int, epoch: float, pods: Indices) -> Uses:
-        """Give the use of these pods, which run, and of one pod of each workload."""
+        """Give the use of these pods, which run, and of one pod of each workload.
+
+        Of both the mean alone, the rest is NaN: nobody asks for more, and to put a day's samples of all pods
+        in order would take longer than all else.
+        """
         at = self._at(step, epoch)
         pods = pods[~np.isnan(self._pod_cpu[pods, step])]
-        cpu = self._pod_cpu[pods, : step + 1]
-        cpu = cpu[:, ~np.isnan(cpu).all(axis=0)]  # most live for a small part of the world
-        memory = np.repeat(self._pod_memory[pods, None], cpu.shape[1], axis=1)
-        of_pods = _over_windows(cpu, memory, cpu.shape[1] - 1)
-        of_workloads = _over_windows(self._workload_cpu, self._workload_memory, step)
+        first = int(self._first[pods].min(initial=step))  # most live for a small part of the world
+        cpu = self._pod_cpu[pods, first : step + 1]
+        if not self._scraped[first : step + 1].all():
+            cpu = cpu[:, self._scraped[first : step + 1]]
+        of_pods = _means(cpu, cpu.shape[1] - 1)
+        of_workloads = _means(self._workload_cpu, step)
+        known = np.flatnonzero(~np.isnan(of_workloads).all(axis=1))
+        workloads = [self._workloads[workload] for workload in known.tolist()]
+        memory = _means(self._workload_memory[known], step)
         return Uses(
             {
-                pod_name(pod): PodUsage(at, windows)
-                for pod, windows in zip(pods.tolist(), of_pods, strict=True)
+                pod_name(pod): PodUsage(at, _windows(means, [of_memory] * len(means)))
+                for pod, means, of_memory in zip(
+                    pods.tolist(), of_pods.tolist(), self._pod_memory[pods].tolist(), strict=True
+                )
             },
             {
-                key: PodUsage(at, windows)
-                for key, windows in zip(self._workloads, of_workloads, strict=True)
-                if windows
+                key: PodUsage(at, _known(_windows(*means)))
+                for key, *means in zip(workloads, of_workloads[known].tolist(), memory.tolist(), strict=True)
             },
         )
 
@@ -176,8 +191,8 @@ def _over_windows(cpu: Floats, memory: Floats, step: int) -> list[Windows]:
     """Give the statistics of each row over the windows that end with a step; without those of no sample."""
     series: tuple[tuple[Measured, Floats], ...] = (("cpu", cpu), ("memory", memory))
     uses: list[tuple[WindowName, Measured, list[Stat | None]]] = [
-        (window, resource, _statistics(samples[:, max(0, step + 1 - round(seconds / STEP)) : step + 1]))
-        for window, seconds in WINDOW_SECONDS.items()
+        (window, resource, _statistics(_within(samples, window, step)))
+        for window in WINDOW_SECONDS
         for resource, samples in series
     ]
     rows: list[dict[WindowName, dict[Measured, Stat]]] = [{} for _ in range(len(cpu))]
@@ -188,24 +203,62 @@ def _over_windows(cpu: Floats, memory: Floats, step: int) -> list[Windows]:
     return list(rows)
 
 
+def _means(samples: Floats, step: int) -> Floats:
+    """Give the means of each row over the windows that end with a step; NaN for one of no sample."""
+    return np.stack([_mean(_within(samples, window, step)) for window in WINDOW_SECONDS], axis=1)
+
+
+def _windows(cpu: Sequence[float], memory: Sequence[float]) -> Windows:
+    """Lay means out by window; written out, as this runs for each pod and each step."""
+    quarter, hour, day = cpu
+    of_quarter, of_hour, of_day = memory
+    return {
+        "15m": {"cpu": Stat(quarter, nan, nan), "memory": _of_memory(of_quarter)},
+        "1h": {"cpu": Stat(hour, nan, nan), "memory": _of_memory(of_hour)},
+        "1d": {"cpu": Stat(day, nan, nan), "memory": _of_memory(of_day)},
+    }
+
+
+def _known(windows: Windows) -> Windows:
+    """Leave out what has no sample."""
+    return {window: uses for window, uses in windows.items() if not isnan(uses["cpu"].mean)}
+
+
+@lru_cache(maxsize=1024)
+def _of_memory(mean: float) -> Stat:
+    """Give one object for equal use, as most pods have one that few others differ from."""
+    return Stat(mean, nan, nan)
+
+
+def _within(samples: Floats, window: WindowName, step: int) -> Floats:
+    """Give the samples of a window that ends with a step."""
+    return samples[:, max(0, step + 1 - round(WINDOW_SECONDS[window] / STEP)) : step + 1]
+
+
+def _mean(samples: Floats) -> Floats:
+    """Give the mean of each row; NaN for a row without any sample."""
+    count = (~np.isnan(samples)).sum(axis=1)
+    mean: Floats = np.nansum(samples, axis=1) / np.where(count, count, np.nan)
+    return mean
+
+
 def _statistics(samples: Floats) -> list[Stat | None]:
     """Give mean, maximum and 95th percentile of each row; None for a row without any sample."""
     count = (~np.isnan(samples)).sum(axis=1)
     if not samples.size:
         return [None] * len(samples)
     if samples.shape[1] == count.min():
-        mean, highest, p95 = samples.mean(axis=1), samples.max(axis=1), np.quantile(samples, _P95, axis=1)
+        highest, p95 = samples.max(axis=1), np.quantile(samples, _P95, axis=1)
     else:
         ordered, rows, last = np.sort(samples, axis=1), np.arange(len(samples)), np.maximum(count - 1, 0)
-        mean, highest = (
-            np.nansum(samples, axis=1) / np.maximum(count, 1),
-            ordered[rows, last],
-        )  # NaN sorts last
+        highest = ordered[rows, last]  # NaN sorts last
         place = _P95 * last
         below = place.astype(np.intp)
         above = np.minimum(below + 1, last)
         p95 = ordered[rows, below] + (place - below) * (ordered[rows, above] - ordered[rows, below])
     return [
         Stat(*of_row) if number else None
-        for number, *of_row in zip(count.tolist(), mean.tolist(), highest.tolist(), p95.tolist(), strict=True)
+        for number, *of_row in zip(
+            count.tolist(), _mean(samples).tolist(), highest.tolist(), p95.tolist(), strict=True
+        )
     ]

@@ -48,3 +48,11 @@ def test_what_is_not_there_has_no_figures() -> None:
     assert histogram.count == 0
     assert isnan(histogram.mean)
     assert isnan(histogram.quantile(0.5))
+
+
+def test_what_came_after_an_earlier_look_is_told_apart() -> None:
+    earlier = Histogram.parse(_TEXT, "decision_seconds")
+    later = Histogram([(0.001, 40.0), (0.002, 91.0), (float("inf"), 103.0)], 1.5)
+
+    assert later.since(earlier) == Histogram([(0.001, 0.0), (0.002, 1.0), (float("inf"), 3.0)], 0.5)
+    assert later.since(Histogram([], 0.0)) == later

@@ -62,6 +62,20 @@ def test_a_nomination_that_was_taken_away_is_not_brought_back_by_a_late_update()
     assert columns.freed == freed + 1
 
 
+def test_who_was_kept_away_by_labels_that_change_may_try_again() -> None:
+    nominated, columns = nominator()
+    before = told("node-a", labels={"app": "db"})
+    nominated.upsert(before)
+    freed = columns.freed
+    nominated.upsert(told("node-a", labels={"app": "db"}, annotations={"seen": "yes"}))
+    assert (nominated.ended, columns.freed) == ([], freed)
+
+    nominated.upsert(told("node-a", labels={"app": "web"}))
+    (ended,) = nominated.ended
+    assert (ended.node_name, ended.meta.labels, columns.freed) == ("node-a", {"app": "db"}, freed + 1)
+    assert names(nominated.on("node-a")) == ["web-0"]
+
+
 def test_others_may_change_and_end_a_nomination() -> None:
     nominated, _ = nominator()
     nominated.upsert(told("node-a"))

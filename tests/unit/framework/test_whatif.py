@@ -8,7 +8,8 @@ import numpy as np
 from builders import node, pod
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import SUCCESS, Filter, Mask, PreFilter, Status, Verdict
+from tidelock.framework.api import SUCCESS, Code, Filter, Mask, PreFilter, Status, Verdict
+from tidelock.framework.course import Course, Recorder
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.whatif import WhatIf, yielding
 from tidelock.model.pods import Pod
@@ -67,6 +68,25 @@ class QuietCluster(QuietNode):
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         return np.full(len(snapshot), not state.expect(Noise).counts.any())
+
+
+class Notes(Recorder):
+    """Notes which plugins were measured, each of them as long as the clock ticks."""
+
+    def __init__(self, *, sampled: bool) -> None:
+        self.sampled = sampled
+        self.ticks = 0.0
+        self.noted: list[tuple[str, str, Code, float]] = []
+
+    def clock(self) -> float:  # type: ignore[override]
+        self.ticks += 0.25
+        return self.ticks
+
+    def sample(self) -> bool:
+        return self.sampled
+
+    def ran(self, plugin: str, point: str, code: Code, seconds: float) -> None:
+        self.noted.append((plugin, point, code, seconds))
 
 
 def scene(*noisy: str) -> Scene:
@@ -173,3 +193,22 @@ def test_the_reason_is_the_one_that_holds_with_the_nominated_pod() -> None:
     assert view.state.expect(Noise).counts.tolist() == [0, 1]
     assert (len(view.snapshot), view.rows.tolist(), view.at.tolist()) == (1, [0], [1])
     assert verdict.view(state, snapshot, 0).snapshot is snapshot
+
+
+def test_plugins_that_follow_pods_are_measured_in_sampled_decisions() -> None:
+    def noted(*, sampled: bool) -> list[tuple[str, str, Code, float]]:
+        made, notes = scene("node-a"), Notes(sampled=sampled)
+        plugin, state, snapshot = QuietNode(made.handle, {}), CycleState(), Snapshot.of(made.columns)
+        state.write(Course("mine", notes))
+        plugin.pre_filter(state, pod(), snapshot)
+        whatif = WhatIf([plugin], state, pod(), snapshot, np.arange(2))
+        noisy = list(made.cache.pods_on("node-a"))[-1:]
+        whatif.remove(0, noisy)
+        whatif.add(0, noisy)
+        return notes.noted
+
+    assert noted(sampled=False) == []
+    assert noted(sampled=True) == [
+        ("QuietNode", "PreFilterExtensionRemovePod", Code.SUCCESS, 0.25),
+        ("QuietNode", "PreFilterExtensionAddPod", Code.SUCCESS, 0.25),
+    ]

@@ -1,5 +1,6 @@
 import asyncio
 import logging
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -22,12 +23,10 @@ class Fixed(Credentials):
         return self._known
 
 
-def registry(
-    header: str | None = None, stop: asyncio.Event | None = None, **fields: Any
-) -> kopf.OperatorRegistry:
+def registry(header: str | None = None, **fields: Any) -> kopf.OperatorRegistry:
     made = kopf.OperatorRegistry()
     connection = Connection(server="https://api.example:6443", credentials=Fixed(header), **fields)
-    lifecycle.register(made, connection, stop or asyncio.Event())
+    lifecycle.register(made, connection)
     return made
 
 
@@ -37,8 +36,8 @@ def configured() -> kopf.OperatorSettings:
     return settings
 
 
-def test_there_is_one_handler_for_each_end_of_the_process_and_one_for_login() -> None:
-    assert set(handlers(registry())) == {"configure", "login", "release"}
+def test_there_is_one_handler_for_the_start_and_one_for_login() -> None:
+    assert set(handlers(registry())) == {"configure", "login"}
 
 
 def test_kopf_tells_no_events_and_scans_for_no_resources() -> None:
@@ -91,11 +90,47 @@ def test_kopf_logs_in_with_the_same_credentials(
     )
 
 
-async def test_the_flag_that_ends_kopf_is_set_when_a_signal_has_ended_it() -> None:
-    stop = asyncio.Event()
-    await function(registry(stop=stop), "release")()
+async def kopf_ends(
+    monkeypatch: pytest.MonkeyPatch, started: asyncio.Event, stop: asyncio.Event
+) -> list[str]:
+    """Run a Kopf that takes the signals for itself and ends when it is cancelled; gives what it did."""
+    did: list[str] = []
+    up = asyncio.Event()
 
-    assert stop.is_set()
+    async def spawn_tasks(*, stop_flag: asyncio.Event, **_: Any) -> list[asyncio.Event]:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, did.append, "took a signal")
+        return [stop_flag]
+
+    async def run_tasks(tasks: list[asyncio.Event], *, ignored: set[asyncio.Task[Any]]) -> None:
+        assert asyncio.current_task() in ignored
+        up.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            did.append("ended as it was asked to" if tasks[0].is_set() else "was cut short")
+
+    monkeypatch.setattr(kopf, "spawn_tasks", spawn_tasks)
+    monkeypatch.setattr(kopf, "run_tasks", run_tasks)
+    async with lifecycle.running(registry(), started, stop):
+        if started.is_set():
+            async with asyncio.timeout(60):
+                await up.wait()
+                signal.raise_signal(signal.SIGTERM)
+                await stop.wait()
+    return did
+
+
+async def test_signals_set_the_flag_of_the_process_though_kopf_takes_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started, stop = asyncio.Event(), asyncio.Event()
+    started.set()
+    assert await kopf_ends(monkeypatch, started, stop) == ["ended as it was asked to"]
+
+
+async def test_kopf_does_not_start_before_the_first_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await kopf_ends(monkeypatch, asyncio.Event(), asyncio.Event()) == []
 
 
 @asynccontextmanager

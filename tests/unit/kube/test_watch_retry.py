@@ -150,3 +150,23 @@ async def test_the_last_activity_is_when_data_came(client: KubeClient, server: S
 
     await follower.until_script_ends()
     assert follower.reflector.last_activity == 2.0  # the list and the bookmark, not the failures
+
+
+async def test_of_an_optional_resource_that_the_server_does_not_know_there_is_nothing(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    server.plays(page(pod("a", 3), version=5), watch(bookmark(6)), fails(404), fails(404))
+    follower = Follower(client, server, optional=True)
+
+    await follower.until_script_ends()
+    assert follower.journal.lines == ["+a@3", "synced", "-a@3", "synced", "synced"]
+
+
+async def test_another_resource_that_the_server_does_not_know_is_waited_for(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    server.plays(fails(404), fails(403), fails(404))
+    follower = Follower(client, server)
+
+    await follower.until_script_ends()
+    assert follower.journal.lines == []

@@ -6,6 +6,7 @@ from builders import NAMESPACE, NOW, Json, node, reservation
 from tidelock.cluster.columns import Columns
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
+from tidelock.ledger.quotas import Quotas
 from tidelock.ledger.status import render
 from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key
@@ -20,9 +21,9 @@ MOVE_AFTER = 300.0
 class Ledger:
     """Nodes of 4 cpu, a book, and the Reservations as the API server would have them."""
 
-    def __init__(self, *names: str) -> None:
+    def __init__(self, *names: str, quotas: Quotas | None = None) -> None:
         self.columns = Columns()
-        self.book = Book(self.columns, epoch=EPOCH, move_after=MOVE_AFTER)
+        self.book = Book(self.columns, quotas=quotas, epoch=EPOCH, move_after=MOVE_AFTER)
         self._fields: dict[str, Json] = {}
         for name in names or ("node-a", "node-b"):
             self.put_node(name)

@@ -31,6 +31,15 @@ def test_a_pod_is_known_by_its_name() -> None:
     assert not owns(by_name, pod("web-00"))
 
 
+def test_a_service_account_is_no_label() -> None:
+    """Who may only edit pods can label one, and can't change what it runs as."""
+    robot = spec({**WEB_APP, "serviceAccountName": "robot"})
+    assert owns(robot, pod("web-0", labels={"app": "web"}, serviceAccountName="robot"))
+    assert not owns(robot, pod("web-0", labels={"app": "web", "serviceAccountName": "robot"}))
+    assert not owns(robot, pod("web-0", labels={"app": "web"}, serviceAccountName="default"))
+    assert owns(spec({"serviceAccountName": "robot"}), pod("any", serviceAccountName="robot"))
+
+
 def test_any_term_is_enough() -> None:
     either = spec({"pod": {"name": "web-0"}}, WEB_APP)
     assert owns(either, pod("web-0"))

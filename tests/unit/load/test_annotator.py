@@ -6,14 +6,12 @@ from prometheus_client import CollectorRegistry
 
 import builders
 from tidelock.kube.client import NODES, Resource
-from tidelock.kube.errors import Conflict, NotFound, ServerError
+from tidelock.kube.errors import ApiError, Conflict, NotFound, ServerError
 from tidelock.load.annotator import (
     Annotated,
     Annotator,
     crane_annotations,
     hot_value,
-    node_annotations,
-    workload_annotations,
     workload_resource,
 )
 from tidelock.load.metrics import LoadMetrics
@@ -50,11 +48,11 @@ def usage(cpu: float = 1.0, at: float = NOW) -> PodUsage:
 
 
 def node(measured: NodeLevel, name: str = "node-a") -> Annotated:
-    return Annotated(NODES, name, "", f"uid-{name}", measured, node_annotations(measured))
+    return Annotated(NODES, name, "", f"uid-{name}", measured)
 
 
 def deployment(measured: PodUsage) -> Annotated:
-    return Annotated(DEPLOYMENTS, "web", "shop", "uid-web", measured, workload_annotations(measured))
+    return Annotated(DEPLOYMENTS, "web", "shop", "uid-web", measured)
 
 
 def news(annotator: Annotator, each: Annotated, measured: NodeLevel | PodUsage, age: float = 90.0) -> bool:
@@ -145,6 +143,29 @@ async def test_a_refused_patch_harms_no_other_and_is_tried_at_the_next_refresh(
     labels = {"kind": "Node", "result": result}
     assert registry.get_sample_value("tidelock_water_level_patches_total", labels) == 1
     assert registry.get_sample_value("tidelock_water_level_waiting_annotations") == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "result"),
+    [
+        (None, "removed"),
+        (ServerError("etcd is down", status=500), "failed"),
+        (Conflict("uid mismatch", status=409), "gone"),
+    ],
+)
+async def test_annotations_are_removed_by_applying_none(
+    annotator: Annotator, api: PatchApi, registry: CollectorRegistry, error: ApiError | None, result: str
+) -> None:
+    await annotator.write([node(level())])
+    api.faults.append(error)
+    refused = await annotator.write([node(level())._replace(measured=None)])
+
+    assert api.patches[-1].params == {"fieldManager": "tidelock-load", "force": "true"}
+    assert api.patches[-1].body["metadata"] == {"name": "node-a", "uid": "uid-node-a"}
+    assert list(refused) == (["uid-node-a"] if result == "failed" else [])
+    assert news(annotator, node(level()), level()) is (error is None)
+    labels = {"kind": "Node", "result": result}
+    assert registry.get_sample_value("tidelock_water_level_patches_total", labels) == 1
 
 
 async def test_what_was_written_to_objects_that_are_gone_is_forgotten(annotator: Annotator) -> None:

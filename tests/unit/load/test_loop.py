@@ -17,6 +17,7 @@ from tidelock.load.groups import Group, members
 from tidelock.load.loop import LoadLoop
 from tidelock.load.metrics import LoadMetrics
 from tidelock.load.source import Reading, Source, SourceError, Trouble, Use
+from tidelock.model.groups import WaterLevel
 from tidelock.model.levels import NODE_LEVEL, POD_USAGE, Uses, WorkloadKey
 from tidelock.model.meta import Key
 from tidelock.model.waterlevels import WaterLevelSpec
@@ -65,9 +66,18 @@ class Bench(LoadLoop):
         self.api, self.clock, self.recorder = PatchApi(), HandClock(), FakeRecorder()
         self.cache, self.registry, self.source = Cache(Columns()), CollectorRegistry(), Played()
         self.replica_sets: Lister[Workload] = Lister()
-        metrics = LoadMetrics(self.registry, self.clock.now)
+        self.water_levels: Lister[WaterLevel] = Lister()
+        self.known = True
         super().__init__(
-            self.api, self.cache, self.replica_sets, self.recorder, metrics, self.clock, busy=lambda: False
+            self.api,
+            self.cache,
+            self.replica_sets,
+            self.water_levels,
+            self.recorder,
+            LoadMetrics(self.registry, self.clock.now),
+            self.clock,
+            busy=lambda: False,
+            ready=lambda: self.known,
         )
         self.told: list[Uses] = []
         self.on_uses(self.told.append)
@@ -273,6 +283,64 @@ async def test_a_waterlevel_is_read_in_the_background_until_it_is_forgotten(benc
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
+
+
+async def test_what_was_written_down_is_told_before_anything_is_read(bench: Bench) -> None:
+    text = '{"at":"2027-01-15T08:00:00Z","windows":{"1d":{"cpu":{"mean":1,"max":2,"p95":2}}}}'
+    meta = {"name": "db", "namespace": DB.namespace, "uid": "uid-db", "annotations": {POD_USAGE: text}}
+    bench.api.objects["/apis/apps/v1/statefulsets"] = [[{"metadata": meta}]]
+    running = asyncio.create_task(bench.run())
+    while not bench.told:  # noqa: ASYNC110 -- ends with the test's time-out
+        await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+    assert bench.told[0].workloads[DB].windows["1d"]["cpu"].mean == 1
+    assert bench.told[0].pods == {}
+
+
+async def test_what_a_waterlevel_leaves_behind_is_removed_once_everything_is_known(bench: Bench) -> None:
+    pod = builders.pod("db-0", node_name="node-a", controller="apps/v1/StatefulSet/db", uid="uid-db-0")
+    bench.cache.upsert(pod)
+    bench.source.pods = {"db-0": (1.0, 1e8)}
+    bench.see()
+    await bench.refresh()
+    assert bench.annotated(NODE_LEVEL) == ["node-a", "node-b"]
+    text = '{"at":"2027-01-15T08:00:00Z","windows":{"1d":{"cpu":{"mean":1,"max":2,"p95":2}}}}'
+    for name in ("node-a", "node-b"):
+        bench.cache.put_node(builders.node(name, uid=f"uid-{name}", annotations={NODE_LEVEL: text}))
+    await bench._tidy()
+    assert bench.told[-1].workloads.keys() == {DB}
+    known = len(bench.api.patches)
+
+    bench.forget("pool")
+    bench.known = False
+    await bench._tidy()
+    assert len(bench.api.patches) == known
+    bench.known = True
+    await bench._tidy()
+
+    removed = bench.api.patches[known:]
+    assert not any("annotations" in patch.body["metadata"] for patch in removed)
+    assert [patch.body["metadata"]["uid"] for patch in removed] == ["uid-node-a", "uid-node-b", "uid-db"]
+    assert bench.told[-1] == Uses({}, {})
+
+
+async def test_metrics_tell_that_pods_are_placed_by_requests(bench: Bench) -> None:
+    def told() -> float | None:
+        return bench.registry.get_sample_value("tidelock_water_level_by_requests", {"waterlevel": "pool"})
+
+    bench.see()
+    await bench.refresh()
+    assert told() == 0
+    bench.source.failure = SourceError(Trouble.UNREACHABLE, "connection refused")
+    for _ in range(7):
+        await bench.refresh()
+    assert told() == 1
+    bench.see(spec={**SPEC, "nodeSelector": {"matchLabels": {"no": "such"}}})
+    await bench.refresh()
+    assert told() == 0
 
 
 async def test_metrics_tell_of_a_group_until_it_is_forgotten(bench: Bench) -> None:

@@ -4,8 +4,9 @@ from typing import Any
 import pytest
 
 from tidelock.kube.errors import Forbidden
-from tidelock.load.seeds import stored_uses
+from tidelock.load.seeds import Stored, stored_uses
 from tidelock.model.levels import POD_USAGE, PodUsage, Stat, WorkloadKey
+from tidelock.model.meta import OwnerReference
 from unit.load.patches import PatchApi
 
 TEXT = '{"at":"2027-01-15T08:00:00Z","windows":{"1d":{"cpu":{"mean":1,"max":2,"p95":2}}}}'
@@ -14,7 +15,12 @@ USAGE = PodUsage(1_800_000_000.0, {"1d": {"cpu": Stat(1, 2, 2)}})
 
 def workload(name: str, text: str | None = TEXT) -> dict[str, Any]:
     annotations = {} if text is None else {POD_USAGE: text}
-    return {"metadata": {"name": name, "namespace": "shop", "annotations": annotations}, "spec": {"a": [1]}}
+    metadata = {"name": name, "namespace": "shop", "uid": f"uid-{name}", "annotations": annotations}
+    return {"metadata": metadata, "spec": {"a": [1]}}
+
+
+def stored(kind: str, name: str, api_version: str = "apps/v1") -> Stored:
+    return Stored(USAGE, OwnerReference(api_version, kind, name, f"uid-{name}"))
 
 
 def serving(**pages: list[Any]) -> PatchApi:
@@ -28,9 +34,9 @@ def serving(**pages: list[Any]) -> PatchApi:
 async def test_what_was_written_down_is_read_page_by_page_without_a_kind_that_is_not_installed() -> None:
     api = serving(deployments=[[workload("a"), workload("b", None)], [workload("c")]], jobs=[[workload("a")]])
     assert await stored_uses(api) == {
-        WorkloadKey("Deployment", "shop", "a"): USAGE,
-        WorkloadKey("Deployment", "shop", "c"): USAGE,
-        WorkloadKey("Job", "shop", "a"): USAGE,
+        WorkloadKey("Deployment", "shop", "a"): stored("Deployment", "a"),
+        WorkloadKey("Deployment", "shop", "c"): stored("Deployment", "c"),
+        WorkloadKey("Job", "shop", "a"): stored("Job", "a", "batch/v1"),
     }
 
 

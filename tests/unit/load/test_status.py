@@ -3,7 +3,8 @@ from typing import Any
 import pytest
 
 from tidelock.load.source import SourceError, Trouble
-from tidelock.load.status import Census, Survey, aspects, dated, render
+from tidelock.load.status import Census, Survey, aspects, render
+from tidelock.model.conditions import dated
 from tidelock.model.levels import NodeLevel, Quality, Stat
 from tidelock.model.waterlevels import WaterLevelSpec, WaterLevelStatus
 

@@ -143,6 +143,7 @@ def test_long_problems_are_cut() -> None:
             Owner(pod=PodOwner(name="web-0"), selector=LabelSelector(match_labels={"app": "web"})),
             "pod/web-0,app=web",
         ),
+        (Owner(service_account_name="robot"), "serviceaccount/robot"),
     ],
 )
 def test_one_owner_in_short(owner: Owner, text: str) -> None:

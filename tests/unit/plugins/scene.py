@@ -144,7 +144,7 @@ class Judgement:
     def _judged_alone(self) -> range:
         """Give the nodes of which a plugin must say the same when it is asked about one of them alone."""
         whole = isinstance(self.snapshot.rows, slice)
-        return range(len(self.snapshot) if whole and self.plugin.per_node else 0)
+        return range(len(self.snapshot) if whole and (self.plugin.per_node or self.status.alike) else 0)
 
     def _row(self, name: str) -> int:
         row = self.snapshot.row(name)

@@ -135,10 +135,11 @@ def test_plugins_are_measured_in_a_tenth_of_the_decisions() -> None:
         core.place()
 
     fit = {"plugin": "NodeResourcesFit", "status": "Success"}
+    skipping = {"plugin": "InterPodAffinity", "status": "Skip"}
     sampled = core.metric(PLUGINS, extension_point="PreFilter", **fit)
     assert sampled is not None
     assert 0 < sampled < 20
-    assert core.metric(PLUGINS, extension_point="PreFilter", plugin="NodePorts", status="Skip") == sampled
+    assert core.metric(PLUGINS, extension_point="PreFilter", **skipping) == sampled
     assert core.metric(PLUGINS, extension_point="Filter", **fit) == sampled
     assert core.metric(PLUGINS, extension_point="Score", **fit) == sampled
     reserve = {"plugin": "Reservation", "extension_point": "Reserve", "status": "Success"}

@@ -4,11 +4,15 @@ from typing import Any
 
 import pytest
 
-from builders import NOW, node, pod
+from builders import NOW, SCHEDULER, level, node, pod
 from tidelock.framework.api import SUCCESS, Code, Handle, Reserve, Status
+from tidelock.framework.config import Configuration
+from tidelock.framework.profile import Enabled, ProfileSettings
 from tidelock.framework.waiting import WaitingPods
+from tidelock.model.levels import NODE_LEVEL
 from tidelock.model.nodes import Node
 from tidelock.model.reservations import Phase
+from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.cycle import Cycle, Refusal
 from tidelock.scheduler.decider import Unschedulable
 from unit.scheduler.machinery import Core
@@ -121,6 +125,30 @@ def test_among_equal_nodes_the_first_name_wins() -> None:
     core.add(pod())
 
     assert core.place().node_name == "node-a"
+
+
+@pytest.mark.parametrize(
+    ("use", "args"),
+    [
+        (None, {}),
+        (100.0, {}),
+        (30.0, {"target": {"mode": "Static", "percent": 0}}),
+    ],
+    ids=["nothing is measured", "all nodes are full", "a target of 0"],
+)
+def test_where_all_nodes_score_the_same_pods_are_spread(use: float | None, args: dict[str, Any]) -> None:
+    """A profile without scores of requests put all pods on the first node until that was full."""
+    annotations = {} if use is None else {NODE_LEVEL: level(use, use)}
+    names = ("node-a", "node-b", "node-c")
+    plugins = ("PrioritySort", "WaterLevelBalance", "DefaultBinder")
+    profile = ProfileSettings(SCHEDULER, tuple(map(Enabled, plugins)), args={"WaterLevelBalance": args})
+    core = Core(
+        *(node(name, annotations=annotations) for name in names),
+        configuration=Configuration(profiles=(profile,), registry=BUILTINS.registry),
+    )
+    core.add(*(pod(f"web-{number}") for number in range(6)))
+
+    assert sorted(core.place().node_name for _ in range(6)) == sorted(names * 2)
 
 
 def test_an_emptier_node_wins_over_a_first_name() -> None:

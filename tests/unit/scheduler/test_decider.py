@@ -1,8 +1,9 @@
 import pytest
 
-from builders import NOW, node, pod
+from builders import NAMESPACE, NOW, encode, node, pod
 from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
+from tidelock.model.limits import decode_reservation_quota
 from tidelock.model.reservations import Phase
 from tidelock.plugins.node_name import NodeName
 from tidelock.scheduler.cycle import Cycle
@@ -243,3 +244,31 @@ def test_a_plugin_that_fails_for_a_lock_is_why_that_has_no_room(monkeypatch: pyt
     core.feed.nodes.upsert(None, node("node-b"))
     core.step()
     assert entry.phase is Phase.ACTIVE
+
+
+def test_a_flood_of_one_namespace_holds_no_other_up() -> None:
+    core = Core(node("node-a", cpu="3"))
+    for number in range(10 * LOCKS_A_STEP):
+        core.lock(f"flood-{number}", namespace="noisy", resources={"cpu": "100"}, created=NOW - 100)
+    core.step()
+    late = core.lock("late", created=NOW)
+    core.step()
+    assert late.phase is Phase.ACTIVE
+
+
+def test_who_is_over_a_quota_is_not_searched_room_for(evaluated: list[str]) -> None:
+    core = Core(node("node-a", cpu="3"))
+    plain = {"metadata": {"name": "team", "namespace": NAMESPACE}, "spec": {"hard": {"pods": "1"}}}
+    core.decider.objects.reservation_quotas.upsert(None, decode_reservation_quota(encode(plain)))
+    entries = [core.lock(name, owner=name) for name in ("a", "b", "c")]
+    settle(core)
+    assert evaluated == ["a"]
+    assert [entry.reason for entry in entries[1:]] == [reasons.QUOTA_EXCEEDED] * 2
+
+    core.feed.nodes.upsert(None, node("node-b"))  # room is not what they lack
+    settle(core)
+    assert evaluated == ["a"]
+    core.feed.reservations.remove(entries[0].reservation)
+    settle(core)
+    assert evaluated == ["a", "b"]
+    assert [entry.phase for entry in entries[1:]] == [Phase.ACTIVE, Phase.PENDING]

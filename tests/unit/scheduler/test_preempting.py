@@ -105,6 +105,23 @@ def test_room_that_is_made_for_a_pod_is_left_to_it_by_those_not_above_it() -> No
     assert core.place().pod.meta.name == "web-2"
 
 
+def test_a_pod_that_others_avoid_by_its_labels_no_longer_keeps_them_away_when_these_change() -> None:
+    core = Core(node("node-a", cpu="4", labels={"kubernetes.io/hostname": "node-a"}))
+    gated = {"status": {"nominatedNodeName": "node-a"}, "schedulingGates": [{"name": "later"}]}
+    core.add(high("web-0", labels={"app": "db"}, **gated))
+    term = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "kubernetes.io/hostname"}
+    core.add(
+        high(
+            "web-1", affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        )
+    )
+    assert "pod anti-affinity rules" in core.refuse().refusal.message
+
+    core.add(high("web-0", labels={"app": "web"}, **gated))
+    core.clock.advance(10)
+    assert core.place().pod.meta.name == "web-1"
+
+
 def test_the_node_that_a_pod_is_nominated_for_is_tried_first() -> None:
     core = Core(node("node-a", cpu="64"), node("node-b", cpu="4"))
     core.add(high(status={"nominatedNodeName": "node-b"}))

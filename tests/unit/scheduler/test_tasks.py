@@ -55,8 +55,6 @@ async def test_drain_cancels_what_is_left() -> None:
     tasks.spawn(_sleep_for_ever())
 
     await tasks.drain(0.001)
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
 
     assert len(tasks) == 0
 
@@ -78,3 +76,18 @@ async def test_work_is_busy_for_a_moment_longer_than_it_takes() -> None:
     async with asyncio.timeout(60):
         while tasks.busy:  # noqa: ASYNC110 -- it is the time that passes
             await asyncio.sleep(0.01)
+
+
+async def test_after_the_end_nothing_begins() -> None:
+    tasks, done = make_tasks(), list[str]()
+
+    async def work(name: str) -> None:
+        done.append(name)
+
+    async with tasks.drained(60):
+        tasks.spawn(work("under way"))
+    tasks.spawn(work("late"))
+
+    assert len(tasks) == 0
+    assert not tasks.busy
+    assert done == ["under way"]

@@ -7,19 +7,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from cluster.live import Live
-from cluster.world import World
-from tidelock.kube.client import WATERLEVELS
-
 HOST = "127.0.0.1"
-# The default asks for five minutes of a pod.
-_POD_CPU = "sum by (namespace, pod) (rate(container_cpu_usage_seconds_total[20s]))"
+SECONDS = 20
+"""Seconds over which `NODE_CPU` and `POD_CPU` take rates."""
+NODE_CPU = (
+    f'1 - sum without (cpu, mode) (rate(node_cpu_seconds_total{{mode=~"idle|iowait"}}[{SECONDS}s]))'
+    f" / sum without (cpu, mode) (rate(node_cpu_seconds_total[{SECONDS}s]))"
+)
+POD_CPU = f"sum by (namespace, pod) (rate(container_cpu_usage_seconds_total[{SECONDS}s]))"
+"""Queries of a WaterLevel for those who can't wait: the default ones ask for five minutes."""
+
 _MEMORY = 16 * 2**30
 
 
 @dataclass
 class Exporter:
-    """Use that a test sets and Prometheus scrapes.
+    """Use that is set here, and scraped by Prometheus.
 
     Attributes:
         address: host:port of the exporter.
@@ -32,35 +35,51 @@ class Exporter:
     nodes: dict[str, tuple[float, float]] = field(default_factory=dict)
     pods: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _seconds: dict[tuple[str, ...], float] = field(default_factory=dict)
+    _seconds: dict[tuple[str, str], float] = field(default_factory=dict)
     _last: float = field(default_factory=time.monotonic)
 
-    def render(self) -> str:
-        """Write the metrics as they are now; counters go on from the last time."""
+    def show(
+        self, nodes: dict[str, tuple[float, float]], pods: dict[tuple[str, str], tuple[float, float]]
+    ) -> None:
+        """Have everything use something else from now on."""
         with self._lock:
-            now = time.monotonic()
-            elapsed, self._last = now - self._last, now
-            return "\n".join([*self._node_lines(elapsed), *self._pod_lines(elapsed), ""])
+            self._settle()
+            self.nodes, self.pods = nodes, pods
 
-    def _node_lines(self, elapsed: float) -> Iterator[str]:
-        for name, (cpu, memory) in self.nodes.items():
+    def render(self) -> str:
+        """Write the metrics as they are now."""
+        with self._lock:
+            self._settle()
+            return "\n".join([*self._node_lines(), *self._pod_lines(), ""])
+
+    def _settle(self) -> None:
+        """Have the counters go on from the last time."""
+        now = time.monotonic()
+        elapsed, self._last = now - self._last, now
+        for name, (cpu, _) in self.nodes.items():
+            self._count((name, "idle"), (1 - cpu) * elapsed)
+            self._count((name, "user"), cpu * elapsed)
+        for pod, (cores, _) in self.pods.items():
+            self._count(pod, cores * elapsed)
+
+    def _node_lines(self) -> Iterator[str]:
+        for name, (_, memory) in self.nodes.items():
             labels = f'instance="{name}:9100",job="node-exporter"'
-            for mode, part in (("idle", 1 - cpu), ("user", cpu)):
-                seconds = self._count((name, mode), part * elapsed)
+            for mode in ("idle", "user"):
+                seconds = self._seconds.get((name, mode), 0.0)
                 yield f'node_cpu_seconds_total{{{labels},cpu="0",mode="{mode}"}} {seconds}'
             yield f"node_memory_MemTotal_bytes{{{labels}}} {_MEMORY}"
             yield f"node_memory_MemAvailable_bytes{{{labels}}} {(1 - memory) * _MEMORY}"
 
-    def _pod_lines(self, elapsed: float) -> Iterator[str]:
-        for (namespace, name), (cores, memory) in self.pods.items():
+    def _pod_lines(self) -> Iterator[str]:
+        for (namespace, name), (_, memory) in self.pods.items():
             labels = f'namespace="{namespace}",pod="{name}",container="main"'
-            seconds = self._count((namespace, name), cores * elapsed)
+            seconds = self._seconds.get((namespace, name), 0.0)
             yield f"container_cpu_usage_seconds_total{{{labels}}} {seconds}"
             yield f"container_memory_working_set_bytes{{{labels}}} {memory}"
 
-    def _count(self, series: tuple[str, ...], more: float) -> float:
+    def _count(self, series: tuple[str, str], more: float) -> None:
         self._seconds[series] = self._seconds.get(series, 0.0) + more
-        return self._seconds[series]
 
 
 @contextmanager
@@ -88,20 +107,3 @@ def exporting() -> Iterator[Exporter]:
         finally:
             server.shutdown()
             thread.join()
-
-
-def water_level(world: World, url: str, **spec: object) -> Live:
-    """Create a WaterLevel of a test's own nodes, which reads a Prometheus every five seconds."""
-    manifest = {
-        "apiVersion": WATERLEVELS.api_version,
-        "kind": WATERLEVELS.kind,
-        "metadata": {"name": world.namespace},
-        "spec": {
-            "nodeSelector": {"matchLabels": world.selector},
-            "source": {"prometheus": {"address": url, "queries": {"podCPU": _POD_CPU}}},
-            "refreshSeconds": 5,
-            "stalenessSeconds": 20,
-        }
-        | spec,
-    }
-    return Live(world.api, WATERLEVELS, world.api.create(WATERLEVELS.collection(), manifest))

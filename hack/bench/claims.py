@@ -1,0 +1,212 @@
+"""Claimants of the same room, in four ways, and an independent witness of who gets it."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from bench.following import following
+from bench.scenarios import pod_object
+from tidelock.kube.client import PODS, RESERVATIONS, KubeClient
+from tidelock.kube.errors import ApiError, Forbidden
+from tidelock.ledger.reasons import INSUFFICIENT_CAPACITY
+
+
+class Way(Enum):
+    """How room is claimed."""
+
+    RESERVATION = "Reservations"
+    POD = "pods of Tidelock"
+    BINDING = "bindings by hand"
+    STOCK = "pods of kube-scheduler"
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    name: str = ""
+    resource_version: str = ""
+
+
+class _Condition(msgspec.Struct):
+    type: str
+    status: str
+    reason: str = ""
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+    conditions: tuple[_Condition, ...] = ()
+
+
+class _Object(msgspec.Struct):
+    metadata: _Meta
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: _Object
+
+
+_decode_event = msgspec.json.Decoder(_Event).decode
+
+
+@dataclass
+class Claims:
+    """What was seen of claimants, by their names, since the last `clear`.
+
+    Attributes:
+        room: how many of them a node takes.
+        begun: when each claim was sent, as of `time.perf_counter`.
+        answered: when each was first given room, or told that there is none.
+        won: the node that each was given.
+        unreviewed: bindings that were refused as nobody reviewed them in time.
+        faults: nodes that more were given than fit, and room that was taken back; in words.
+
+    """
+
+    room: int
+    begun: dict[str, float] = field(default_factory=dict)
+    answered: dict[str, float] = field(default_factory=dict)
+    won: dict[str, str] = field(default_factory=dict)
+    unreviewed: int = 0
+    faults: list[str] = field(default_factory=list)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def clear(self) -> None:
+        """Forget all claimants, but not the faults."""
+        for kept in (self.begun, self.answered, self.won):
+            kept.clear()
+
+    async def until(self, done: Callable[[], bool]) -> None:
+        """Wait until something holds that follows from what was seen."""
+        while not done():
+            self._news.clear()
+            await self._news.wait()
+
+    def refused(self, name: str, now: float) -> None:
+        """Note that a claimant was told that there is no room; it may get some later."""
+        self.answered.setdefault(name, now)
+        self._news.set()
+
+    def take_pod(self, line: bytes, now: float) -> str:
+        """Take an event of a pod."""
+        event = _decode_event(line)
+        pod = event.object
+        if event.type != "DELETED" and pod.metadata.name in self.begun:
+            if pod.spec.node_name:
+                self._given(pod.metadata.name, pod.spec.node_name, now)
+            elif any((each.type, each.status) == ("PodScheduled", "False") for each in pod.status.conditions):
+                self.refused(pod.metadata.name, now)
+        return pod.metadata.resource_version
+
+    def take_lock(self, line: bytes, now: float) -> str:
+        """Take an event of a Reservation."""
+        event = _decode_event(line)
+        name, status = event.object.metadata.name, event.object.status
+        if event.type != "DELETED" and name in self.begun:
+            active = [each for each in status.conditions if each.type == "Active"]
+            if any(each.status == "True" for each in active):
+                self._given(name, status.node_name, now)
+            elif name in self.won:
+                self.faults.append(f"{name} was Active and is not any more: {active}")
+            elif any(each.reason == INSUFFICIENT_CAPACITY for each in active):
+                self.refused(name, now)
+        return event.object.metadata.resource_version
+
+    def _given(self, name: str, node: str, now: float) -> None:
+        self.answered.setdefault(name, now)
+        if self.won.setdefault(name, node) != node:
+            self.faults.append(f"{name} was given {self.won[name]} and then {node}")
+        taken = Counter(self.won.values())[node]
+        if taken > self.room:
+            self.faults.append(f"{node} was given to {taken} claimants and has room for {self.room}")
+        self._news.set()
+
+
+@asynccontextmanager
+async def claims(client: KubeClient, namespace: str, room: int) -> AsyncIterator[Claims]:
+    """Watch claimants, of whom a node takes so many, while the context lasts."""
+    seen = Claims(room)
+    async with AsyncExitStack() as watches:
+        for resource, take in ((PODS, seen.take_pod), (RESERVATIONS, seen.take_lock)):
+            await watches.enter_async_context(following(client, resource.collection(namespace), take))
+        yield seen
+
+
+@dataclass(frozen=True)
+class Claimant:
+    """One core of any of these nodes is wanted, in one of the ways.
+
+    Attributes:
+        name: of the pod or Reservation.
+        way: how it claims.
+        scheduler: schedulerName of its pod, if it is one.
+        selector: labels of the nodes.
+        node: which of them a binding by hand names.
+
+    """
+
+    name: str
+    way: Way
+    scheduler: str
+    selector: dict[str, str]
+    node: str
+
+    async def prepare(self, client: KubeClient, namespace: str) -> None:
+        """Make the pod of a binding by hand, which comes later."""
+        if self.way is Way.BINDING:
+            await client.create(PODS.collection(namespace), self.pod)
+
+    async def claim(self, client: KubeClient, namespace: str, seen: Claims) -> None:
+        """Ask for room; raises ApiError if that can't be asked."""
+        seen.begun[self.name] = time.perf_counter()
+        if self.way is Way.RESERVATION:
+            await client.create(RESERVATIONS.collection(namespace), self._reservation())
+        elif self.way is not Way.BINDING:
+            await client.create(PODS.collection(namespace), self.pod)
+        else:
+            target = {"apiVersion": "v1", "kind": "Node", "name": self.node}
+            body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": self.name}, "target": target}
+            try:
+                await client.create(PODS.item(self.name, namespace, "binding"), body)
+            except ApiError as error:
+                seen.refused(self.name, time.perf_counter())
+                seen.unreviewed += not isinstance(error, Forbidden)
+
+    @property
+    def pod(self) -> dict[str, Any]:
+        """The pod that it is, or that a binding by hand is for."""
+        container = {"name": "main", "image": "example.org/none", "resources": {"requests": {"cpu": "1"}}}
+        spec = {"nodeSelector": self.selector, "containers": [container], "terminationGracePeriodSeconds": 0}
+        return pod_object(self.name, self.scheduler, {"spec": spec})
+
+    def _reservation(self) -> dict[str, Any]:
+        spec = {
+            "nodeSelector": self.selector,
+            "resources": {"cpu": "1"},
+            "owners": [{"pod": {"name": f"owner-of-{self.name}"}}],
+            "ttlSeconds": 86_400,
+            "pendingDeadlineSeconds": 86_400,
+        }
+        kind = {"apiVersion": RESERVATIONS.api_version, "kind": RESERVATIONS.kind}
+        return {**kind, "metadata": {"name": self.name}, "spec": spec}
+
+
+async def attempt(claimant: Claimant, client: KubeClient, namespace: str, seen: Claims) -> None:
+    """Have a claimant ask; what is no answer is a fault."""
+    try:
+        await claimant.claim(client, namespace, seen)
+    except ApiError as error:
+        seen.faults.append(f"{claimant.name} got no answer: {error}")
+        seen.refused(claimant.name, time.perf_counter())

@@ -1,0 +1,240 @@
+"""Who gets the last room: python -m bench.contend [--quick].
+
+On a control plane of its own, `tidelock run --extender --admission` and a stock kube-scheduler that asks it
+serve, in every round, many claimants of a few nodes' last room at once: by Reservations, by pods of either
+scheduler, and by bindings that the benchmark posts itself. The exit status is 1 if a node was given to more
+claimants than it has room for, at any time that an independent watch saw, or if room stayed free.
+"""
+
+import argparse
+import asyncio
+import base64
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+
+from bench.audit import audit_pods
+from bench.claims import Claimant, Claims, Way, attempt, claims
+from bench.comparison import PEER
+from bench.figures import columns, percentile
+from bench.pods import clear
+from bench.programs import kube_scheduler, tidelock
+from bench.world import NAMESPACE, admin, each, install, install_kube_scheduler, put_nodes
+from devcluster import LocalCluster, start_cluster
+from devcluster.binders import NAMES, scheduler_configuration, webhook_configuration
+from devcluster.identity import BINDERS, SYSTEM_NAMESPACE, operator_kubeconfig
+from devcluster.loopback import free_ports
+from devcluster.output import say
+from tidelock.binders.keeper import CONFIGURATION, SECRETS, WEBHOOKS
+from tidelock.kube.client import NODES, PODS, RESERVATIONS, KubeClient
+from tidelock.kube.errors import ApiError, NotFound
+from tidelock.settings import DEFAULT_SCHEDULER_NAME
+
+_MILLI = 1000
+_LABEL = "bench.tidelock.dev/round"
+_WAIT = 0.2  # seconds between two looks
+_PATIENCE = 120.0  # seconds that a round may take
+_SCHEDULERS = {Way.POD: DEFAULT_SCHEDULER_NAME, Way.STOCK: PEER, Way.BINDING: "nobody", Way.RESERVATION: ""}
+
+
+@dataclass
+class Contest:
+    """All rounds: what they are like, and what came of them.
+
+    Attributes:
+        claimants: of a round, a quarter in each way.
+        nodes: of a round.
+        room: claimants that a node takes.
+        seconds: from each claim to its first answer, by way.
+        winners: how many got room, by way.
+        unreviewed: bindings that were refused as nobody reviewed them in time.
+        faults: what must not be, in words.
+
+    """
+
+    claimants: int
+    nodes: int
+    room: int
+    seconds: dict[Way, list[float]] = field(default_factory=lambda: {way: [] for way in Way})
+    winners: dict[Way, int] = field(default_factory=lambda: dict.fromkeys(Way, 0))
+    unreviewed: int = 0
+    faults: list[str] = field(default_factory=list)
+
+    async def play(self, client: KubeClient, rounds: int) -> None:
+        """Play so many rounds and add them up."""
+        async with claims(client, NAMESPACE, self.room) as seen:
+            for number in range(rounds):
+                await self._round(client, seen, number)
+            self.faults += seen.faults
+            self.unreviewed += seen.unreviewed
+
+    async def _round(self, client: KubeClient, seen: Claims, number: int) -> None:
+        label = {_LABEL: f"round-{number:03}"}
+        nodes = [f"round-{number:03}-{each}" for each in range(self.nodes)]
+        await put_nodes(client, (_node(name, label, self.room) for name in nodes))
+        claimants = self._claimants(number, label, nodes)
+        await each(lambda claimant: claimant.prepare(client, NAMESPACE), claimants)
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await each(lambda claimant: attempt(claimant, client, NAMESPACE, seen), claimants)
+                await seen.until(lambda: self._decided(seen))
+        except TimeoutError:
+            self.faults.append(
+                f"round {number}: room for {self.nodes * self.room}, {len(seen.won)} got some and "
+                f"{len(claimants) - len(seen.answered)} no answer"
+            )
+        self.faults += await audit_pods(client, beside_locks=True)
+        for claimant in claimants:
+            if claimant.name in seen.answered:
+                taken = seen.answered[claimant.name] - seen.begun[claimant.name]
+                self.seconds[claimant.way].append(taken)
+            self.winners[claimant.way] += claimant.name in seen.won
+        seen.clear()
+        for resource in (RESERVATIONS, PODS):
+            await clear(client, resource.collection(NAMESPACE))
+        for name in nodes:
+            await client.delete(NODES.item(name))
+
+    def _decided(self, seen: Claims) -> bool:
+        return len(seen.answered) >= len(seen.begun) and len(seen.won) >= self.nodes * self.room
+
+    def _claimants(self, number: int, label: dict[str, str], nodes: Sequence[str]) -> list[Claimant]:
+        """Make the claimants of a round, in an order by chance that is the same each time."""
+        rng = Random(number)  # noqa: S311 -- no secret
+        ways = list(Way)
+        made = [
+            Claimant(f"claim-{number:03}-{each:03}", way, _SCHEDULERS[way], label, rng.choice(nodes))
+            for each in range(self.claimants)
+            for way in [ways[each % len(ways)]]
+        ]
+        rng.shuffle(made)
+        return made
+
+    @property
+    def text(self) -> str:
+        """The figures in columns."""
+        rows = [("", "claims", "got room", "first answer, p50", "p99")]
+        for way in Way:
+            seconds = self.seconds[way]
+            rows.append((way.value, str(len(seconds)), str(self.winners[way]), *_quantiles(seconds)))
+        everybody = [each for seconds in self.seconds.values() for each in seconds]
+        rows.append(("all", str(len(everybody)), str(sum(self.winners.values())), *_quantiles(everybody)))
+        return columns(rows)
+
+
+def _quantiles(seconds: Sequence[float]) -> tuple[str, str]:
+    if not seconds:
+        return "", ""
+    median, slow = (f"{percentile(seconds, percent) * _MILLI:.0f} ms" for percent in (50, 99))
+    return median, slow
+
+
+def _node(name: str, labels: dict[str, str], room: int) -> dict[str, Any]:
+    size = {"cpu": str(room), "memory": "16Gi", "pods": "110"}
+    ready = {"type": "Ready", "status": "True", "reason": "Bench", "message": ""}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "status": {"capacity": size, "allocatable": size, "conditions": [ready]},
+    }
+
+
+async def _authority(client: KubeClient) -> bytes:
+    """Wait for the operator's certificate, and for the webhooks to trust it; gives its authority in PEM."""
+    while True:
+        try:
+            secret = msgspec.json.decode(await client.get(SECRETS.item("tidelock-tls", SYSTEM_NAMESPACE)))
+            webhooks = msgspec.json.decode(await client.get(WEBHOOKS.item(CONFIGURATION)))["webhooks"]
+        except NotFound:
+            webhooks = [{"clientConfig": {}}]
+        if all(each["clientConfig"].get("caBundle") for each in webhooks):
+            return base64.b64decode(secret["data"]["ca.crt"])
+        await asyncio.sleep(_WAIT)
+
+
+async def _until_reviewed(client: KubeClient) -> None:
+    """Wait until the API server asks, trusts the answer, and is answered: more than a node has is refused."""
+    label = {_LABEL: "none"}
+    await put_nodes(client, [_node("reviewed", label, 0)])
+    trial = Claimant("trial", Way.BINDING, "nobody", label, "reviewed")
+    pod = trial.pod | {"spec": trial.pod["spec"] | {"nodeName": "reviewed"}}
+    while True:
+        try:
+            await client.request("POST", PODS.collection(NAMESPACE), params={"dryRun": "All"}, body=pod)
+        except ApiError as error:
+            if "Insufficient cpu" in str(error):
+                break
+        await asyncio.sleep(_WAIT)
+    await client.delete(NODES.item("reviewed"))
+
+
+async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
+    """Play all rounds, print the figures and give the exit status."""
+    install(cluster)
+    kubeconfig, peers_kubeconfig = (
+        operator_kubeconfig(cluster, cluster.directory, BINDERS),
+        install_kube_scheduler(cluster),
+    )
+    (port,) = free_ports(1)
+    ours = tidelock(cluster, kubeconfig)
+    door = ("--extender", "--admission", f"--tls-port={port}", f"--tls-names={','.join(NAMES)}")
+    ours = replace(ours, command=(*ours.command, *door))
+    contest = Contest(options.claimants, options.nodes, options.room)
+    async with admin(cluster) as client:
+        await client.create(WEBHOOKS.collection(), webhook_configuration(cluster, port))
+        await asyncio.to_thread(ours.start)
+        async with asyncio.timeout(_PATIENCE):
+            authority = cluster.directory / "ca.crt"
+            authority.write_bytes(await _authority(client))
+            await _until_reviewed(client)
+        settings = scheduler_configuration(port, authority)
+        peer = kube_scheduler(cluster, peers_kubeconfig, PEER, settings)
+        await asyncio.to_thread(peer.start)
+        say(f"{options.rounds} rounds.")
+        await contest.play(client, options.rounds)
+    room = options.nodes * options.room
+    print(
+        f"{options.rounds} rounds, {options.claimants} claimants for {room} places on {options.nodes} nodes; "
+        "from the claim to the first answer, room or refusal, as an independent watch sees it; "
+        f"load {os.getloadavg()[0]:.1f}; {contest.unreviewed} bindings were refused unreviewed."
+    )
+    print(contest.text)
+    print("\n".join(contest.faults) or "In every round as many got room as fit, and no node had too much.")
+    return 1 if contest.faults else 0
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line; --quick changes the defaults, and what is given counts more."""
+    parser = argparse.ArgumentParser(prog="bench.contend", description="Have many claim the last room.")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, for a first look")
+    quick = "--quick" in arguments
+    for name, full, small, text in (
+        ("rounds", 100, 5, "rounds"),
+        ("claimants", 200, 200, "claimants of a round, a quarter in each way"),
+        ("nodes", 5, 5, "nodes of a round"),
+        ("room", 4, 4, "claimants that a node takes"),
+    ):
+        parser.add_argument(f"--{name}", type=int, default=small if quick else full, help=text)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the benchmark on a control plane of its own; gives the exit status."""
+    options = parse(arguments)
+    with (
+        tempfile.TemporaryDirectory(prefix="tidelock-bench-") as directory,
+        start_cluster(Path(directory), controller_manager=False, kwok=False) as cluster,
+    ):
+        return asyncio.run(run(cluster, options))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

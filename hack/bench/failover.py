@@ -1,0 +1,346 @@
+"""How long nothing is bound when a leader is gone: python -m bench.failover [--quick].
+
+On a control plane of its own, with pods that are made at a fixed rate, two `tidelock run` share a Lease. The
+leader is killed (SIGKILL), stopped and let go on when the other leads (SIGSTOP, SIGCONT), or asked to end
+(SIGTERM), again and again, and an independent watch tells when pods were bound. The exit status is 1 if a pod
+was not bound, or twice, if a node was given more than it has, or a stopped leader wrote anything.
+"""
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from itertools import count, pairwise
+from math import ceil
+from pathlib import Path
+
+import msgspec
+
+from bench.audit import audit, audit_pods
+from bench.bindings import Bindings, bindings
+from bench.figures import columns, percentile
+from bench.following import following
+from bench.locks import LockLostError, Locks
+from bench.pods import clear, pod_name
+from bench.programs import tidelock
+from bench.scenarios import plain_pod, pod_object
+from bench.witness import witness
+from bench.world import BACKGROUND, NAMESPACE, add_nodes, admin, each, install
+from devcluster import Component, LocalCluster, start_cluster
+from devcluster.identity import SYSTEM_NAMESPACE
+from devcluster.output import say
+from tidelock.kube.client import PODS, KubeClient
+from tidelock.kube.lease import LEASES, LeaseObject
+from tidelock.settings import DEFAULT_SCHEDULER_NAME
+
+_PATIENCE = 180.0  # seconds that a round may take
+_WAIT = 0.05  # seconds between two looks
+# What a round is planned with: seconds that a take-over may take, and how full nodes get.
+_SPARE = 30
+_PODS_ON_A_NODE = 50
+_LOCKS_ON_A_NODE = 8
+_FAULTLESS = "No pod was lost or bound twice, no lock was lost; who did not lead wrote nothing."
+_WRITES = ("pods/binding", "reservations/status")
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: LeaseObject
+
+
+_decode_event = msgspec.json.Decoder(_Event).decode
+
+
+@dataclass
+class Terms:
+    """What was seen of the Lease.
+
+    Attributes:
+        epoch: number of the last leadership.
+        began: when each began, by number, as of `time.perf_counter`.
+
+    """
+
+    epoch: int = 0
+    began: dict[int, float] = field(default_factory=dict)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def take(self, line: bytes, now: float) -> str:
+        """Take an event of a Lease."""
+        found = _decode_event(line).object
+        epoch = found.spec.lease_transitions or 0
+        if found.spec.holder_identity and epoch > self.epoch:
+            self.epoch = epoch
+            self.began[epoch] = now
+            self._news.set()
+        return found.meta.resource_version
+
+    async def after(self, epoch: int) -> float:
+        """Wait until another leads than in that term; gives when that began."""
+        while self.epoch <= epoch:
+            self._news.clear()
+            await self._news.wait()
+        return self.began[self.epoch]
+
+
+@dataclass
+class Ends:
+    """What the rounds of one kind gave, in seconds.
+
+    Attributes:
+        signal: what the leader was sent.
+        meaning: of that.
+        strike: sends it.
+        gaps: the longest time without a binding from then on.
+        vacant: from then until the other held the Lease.
+        starts: from then until it had bound a pod.
+
+    """
+
+    signal: str
+    meaning: str
+    strike: Callable[[Component], None]
+    gaps: list[float] = field(default_factory=list)
+    vacant: list[float] = field(default_factory=list)
+    starts: list[float] = field(default_factory=list)
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """The figures of a table's row."""
+        return (
+            f"{self.meaning} ({self.signal})",
+            str(len(self.gaps)),
+            *map(_quantiles, (self.gaps, self.vacant, self.starts)),
+        )
+
+
+@dataclass
+class Play:
+    """Two replicas, the pods that they bind, and who saw what.
+
+    Attributes:
+        leader: the program that holds the Lease.
+        standby: the other.
+        faults: what must not be, in words.
+
+    """
+
+    client: KubeClient
+    options: argparse.Namespace
+    leader: Component
+    standby: Component
+    seen: Bindings
+    terms: Terms
+    faults: list[str] = field(default_factory=list)
+    _numbers: Iterator[int] = field(default_factory=count)
+
+    async def round(self, ends: Ends) -> None:
+        """Strike the leader while pods come; in the end the other leads, and it stands by."""
+        made: list[str] = []
+        epoch, struck = self.terms.epoch, self.leader
+        async with asyncio.timeout(_PATIENCE), self._load(made):
+            await asyncio.sleep(self.options.seconds)
+            start = time.perf_counter()
+            striking = asyncio.create_task(asyncio.to_thread(ends.strike, struck))
+            began = await self.terms.after(epoch)
+            bound = len(self.seen.seen)
+            await self.seen.wait(bound + 1)
+            first = time.perf_counter()
+            await asyncio.sleep(self.options.seconds)
+            await striking
+        await self._until_bound(made)
+        instants = sorted(instant for name in made if (instant := self.seen.seen.get(name)) is not None)
+        ends.gaps.append(max(later - earlier for earlier, later in pairwise(instants) if later > start))
+        ends.vacant.append(began - start)
+        ends.starts.append(first - began)
+        self.leader, self.standby = self.standby, self.leader
+        if struck.running:
+            await self._let_go(struck)
+        self.faults += await audit_pods(self.client, beside_locks=True)
+        await clear(self.client, PODS.collection(NAMESPACE))
+        await asyncio.to_thread(struck.start)
+
+    async def _let_go(self, stopped: Component) -> None:
+        """Let a stopped leader go on when nobody else writes, and see that it writes nothing and ends."""
+        await asyncio.sleep(self.options.seconds)
+        before = await self._writes()
+        stopped.thaw()
+        while stopped.running:  # noqa: ASYNC110 -- nothing tells of it
+            await asyncio.sleep(_WAIT)
+        for what, number in (await self._writes() - before).items():
+            self.faults.append(f"a leader that had been stopped wrote: {what} {number} times")
+
+    @asynccontextmanager
+    async def _load(self, made: list[str]) -> AsyncIterator[None]:
+        """Make pods at a fixed rate while the context lasts, whatever becomes of them."""
+        stop = asyncio.Event()
+
+        async def make(number: int) -> None:
+            pod = pod_object(pod_name(number), DEFAULT_SCHEDULER_NAME, plain_pod(number))
+            await self.client.create(PODS.collection(NAMESPACE), pod)
+            made.append(pod_name(number))
+
+        async def go_on() -> None:
+            start = time.perf_counter()
+            for nth in count():
+                await asyncio.sleep(max(start + nth / self.options.rate - time.perf_counter(), 0.0))
+                if stop.is_set():
+                    return
+                group.create_task(make(next(self._numbers)))
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(go_on())
+            yield
+            stop.set()
+
+    async def _until_bound(self, made: Sequence[str]) -> None:
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                while not self.seen.seen.keys() >= set(made):  # noqa: ASYNC110 -- what was lost never comes
+                    await asyncio.sleep(_WAIT)
+        except TimeoutError:
+            lost = set(made) - self.seen.seen.keys()
+            self.faults.append(f"{len(lost)} pods were not bound, such as {min(lost)}")
+
+    async def _writes(self) -> Counter[str]:
+        """Count the bindings and statuses of Reservations that the API server has taken."""
+        text = (await self.client.get("/metrics")).decode()
+        found: Counter[str] = Counter()
+        for line in text.splitlines():
+            if line.startswith("apiserver_request_total{") and 'code="2' in line:
+                for what in _WRITES:
+                    resource, _, subresource = what.partition("/")
+                    if f'resource="{resource}"' in line and f'subresource="{subresource}"' in line:
+                        found[what] += int(float(line.rpartition(" ")[2]))
+        return found
+
+
+def _end(program: Component) -> None:
+    """Ask a program to end, and wait for as long as that takes."""
+    process = program.process
+    if process is not None:
+        process.send(signal.SIGTERM)
+        process.wait(_PATIENCE)
+
+
+_STRIKES: dict[str, tuple[str, Callable[[Component], None]]] = {
+    "SIGKILL": ("killed", Component.kill),
+    "SIGSTOP": ("stopped", Component.freeze),
+    "SIGTERM": ("asked to end", _end),
+}
+
+
+async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
+    """Play all rounds, print the figures and give the exit status."""
+    kubeconfig = install(cluster)
+    first, second = (_replica(cluster, kubeconfig, name, options.lease) for name in ("first", "second"))
+    ends = [Ends(name, *_STRIKES[name]) for name in options.signals]
+    async with (
+        admin(cluster) as client,
+        bindings(client) as seen,
+        witness(client) as locks,
+        _terms(client) as terms,
+    ):
+        nodes = max(options.nodes, _nodes(options))
+        say(f"{nodes} nodes, {options.placed} placed pods.")
+        await add_nodes(client, nodes)
+        await each(lambda number: _place(client, number, nodes), range(options.placed))
+        await asyncio.to_thread(first.start)
+        await terms.after(0)
+        say(f"{options.locks} locks.")
+        await Locks(client, locks).burst(options.locks)
+        await asyncio.to_thread(second.start)
+        play = Play(client, options, first, second, seen, terms)
+        try:
+            for kind in ends:
+                for number in range(options.kills):
+                    say(f"{kind.signal}: {number + 1} of {options.kills}.")
+                    await play.round(kind)
+        except TimeoutError:
+            play.faults.append(f"no pod was bound within {_PATIENCE:g} s")
+        faults = [*play.faults, *seen.doubled, *locks.faults, *await audit(client)]
+    print(
+        f"{options.rate} pods a second on {nodes} nodes, beside {options.locks} live locks and "
+        f"{options.placed} placed pods; a Lease of {options.lease} s; {os.cpu_count()} CPUs for everything, "
+        f"load {os.getloadavg()[0]:.1f}; p50 and p99 in seconds."
+    )
+    head = ("leader", "times", "without bindings", "until the other leads", "then to a first binding")
+    print(columns([head, *(kind.row for kind in ends)]))
+    print("\n".join(faults) or _FAULTLESS)
+    return 1 if faults else 0
+
+
+def _replica(cluster: LocalCluster, kubeconfig: Path, name: str, lease: int) -> Component:
+    program = tidelock(cluster, kubeconfig)
+    return replace(program, name=name, command=(*program.command, f"--lease-duration-seconds={lease}"))
+
+
+async def _place(client: KubeClient, number: int, nodes: int) -> None:
+    """Create a pod that is on a node already."""
+    shape = {"spec": {**plain_pod(number)["spec"], "nodeName": f"node-{number % nodes:04}"}}
+    await client.create(PODS.collection(BACKGROUND), pod_object(f"placed-{number:06}", "nobody", shape))
+
+
+def _nodes(options: argparse.Namespace) -> int:
+    """Count the nodes that take all locks and a round's pods."""
+    seconds = 2 * options.seconds + options.lease + _SPARE
+    pods: int = options.rate * seconds
+    locks: int = options.locks
+    return ceil(locks / _LOCKS_ON_A_NODE) + ceil(pods / _PODS_ON_A_NODE)
+
+
+def _quantiles(seconds: Sequence[float]) -> str:
+    return " and ".join(f"{percentile(seconds, percent):.2f}" for percent in (50, 99)) if seconds else ""
+
+
+@asynccontextmanager
+async def _terms(client: KubeClient) -> AsyncIterator[Terms]:
+    """Watch who leads while the context lasts."""
+    seen = Terms()
+    async with following(client, LEASES.collection(SYSTEM_NAMESPACE), seen.take):
+        yield seen
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line; --quick changes the defaults, and what is given counts more."""
+    parser = argparse.ArgumentParser(prog="bench.failover", description="Have leaders end in three ways.")
+    parser.add_argument("--quick", action="store_true", help="smaller counts, for a first look")
+    quick = "--quick" in arguments
+    for name, full, small, text in (
+        ("kills", 10, 2, "how often a leader ends in each of the ways"),
+        ("rate", 100, 50, "pods a second"),
+        ("locks", 2_500, 100, "live locks"),
+        ("nodes", 0, 0, "bare nodes, at least; by default as many as are needed"),
+        ("placed", 0, 0, "pods that are placed already"),
+        ("seconds", 3, 2, "how long pods come before a leader ends, and after another has followed"),
+        ("lease", 5, 3, "duration of the Lease in seconds; installations have 15"),
+    ):
+        parser.add_argument(f"--{name}", type=int, default=small if quick else full, help=text)
+    parser.add_argument("--signals", nargs="+", choices=_STRIKES, default=list(_STRIKES), help="only these")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the benchmark on a control plane of its own; gives the exit status."""
+    options = parse(arguments)
+    with (
+        tempfile.TemporaryDirectory(prefix="tidelock-bench-") as directory,
+        start_cluster(Path(directory), controller_manager=False, kwok=False) as cluster,
+    ):
+        status = 1
+        try:
+            status = asyncio.run(run(cluster, options))
+        except* LockLostError as lost:
+            say("; ".join(str(error) for error in lost.exceptions))
+        return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,229 @@
+"""How fast a lock is beside thousands of another namespace: python -m bench.tenants [--quick] [--json FILE].
+
+On a control plane of its own, with bare nodes, one tenant takes locks one at a time, and deletes each again,
+so that room comes free all the time. First nobody else is there; then while another tenant makes thousands of
+locks, and then beside all of these. That is done for two kinds of flood: locks over their namespace's quota,
+and locks for which no node has room. The ratios are those of the 99th percentiles. The exit status is 0
+whatever the figures, and 1 if a lock was lost, given twice or given without room.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bench.audit import audit
+from bench.figures import Figure, percentile, table
+from bench.locks import LockLostError, Locks
+from bench.programs import tidelock
+from bench.witness import witness
+from bench.world import BACKGROUND, NAMESPACE, add_nodes, admin, install
+from devcluster import LocalCluster, start_cluster
+from devcluster.output import say
+from devcluster.programs import APISERVER_GOGC
+from tidelock.kube.client import RESERVATIONQUOTAS, RESERVATIONS, KubeClient
+
+_MILLI = 1000
+_TARGET = 2.0
+# Live locks that the quota of the flooding tenant allows, and cores that no node has.
+_ALLOWED = 100
+_TOO_LARGE = "13"
+_FLOOD_LIFE = 86_400
+_REST = 2.0
+_PATIENCE = 900.0
+
+_FLOOD = RESERVATIONS.collection(BACKGROUND)
+
+
+@dataclass
+class Latencies:
+    """How fast the quiet tenant's locks are in one situation, in milliseconds."""
+
+    situation: str
+    typical: Figure = field(init=False)
+    slow: Figure = field(init=False)
+    ratio: Figure = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.typical = Figure(f"{self.situation}, p50", "ms")
+        self.slow = Figure(f"{self.situation}, p99", "ms")
+        self.ratio = Figure(f"{self.situation}, p99 to quiet p99", "times", _TARGET)
+
+    def add(self, seconds: Sequence[float], quiet: float | None = None) -> float:
+        """Add a round; gives its 99th percentile, which is compared with that of the quiet."""
+        slow = percentile(seconds, 99) * _MILLI
+        self.typical.add(percentile(seconds, 50) * _MILLI)
+        self.slow.add(slow)
+        self.ratio.add(slow / (quiet or slow))
+        return slow
+
+    @property
+    def figures(self) -> list[Figure]:
+        """All of them that were measured, in order."""
+        return [self.typical, self.slow, self.ratio]
+
+
+async def one_at_a_time(client: KubeClient, locks: Locks, enough: Callable[[int], bool]) -> list[float]:
+    """Take locks one after the other and give each back, until it is enough; gives the seconds of each."""
+    taken: list[float] = []
+    while not enough(len(taken)):
+        (name,) = locks.names(1)
+        start = time.perf_counter()
+        await locks.write(name)
+        taken.append(await locks.seen(name) - start)
+        await client.delete(RESERVATIONS.item(name, NAMESPACE))
+    return taken
+
+
+async def flood(client: KubeClient, amount: int, writers: int, cpu: str) -> None:
+    """Make locks in the other namespace, so many at once."""
+    names = iter(range(amount))
+
+    async def write() -> None:
+        for number in names:
+            await client.create(_FLOOD, _lock(number, cpu))
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(writers):
+            group.create_task(write())
+
+
+async def answered(client: KubeClient, amount: int) -> None:
+    """Wait until every lock of the flood has been decided and told of."""
+    async with asyncio.timeout(_PATIENCE):
+        while True:
+            listing = msgspec.json.decode(await client.get(_FLOOD))
+            if sum("phase" in each.get("status", {}) for each in listing["items"]) >= amount:
+                return
+            await asyncio.sleep(_REST)
+
+
+def _while(task: asyncio.Task[None]) -> Callable[[int], bool]:
+    """Have locks taken as long as a task is under way, one at least."""
+    return lambda taken: taken > 0 and task.done()
+
+
+def _lock(number: int, cpu: str) -> dict[str, Any]:
+    name = f"flood-{number:06}"
+    return {
+        "apiVersion": RESERVATIONS.api_version,
+        "kind": RESERVATIONS.kind,
+        "metadata": {"name": name},
+        "spec": {
+            "resources": {"cpu": cpu, "memory": "1Mi"},
+            "owners": [{"pod": {"name": name}}],
+            "ttlSeconds": _FLOOD_LIFE,
+            "pendingDeadlineSeconds": _FLOOD_LIFE,
+        },
+    }
+
+
+def _quota() -> dict[str, Any]:
+    return {
+        "apiVersion": RESERVATIONQUOTAS.api_version,
+        "kind": RESERVATIONQUOTAS.kind,
+        "metadata": {"name": "flood"},
+        "spec": {"hard": {"pods": str(_ALLOWED)}},
+    }
+
+
+async def measure(
+    client: KubeClient, locks: Locks, options: argparse.Namespace, situations: dict[str, Latencies]
+) -> None:
+    """Measure one round: nobody else there, then both floods, while they come and beside them."""
+    full = options.locks.__le__
+    quiet = situations["quiet"].add(await one_at_a_time(client, locks, full))
+    for kind, cpu in (("over quota", "10m"), ("without room", _TOO_LARGE)):
+        if kind == "over quota":
+            await client.create(RESERVATIONQUOTAS.collection(BACKGROUND), _quota())
+            await asyncio.sleep(_REST)
+        say(f"Another tenant's {options.flood} locks {kind}.")
+        coming = asyncio.create_task(flood(client, options.flood, options.writers, cpu))
+        situations[f"{kind}, coming"].add(await one_at_a_time(client, locks, _while(coming)), quiet)
+        await coming
+        await answered(client, options.flood)
+        await asyncio.sleep(_REST)
+        situations[f"{kind}, there"].add(await one_at_a_time(client, locks, full), quiet)
+        await client.delete(_FLOOD)
+        await client.delete(RESERVATIONQUOTAS.collection(BACKGROUND))
+        await asyncio.sleep(_REST)
+
+
+async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
+    """Measure everything, print it and give the exit status."""
+    kubeconfig = install(cluster)
+    kinds = ("over quota", "without room")
+    names = ["quiet", *(f"{kind}, {when}" for kind in kinds for when in ("coming", "there"))]
+    situations = {name: Latencies(name) for name in names}
+    async with admin(cluster) as client, witness(client) as seen:
+        await add_nodes(client, options.nodes)
+        locks = Locks(client, seen)
+        operator = tidelock(cluster, kubeconfig)
+        await asyncio.to_thread(operator.start)
+        await locks.burst(options.burst)  # nobody pays for connections that are made once
+        await locks.clear()
+        for number in range(options.rounds):
+            say(f"Round {number + 1} of {options.rounds}.")
+            await measure(client, locks, options, situations)
+        faults = [*seen.faults, *await audit(client)]
+        await asyncio.to_thread(operator.stop)
+    figures = [figure for each in situations.values() for figure in each.figures]
+    print(
+        f"{os.cpu_count()} CPUs for everything; etcd {'with' if options.fsync else 'without'} fsync; "
+        f"kube-apiserver with GOGC={APISERVER_GOGC}; {options.nodes} bare nodes; {options.locks} locks "
+        f"one at a time, beside {options.flood} of another namespace, which {options.writers} writers make."
+    )
+    print(table(figures))
+    print("\n".join(faults) or "No lock was lost, given twice or given without room.")
+    if options.json:
+        content = {"options": {**vars(options), "json": None}, "faults": faults, "figures": figures}
+        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(content)))
+    return 1 if faults else 0
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line; --quick changes the defaults, and what is given counts more."""
+    parser = argparse.ArgumentParser(
+        prog="bench.tenants", description="Measure how fast a lock is beside thousands of another namespace."
+    )
+    parser.add_argument("--quick", action="store_true", help="smaller counts, for a first look")
+    quick = parser.parse_known_args(arguments)[0].quick
+    for name, full, small, text in (
+        ("nodes", 1_000, 100, "bare nodes"),
+        ("rounds", 3, 1, "rounds"),
+        ("locks", 200, 100, "locks one at a time in each situation"),
+        ("burst", 100, 20, "locks at once beforehand, to warm up"),
+        ("flood", 10_000, 1_000, "locks of the other namespace"),
+        ("writers", 4, 4, "locks of the flood that are made at once"),
+    ):
+        parser.add_argument(f"--{name}", type=int, default=small if quick else full, help=text)
+    parser.add_argument("--fsync", action="store_true", help="have etcd write to the disk itself")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the benchmark on a control plane of its own; gives the exit status."""
+    options = parse(arguments)
+    with (
+        tempfile.TemporaryDirectory(prefix="tidelock-bench-") as directory,
+        start_cluster(Path(directory), controller_manager=False, kwok=False, fsync=options.fsync) as cluster,
+    ):
+        status = 1
+        try:
+            status = asyncio.run(run(cluster, options))
+        except* LockLostError as lost:
+            say("; ".join(str(error) for error in lost.exceptions))
+        return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

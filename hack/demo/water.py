@@ -1,0 +1,224 @@
+"""Plays load on a real control plane, under the default scores and under WaterLevelBalance, and draws it.
+
+    python -m demo.water [--load TRACE.csv.gz] [--plot FILE.png] [--quick]
+
+Two pools of nodes without machines have the same Deployments and the same load, one pool under a profile that
+scores by requests, the other under WaterLevelBalance alone. An exporter tells a real Prometheus what the pods
+use where they are; `tidelock run` reads that, and places the pods that take the place of those whose life is
+over. Five minutes of the load are played in some seconds. At the end the simulator plays the same world.
+"""
+
+import argparse
+import asyncio
+import logging
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import numpy as np
+from prometheus_client.parser import text_string_to_metric_families
+
+from demo.operator import running_operator
+from devcluster import Cluster, start_cluster
+from devcluster.identity import operator_kubeconfig
+from devcluster.output import say
+from devcluster.prometheus import PrometheusServer
+from replay.exporter import Exporter, exporting
+from replay.manifests import configuration, water_level_manifest
+from replay.picture import draw
+from replay.playing import Course, play
+from replay.pool import Pool
+from tidelock.kube.client import WATERLEVELS, KubeClient
+from tidelock.kube.config import load_connection
+from tidelock.kube.errors import ApiError
+from tidelock.simulation.engine import Simulation
+from tidelock.simulation.policies import POLICIES
+from tidelock.simulation.results import WARM_UP, figures
+from tidelock.simulation.traces import read_planetlab
+from tidelock.simulation.world import STEP, World
+from tidelock.simulation.worlds import Setting, synthetic_load, world_of
+
+_ROOT = Path(__file__).resolve().parents[2]
+_POLICIES = {"by-requests": POLICIES["default"], "by-use": POLICIES["water-level"]}
+_TITLES = {"by-requests": "By requests", "by-use": "WaterLevelBalance"}
+_TARGET = "tidelock_water_level_percent"
+_ROWS = 1000
+_SCRAPE_TIMEOUT = 5.0  # seconds
+_SAY_EVERY = 12  # steps
+
+
+@dataclass
+class Lives:
+    """Ends pods when their life is over, as the simulator's worlds do; seconds are those of the play."""
+
+    pool: Pool
+    mean: float
+    rng: np.random.Generator
+    _ends: dict[str, float] = field(default_factory=dict)
+
+    def due(self, names: Sequence[str], now: float) -> list[str]:
+        """Give the pods whose life is over; the first ones are found at all ages."""
+        first = not self._ends
+        for name in names:
+            if name not in self._ends:
+                share = self.rng.uniform(0, 1) if first else self.rng.uniform(0.5, 1.5)
+                self._ends[name] = now + share * self.mean
+        return [name for name in names if self._ends[name] <= now]
+
+
+def _world(options: argparse.Namespace) -> World:
+    setting = Setting(
+        nodes=options.nodes, workloads=options.workloads, steps=options.steps, fill=options.fill, noise=0.0
+    )
+    if options.load is None:
+        load, title = synthetic_load(_ROWS, setting.steps, options.seed), "synthetic load"
+    else:
+        load, title = read_planetlab(options.load), options.load.name
+    return world_of(title, load, setting, options.seed)
+
+
+def _replicas(world: World) -> list[int]:
+    """Give how many pods of each workload there are at any time: those with which the world begins."""
+    begin = world.arrives <= STEP / 5
+    counts: list[int] = np.bincount(world.workload[begin], minlength=len(world.workloads)).tolist()
+    return counts
+
+
+async def _staged(client: KubeClient, world: World, url: str) -> list[Pool]:
+    """Make both pools, empty and not measured as yet."""
+    pools = [Pool(client, world, name) for name in _POLICIES]
+    for pool in pools:
+        await pool.furnish()
+        spec = _POLICIES["by-use"].water_level or {}
+        manifest = water_level_manifest(pool.name, pool.selector, url, **spec)
+        await client.create(WATERLEVELS.collection(), manifest)
+    return pools
+
+
+async def _fill(pool: Pool, replicas: Sequence[int]) -> None:
+    """Have all pods placed, before anything is measured."""
+    for workload, count in enumerate(replicas):
+        await pool.scale([workload], count)
+
+
+def _target(port: int) -> Callable[[Pool], float]:
+    """Make what reads the water line of a pool, which the operator's metrics tell."""
+
+    def read(pool: Pool) -> float:
+        with suppress(URLError, TimeoutError), urlopen(url, timeout=_SCRAPE_TIMEOUT) as answer:
+            for family in text_string_to_metric_families(answer.read().decode()):
+                for sample in family.samples:
+                    if sample.name == _TARGET and sample.labels == wanted | {"waterlevel": pool.name}:
+                        return float(sample.value)
+        return float("nan")
+
+    url, wanted = f"http://127.0.0.1:{port}/metrics", {"resource": "cpu", "statistic": "target"}
+    return read
+
+
+async def _played(cluster: Cluster, port: int, options: argparse.Namespace, scene: "_Scene") -> list[Course]:
+    world = _world(options)
+    replicas = _replicas(world)
+    rng = np.random.default_rng(options.seed)
+    async with KubeClient(load_connection(cluster.kubeconfig), user_agent="tidelock-demo") as client:
+        pools = await _staged(client, world, scene.prometheus.url)
+        say(f"{len(world.machines)} nodes and {sum(replicas)} pods, twice; {world.title}.")
+        await asyncio.gather(*(_fill(pool, replicas) for pool in pools))
+        courses = [Course(pool) for pool in pools]
+        lives = [Lives(pool, Setting().life / STEP * options.step_seconds, rng) for pool in pools]
+        deletions: set[asyncio.Task[None]] = set()
+        start = time.monotonic()
+
+        def at_step(step: int, seen: Sequence[Course]) -> None:
+            for each, life in zip(seen, lives, strict=True):
+                names = each.placement.names if each.placement else ()
+                for name in life.due(names, time.monotonic() - start):
+                    task = asyncio.create_task(_deleted(life.pool.end_pod(name)))
+                    deletions.add(task)
+                    task.add_done_callback(deletions.discard)
+            if (step + 1) % _SAY_EVERY == 0:
+                spreads = ", ".join(f"{each.pool.name} {each.cpu[-1].std():.1f}" for each in seen)
+                say(f"step {step + 1} of {world.steps}: deviation between nodes {spreads}.")
+
+        await play(courses, scene.exporter, options.step_seconds, _target(port), at_step)
+        await asyncio.gather(*deletions)
+        return courses
+
+
+async def _deleted(deletion: Awaitable[None]) -> None:
+    with suppress(ApiError):  # it is gone already, or is tried again at the next step
+        await deletion
+
+
+@dataclass(frozen=True)
+class _Scene:
+    exporter: Exporter
+    prometheus: PrometheusServer
+
+
+@contextmanager
+def _scene(folder: Path) -> Iterator[tuple[Cluster, int, _Scene]]:
+    """Run a control plane, Prometheus, and the operator with a profile for each pool."""
+    file = folder / "profiles.yaml"
+    file.write_text(configuration(_POLICIES))
+    with start_cluster(folder / "cluster") as cluster, exporting() as exporter:
+        cluster.kubectl("apply", "--filename", str(_ROOT / "crds"))
+        identity = operator_kubeconfig(cluster, folder)
+        with (
+            PrometheusServer(folder / "prometheus", [exporter.address]) as prometheus,
+            running_operator(identity, folder / "operator.log", "--config", str(file)) as port,
+        ):
+            yield cluster, port, _Scene(exporter, prometheus)
+
+
+def _report(courses: Sequence[Course], options: argparse.Namespace) -> list[str]:
+    """Say how evenly nodes were used, here and in the simulator; gives a title for each panel."""
+    first = min(round(WARM_UP / STEP), options.steps // 2)
+    titles = []
+    for course in courses:
+        run = Simulation(course.pool.world, _POLICIES[course.pool.name], options.seed).run()
+        spread = float(np.array(course.cpu[first:]).std(axis=1).mean())
+        simulated = figures(run, first * STEP).spread
+        pending = max(course.pending[first:])
+        print(
+            f"{_TITLES[course.pool.name]}: deviation between nodes {spread:.2f} points of CPU, in the "
+            f"simulator {simulated:.2f}; at most {pending} pods without a node"
+        )
+        titles.append(f"{_TITLES[course.pool.name]}: deviation {spread:.1f} points")
+    return titles
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Play, report and draw; gives the exit status."""
+    parser = argparse.ArgumentParser(prog="demo.water", description="Play load on a real control plane.")
+    parser.add_argument("--quick", action="store_true", help="smaller counts, for a first look")
+    quick = parser.parse_known_args(arguments)[0].quick
+    parser.add_argument("--load", type=Path, help="PlanetLab day (CSV, .gz); without: synthetic load")
+    parser.add_argument("--nodes", type=int, default=4 if quick else 10, help="of each pool")
+    parser.add_argument("--workloads", type=int, default=8 if quick else 20, help="Deployments of each pool")
+    parser.add_argument("--fill", type=float, default=0.6, help="share of all cores requested")
+    parser.add_argument("--steps", type=int, default=12 if quick else 120, help="five minutes of load each")
+    parser.add_argument("--step-seconds", type=float, default=4.0, help="for which a step is played")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the play there")
+    options = parser.parse_args(arguments)
+    logging.getLogger("tidelock").addHandler(logging.NullHandler())  # what the simulator's plugins say
+    with (
+        tempfile.TemporaryDirectory(prefix="tidelock-water-") as folder,
+        _scene(Path(folder)) as (cluster, port, scene),
+    ):
+        courses = asyncio.run(_played(cluster, port, options, scene))
+    titles = _report(courses, options)
+    if options.plot is not None:
+        draw(courses, titles, options.step_seconds, options.plot)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,30 @@
+"""A picture of pools over time: how full each node is, and the water line."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from replay.playing import Course
+
+_DPI = 100
+_MINUTE = 60.0
+
+
+def draw(courses: Sequence[Course], titles: Sequence[str], seconds: float, file: Path) -> None:
+    """Draw a panel for each pool, side by side: a thin line for each node, a thick one for the target."""
+    canvas = Figure(figsize=(11, 4.6), layout="constrained")
+    axes = canvas.subplots(1, len(courses), squeeze=False, sharex=True, sharey=True)[0]
+    for axis, course, title in zip(axes, courses, titles, strict=True):
+        cpu = np.array(course.cpu)
+        minutes = np.arange(len(cpu)) * seconds / _MINUTE
+        axis.plot(minutes, cpu, linewidth=0.8, alpha=0.75)
+        axis.plot(minutes, course.target, color="black", linewidth=2.2, label="water line")
+        axis.set_title(title, fontsize="medium", loc="left")
+        axis.set_xlabel("minutes")
+        axis.grid(alpha=0.3)
+        axis.legend(loc="upper left", fontsize="small")
+    axes[0].set_ylabel("CPU in use on each node, %")
+    axes[0].set_ylim(0, 100)
+    canvas.savefig(file, dpi=_DPI)

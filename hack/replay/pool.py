@@ -1,0 +1,250 @@
+"""Nodes and Deployments of a world in a real cluster, and what their pods use."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from replay.exporter import Exporter
+from tidelock.kube.client import NODES, PODS, KubeClient, Resource
+from tidelock.simulation.engine import NOWHERE
+from tidelock.simulation.world import Floats, Indices, Workload, World
+
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+LABEL = "replay.tidelock.dev/pool"
+
+_NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+_APP = "app"
+_CORE = 1000
+_PATIENCE = 180.0  # seconds, for what takes one
+_LOOK_AGAIN = 0.2
+
+
+class _Meta(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    labels: dict[str, str] = {}
+    deletion_timestamp: str | None = None
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+    taints: list[dict[str, object]] = []
+
+
+class _Object(msgspec.Struct, frozen=True):
+    metadata: _Meta
+    spec: _Spec
+
+
+class _List(msgspec.Struct, frozen=True):
+    items: list[_Object]
+
+
+_decode = msgspec.json.Decoder(_List).decode
+
+
+class Placement(NamedTuple):
+    """Where the pods are at one time; P pods in the order of their names.
+
+    Attributes:
+        names: of the pods; P.
+        workload: index of each pod's workload; P.
+        node: row of its node, or NOWHERE; P.
+
+    """
+
+    names: tuple[str, ...]
+    workload: Indices
+    node: Indices
+
+
+class Use(NamedTuple):
+    """What is used at one time; N nodes, P pods.
+
+    Attributes:
+        cpu: percent of each node; N.
+        memory: the same of memory; N.
+        cores: of each pod; P.
+
+    """
+
+    cpu: Floats
+    memory: Floats
+    cores: Floats
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A world in a cluster: nodes and a namespace of its own, pods for one scheduler name.
+
+    All replicas of a Deployment use alike, so it does not matter which of them is which.
+
+    Attributes:
+        client: speaks to the API server with the rights of an administrator.
+        world: nodes and workloads.
+        name: of the namespace, of the nodes' label and of the scheduler.
+
+    """
+
+    client: KubeClient
+    world: World
+    name: str
+
+    @property
+    def selector(self) -> dict[str, str]:
+        """Labels of the nodes."""
+        return {LABEL: self.name}
+
+    def node_name(self, row: int) -> str:
+        """Name a node."""
+        return f"{self.name}-{self.world.machines[row].name}"
+
+    async def furnish(self) -> None:
+        """Make namespace, nodes and Deployments without replicas; wait until the nodes take pods."""
+        await self.client.create(_NAMESPACES.collection(), {"metadata": {"name": self.name}})
+        for row in range(len(self.world.machines)):
+            await self.client.create(NODES.collection(), self._node(row))
+        for workload in self.world.workloads:
+            await self.client.create(DEPLOYMENTS.collection(self.name), self._deployment(workload))
+        await _until(self._ready)
+
+    async def clear(self) -> None:
+        """Take away what was made; Deployments first, so that nobody makes pods anew."""
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        for path in (DEPLOYMENTS.collection(self.name), PODS.collection(self.name)):
+            await self.client.request("DELETE", path, body=options | {"gracePeriodSeconds": 0})
+        for row in range(len(self.world.machines)):
+            await self.client.delete(NODES.item(self.node_name(row)))
+        await self.client.delete(_NAMESPACES.item(self.name))
+
+    async def scale(self, workloads: Collection[int], replicas: int) -> None:
+        """Have so many replicas of some Deployments, and wait until all of them are bound."""
+        deployments = self.world.workloads
+        for workload in workloads:
+            name = deployments[workload].name
+            await self.client.patch(DEPLOYMENTS.item(name, self.name), {"spec": {"replicas": replicas}})
+
+        async def bound() -> bool:
+            placement = await self.placement()
+            counts = np.bincount(placement.workload[placement.node != NOWHERE], minlength=len(deployments))
+            return all(counts[workload] == replicas for workload in workloads)
+
+        await _until(bound)
+
+    async def placement(self) -> Placement:
+        """Read where the pods are; without those that are being deleted."""
+        pods = sorted(
+            (
+                pod
+                for pod in _decode(await self.client.get(PODS.collection(self.name))).items
+                if pod.metadata.deletion_timestamp is None
+            ),
+            key=lambda pod: pod.metadata.name,
+        )
+        workload = {each.name: index for index, each in enumerate(self.world.workloads)}
+        row = {self.node_name(index): index for index in range(len(self.world.machines))}
+        return Placement(
+            tuple(pod.metadata.name for pod in pods),
+            np.array([workload[pod.metadata.labels[_APP]] for pod in pods], np.intp),
+            np.array([row.get(pod.spec.node_name, NOWHERE) for pod in pods], np.intp),
+        )
+
+    async def end_pod(self, name: str) -> None:
+        """Delete a pod at once; its Deployment makes another."""
+        await self.client.request("DELETE", PODS.item(name, self.name), body={"gracePeriodSeconds": 0})
+
+    def use(self, placement: Placement, step: int) -> Use:
+        """Work out what is used in a step: what pods want, up to the size of their node."""
+        world = self.world
+        there = placement.node != NOWHERE
+        nodes, workloads = placement.node[there], placement.workload[there]
+        wanted = loads(world)[placement.workload, step]
+        cores = np.array([each.cpu for each in world.machines], np.float64)
+        sizes = np.array([each.memory for each in world.machines], np.float64)
+        total = np.bincount(nodes, wanted[there], len(cores))
+        granted = np.minimum(cores / np.maximum(total, 1), 1)
+        memory = np.bincount(nodes, _memory(world)[workloads], len(cores))
+        got = np.zeros(len(wanted))
+        got[there] = wanted[there] * granted[nodes] / _CORE
+        return Use(100 * total * granted / cores, 100 * np.minimum(memory / sizes, 1), got)
+
+    def tell(self, exporter: Exporter, placement: Placement, use: Use) -> None:
+        """Have the exporter tell of this from now on."""
+        memory = _memory(self.world)
+        exporter.show(
+            {name: each for name, each in exporter.nodes.items() if not name.startswith(f"{self.name}-")}
+            | {
+                self.node_name(row): (cpu / 100, part / 100)
+                for row, (cpu, part) in enumerate(zip(use.cpu.tolist(), use.memory.tolist(), strict=True))
+            },
+            {key: each for key, each in exporter.pods.items() if key[0] != self.name}
+            | {
+                (self.name, name): (cores, float(memory[workload]))
+                for name, workload, node, cores in zip(
+                    placement.names, placement.workload, placement.node, use.cores.tolist(), strict=True
+                )
+                if node != NOWHERE
+            },
+        )
+
+    async def _ready(self) -> bool:
+        nodes = await self.client.get(NODES.collection(), {"labelSelector": f"{LABEL}={self.name}"})
+        return not any(node.spec.taints for node in _decode(nodes).items)
+
+    def _node(self, row: int) -> dict[str, object]:
+        machine = self.world.machines[row]
+        name = self.node_name(row)
+        size = {"cpu": f"{machine.cpu}m", "memory": str(machine.memory), "pods": str(machine.pods)}
+        metadata = {
+            "name": name,
+            "labels": {"kubernetes.io/hostname": name, **self.selector},
+            "annotations": {"kwok.x-k8s.io/node": "fake"},
+        }
+        return {"metadata": metadata, "status": {"capacity": size, "allocatable": size}}
+
+    def _deployment(self, workload: Workload) -> dict[str, object]:
+        labels = {_APP: workload.name}
+        requests = {"cpu": f"{workload.cpu}m", "memory": str(workload.memory)}
+        limits = {"cpu": f"{workload.cpu_limit}m", "memory": str(workload.memory_limit)}
+        container = {
+            "name": "main",
+            "image": "example.org/none",
+            "resources": {"requests": requests, "limits": limits},
+        }
+        spec = {
+            "schedulerName": self.name,
+            "nodeSelector": self.selector,
+            "terminationGracePeriodSeconds": 0,
+            "containers": [container],
+        }
+        template = {"metadata": {"labels": labels}, "spec": spec}
+        return {
+            "metadata": {"name": workload.name},
+            "spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": template},
+        }
+
+
+async def _until(reached: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(_PATIENCE):
+        while not await reached():  # noqa: ASYNC110 -- polling is plain, and quick enough
+            await asyncio.sleep(_LOOK_AGAIN)
+
+
+def loads(world: World) -> Floats:
+    """Give the millicores that one pod of each workload wants in each step: W x T."""
+    wanted: Floats = world.cpu[_examples(world)].astype(np.float64)
+    return wanted
+
+
+def _memory(world: World) -> Floats:
+    """Give the bytes that one pod of each workload uses: W."""
+    used: Floats = world.memory[_examples(world)]
+    return used
+
+
+def _examples(world: World) -> Indices:
+    """Give a pod of each workload: W; every workload of a world has one."""
+    return np.unique(world.workload, return_index=True)[1]

@@ -1,0 +1,188 @@
+"""Sums by node of the use that is expected of its pods, by a rule that says how much of each counts.
+
+It counts all that a node's last sample does not cover yet, or the pod's own measured use, or so.
+Use is W x R (windows, resources) in the units of `tidelock.model.quantities`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelock.cluster.columns import Columns, Rows
+from tidelock.cluster.levels import RESOURCES, WINDOWS, Figures
+from tidelock.model.levels import WINDOW_SECONDS
+
+SHAPE = (len(WINDOWS), len(RESOURCES))
+_CELLS = len(WINDOWS) * len(RESOURCES)
+_SPANS = np.array([WINDOW_SECONDS[window] for window in WINDOWS], np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """Some pods: S each.
+
+    Attributes:
+        bound_at: when each was bound; infinite if it is about to be.
+        sampled_at: when its node was last measured.
+        expected: S x W x R, by its workload's history or an estimate.
+        by_history: whether it is its workload's history that is expected.
+        own: S x W x R, what was measured of itself, NaN if nothing was.
+        own_at: when that was.
+
+    """
+
+    bound_at: Figures
+    sampled_at: Figures
+    expected: Figures
+    by_history: npt.NDArray[np.bool_]
+    own: Figures
+    own_at: Figures
+
+
+Rule = Callable[[Slots], Figures]
+"""Gives how much of each pod counts: S x W x R."""
+
+
+def since_sample(margin: float) -> Rule:
+    """Count what is expected of pods bound later than `margin` seconds before their node's sample."""
+
+    def rule(slots: Slots) -> Figures:
+        counts = np.greater(slots.bound_at, slots.sampled_at - margin)
+        return np.where(counts[:, np.newaxis, np.newaxis], slots.expected, 0.0)
+
+    return rule
+
+
+def uncovered(slots: Slots) -> Figures:
+    """Count the part of each window in which the pod was not there yet.
+
+    A mean over 15 minutes that was taken 5 minutes after the pod was bound has a third of its use in it.
+    """
+    age = (slots.sampled_at - slots.bound_at)[:, np.newaxis]
+    share = np.clip(1.0 - age / _SPANS, 0.0, 1.0)
+    counted: Figures = slots.expected * share[:, :, np.newaxis]
+    return counted
+
+
+def own_use(mature: float) -> Rule:
+    """Count a pod's own use; while it is younger than `mature` seconds, its workload's history weighs in."""
+
+    def rule(slots: Slots) -> Figures:
+        age = np.minimum(np.maximum((slots.own_at - slots.bound_at) / mature, 0.0), 1.0)
+        age[~slots.by_history] = 1.0
+        age = age[:, np.newaxis, np.newaxis]
+        blended = age * slots.own + (1.0 - age) * slots.expected
+        return np.where(np.isnan(slots.own), slots.expected, blended)
+
+    return rule
+
+
+class Residents(Protocol):
+    """Who keeps the pods that are summed."""
+
+    def slots_on(self, rows: Rows) -> Rows:
+        """Give the slots of all pods of some nodes."""
+
+    def lay_out(self, slots: Rows, sampled_at: Figures, defaults: Figures) -> tuple[Slots, Rows]:
+        """Give what is known of some pods, and the rows of their nodes."""
+
+
+class Sums:
+    """The sums by one rule, kept: a node is summed again when its pods or its sample have changed."""
+
+    def __init__(self, columns: Columns, residents: Residents, rule: Rule) -> None:
+        """Begin with nothing summed."""
+        self._columns = columns
+        self._residents = residents
+        self._rule = rule
+        self._asked = self._wanted = False  # since the last reading, and before it
+        self._stale = np.zeros(0, np.bool_)
+        self._news = np.zeros(0, np.bool_)
+        self._sums = np.zeros((*SHAPE, 0))
+        self._sampled_at = np.zeros(0)
+        self._defaults = np.zeros((len(RESOURCES), 0))
+        self._given: tuple[Figures, Figures] | None = None
+
+    def of(self, sampled_at: Figures, defaults: Figures) -> Figures:
+        """Sum what counts of the pods of each node: W x R x N, a view that is not to be kept or written.
+
+        Whoever asks again with the same arrays, which are not to be written meanwhile, is served faster.
+
+        Args:
+            sampled_at: when each node was last measured: N.
+            defaults: what is expected of a pod of which nothing tells: R x N.
+
+        """
+        self._asked = True
+        count = len(self._columns)
+        self._reach(count)
+        given = self._given
+        if given is None or given[0] is not sampled_at or given[1] is not defaults:
+            self._give(sampled_at, defaults)
+        rows = self._stale[:count].nonzero()[0]
+        if len(rows):
+            self._renew(rows)
+        view = self._sums[:, :, :count]
+        view.flags.writeable = False
+        return view
+
+    def take_news(self) -> Rows:
+        """Give the rows whose sums may be others than when this was last asked."""
+        rows = self._news.nonzero()[0]
+        self._news[rows] = False
+        return rows
+
+    def touch(self, row: int) -> None:
+        """Have a node be summed again when somebody asks."""
+        self._reach(row + 1)
+        self._stale[row] = True
+
+    def begin_reading(self) -> None:
+        """Note that `look_again` is to come for all nodes: at once if anybody goes by these sums."""
+        self._wanted, self._asked = self._asked, False
+
+    def look_again(self, rows: Rows) -> None:
+        """Sum nodes again of whose pods there is a new reading."""
+        if self._wanted:
+            self._renew(rows)
+        else:
+            self._stale[rows] = True
+
+    def _give(self, sampled_at: Figures, defaults: Figures) -> None:
+        count = len(self._columns)
+        stale = self._stale[:count]
+        stale |= sampled_at != self._sampled_at[:count]
+        if not np.array_equal(self._defaults[:, :count], defaults):
+            stale[:] = True
+            self._defaults[:, :count] = defaults
+        self._sampled_at[:count] = sampled_at
+        self._given = sampled_at, defaults
+
+    def _renew(self, rows: Rows) -> None:
+        """Sum the pods of these nodes, which are in order."""
+        slots = self._residents.slots_on(rows)
+        laid_out, at = self._residents.lay_out(slots, self._sampled_at, self._defaults)
+        counted = self._rule(laid_out).reshape(len(slots), _CELLS)
+        cells = self._sums.reshape(_CELLS, -1)
+        if len(rows) == 1:  # the common case: a pod was placed
+            cells[:, rows[0]] = counted.sum(axis=0)
+        else:
+            places = np.searchsorted(rows, at)
+            for cell, each in zip(cells, counted.T, strict=True):
+                cell[rows] = np.bincount(places, each, minlength=len(rows))
+        self._stale[rows] = False
+        self._news[rows] = True
+
+    def _reach(self, count: int) -> None:
+        """Have room for so many rows."""
+        missing = count - len(self._stale)
+        if missing > 0:
+            more = max(64, len(self._stale), missing)
+            self._stale = np.concatenate((self._stale, np.ones(more, np.bool_)))
+            self._news = np.concatenate((self._news, np.zeros(more, np.bool_)))
+            self._sampled_at = np.concatenate((self._sampled_at, np.zeros(more)))
+            self._sums = np.concatenate((self._sums, np.zeros((*SHAPE, more))), axis=2)
+            self._defaults = np.concatenate((self._defaults, np.zeros((len(RESOURCES), more))), axis=1)

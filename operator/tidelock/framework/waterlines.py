@@ -1,0 +1,257 @@
+"""The levels of all nodes, kept between decisions: only nodes of which something has changed are looked at.
+
+A node's level is its measured use and what is expected of the pods that its measurement does not cover yet,
+or the sum of its pods' own measured use. W windows x R resources x N nodes, in percent.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from tidelock.cluster.columns import Rows
+from tidelock.cluster.expected_use import ExpectedUse
+from tidelock.cluster.levels import NEVER, RESOURCES, WINDOWS, Figures, Mask, NodeLevels
+from tidelock.cluster.measured import Measurements
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.cluster.use_sums import Sums, own_use, uncovered
+from tidelock.framework.ownlocks import OwnLocks
+from tidelock.framework.watergroups import Grouping, Policy
+from tidelock.model.pods import Pod
+from tidelock.model.quantities import CPU, MEMORY
+
+_FULL = 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The levels at the moment of a decision; the next one may write to its arrays, nobody else may.
+
+    Attributes:
+        grouping: the nodes' policies.
+        use: W x R x N, in percent, without the pod; guessed where not known.
+        known: R x N, whether there is a fresh measurement.
+        all_known: whether that is so everywhere.
+        any_known: whether that is so anywhere.
+        per_unit: R x N, percent of the node that one unit of a resource is.
+
+    """
+
+    grouping: Grouping
+    use: Figures
+    known: Mask
+    all_known: bool
+    any_known: bool
+    per_unit: Figures
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The same, and what it was made of; `since` to `until`, time alone does not change it."""
+
+    grouping: Grouping
+    of_pods: bool
+    sums: Sums | None
+    since: float
+    until: float = np.inf
+    at: Figures = field(init=False)
+    use: Figures = field(init=False)
+    known: Mask = field(init=False)
+    per_unit: Figures = field(init=False)
+    all_known: bool = True
+    any_known: bool = True
+
+    def __post_init__(self) -> None:
+        count = len(self.grouping.policy_of)
+        self.at = np.zeros(count)
+        self.use = np.empty((len(WINDOWS), len(RESOURCES), count))
+        self.known = np.ones((len(RESOURCES), count), np.bool_)
+        self.per_unit = np.empty((len(RESOURCES), count))
+
+
+class WaterLines:
+    """Keeps the levels for one plugin."""
+
+    def __init__(
+        self,
+        levels: NodeLevels,
+        measurements: Measurements,
+        follow: Callable[[], ExpectedUse],
+        *,
+        of_pods: bool,
+        guard: bool,
+        mature: float,
+    ) -> None:
+        """Take what the levels are made of.
+
+        Args:
+            levels: what is measured of nodes; nobody else takes its news.
+            measurements: the newest reading of pods.
+            follow: has what is expected of pods be kept, from the first time on that anybody asks.
+            of_pods: whether levels are sums of pods' own use, as long as the reading is fresh.
+            guard: whether what is expected of pods is added to what is measured of nodes.
+            mature: age in seconds from which a pod's own use counts alone.
+
+        """
+        self._levels = levels
+        self._measurements = measurements
+        self._follow = follow
+        self._of_pods = of_pods
+        self._guard = guard
+        self._rule = own_use(mature)
+        self._kept: _Kept | None = None
+
+    def expected(self, pod: Pod) -> Figures:
+        """Tell what a pod will use in units, R or W x R; NaN where nothing tells."""
+        return self._residents.expected(pod)
+
+    def draw(self, now: float, grouping: Grouping, snapshot: Snapshot, own_locks: OwnLocks | None) -> Lines:
+        """Give the levels of all nodes of a whole snapshot, without what the pod's own locks stand for."""
+        kept = self._renewed(now, grouping)
+        use = kept.use
+        if kept.sums is not None and own_locks is not None:
+            use = use.copy()
+            for entry in own_locks.entries:
+                if (found := self._residents.use_of(entry.uid, grouping.defaults)) is not None:
+                    row, expected = found
+                    use[:, :, row] -= expected * kept.per_unit[:, row]
+        if not kept.all_known:
+            use = _guessed(use, kept.known, requested(None, snapshot))
+        return Lines(grouping, use, kept.known, kept.all_known, kept.any_known, kept.per_unit)
+
+    @cached_property
+    def _residents(self) -> ExpectedUse:
+        return self._follow()
+
+    @cached_property
+    def _own(self) -> Sums:
+        """The sums of what was measured of the pods themselves, which need no sample of the node."""
+        return self._residents.summed(self._rule)
+
+    @cached_property
+    def _arrivals(self) -> Sums:
+        """What the nodes' samples do not cover."""
+        return self._residents.summed(uncovered)
+
+    def _renewed(self, now: float, grouping: Grouping) -> _Kept:
+        """Look at the nodes of which something has changed; at all of them if it is not known which."""
+        kept = self._kept
+        of_pods = self._of_pods and self._reading_is_fresh(now, grouping)
+        news = self._levels.take_news()
+        if (
+            kept is None
+            or news is None
+            or kept.grouping is not grouping
+            or kept.of_pods is not of_pods
+            or not kept.since <= now < kept.until
+        ):
+            sums = self._own if of_pods else self._arrivals if self._guard else None
+            kept = self._kept = _Kept(grouping, of_pods, sums, now)
+            news = np.arange(len(kept.at))
+        if len(news):
+            self._read(kept, news, now)
+        self._add(kept, news)
+        return kept
+
+    def _read(self, kept: _Kept, rows: Rows, now: float) -> None:
+        """Take over what is measured of nodes, but for their use."""
+        levels = self._levels
+        capacity = levels.capacity[:, rows]
+        kept.per_unit[:, rows] = _FULL / np.where(capacity > 0, capacity, np.inf)
+        if kept.of_pods:
+            return
+        at, staleness = levels.at[rows], kept.grouping.staleness[rows]
+        fresh = np.abs(at - now) <= staleness
+        turns = np.where(fresh, at + staleness, np.where(at > now, at - staleness, np.inf))
+        kept.until = min(kept.until, float(turns.min(initial=np.inf)))
+        kept.at = kept.at.copy()  # the sums tell by the array whether anything has changed
+        kept.at[rows] = np.where(np.isfinite(at), at, NEVER)
+        kept.known[:, rows] = fresh & ~np.isnan(levels.use("mean")[0][:, rows])
+        kept.all_known, kept.any_known = bool(kept.known.all()), bool(kept.known.any())
+
+    def _add(self, kept: _Kept, news: Rows) -> None:
+        """Add up the use of nodes that were measured anew, or whose pods have changed."""
+        rows, added = news, None
+        if kept.sums is not None:
+            sums = kept.sums.of(kept.at, kept.grouping.defaults)
+            changed = kept.sums.take_news()
+            rows = (
+                np.union1d(news, changed) if len(news) and len(changed) else changed if len(changed) else news
+            )
+            added = sums[:, :, rows] * kept.per_unit[:, rows]
+        if not len(rows):
+            return
+        if kept.of_pods:
+            kept.use[:, :, rows] = added
+        else:
+            measured = self._levels.use("mean")[:, :, rows]
+            kept.use[:, :, rows] = measured if added is None else measured + added
+
+    def _reading_is_fresh(self, now: float, grouping: Grouping) -> bool:
+        at = self._measurements.at
+        return abs(now - at) <= max((policy.staleness for policy in grouping.policies), default=0)
+
+
+def targets(lines: Lines) -> Figures:
+    """Give the target of each window, resource and node, in percent: W x R x N, or x 1 if all are alike."""
+    grouping = lines.grouping
+    if grouping.sole is not None:
+        return _target(lines, grouping.sole)[:, :, np.newaxis]
+    by_policy = [
+        _target(lines, policy, grouping.policy_of == index) for index, policy in enumerate(grouping.policies)
+    ]
+    by_node: Figures = np.stack(by_policy, axis=2)[:, :, grouping.policy_of]
+    return by_node
+
+
+def shares(grouping: Grouping) -> Figures:
+    """Give the windows' shares of the score: W x N, or x 1 if all nodes are alike."""
+    sole = grouping.sole
+    return grouping.windows if sole is None else np.array(sole.windows)[:, np.newaxis]
+
+
+def requested(pod: Pod | None, snapshot: Snapshot) -> Figures:
+    """Give what is requested and locked, as scoring counts it, with or without a pod: R x N, in percent."""
+    columns = [snapshot.column(CPU), snapshot.column(MEMORY)]
+    taken = (snapshot.nonzero + snapshot.locked[:, columns]).T.astype(np.float64)
+    if pod is not None:
+        taken += np.array(pod.container_weights, np.float64)[:, np.newaxis]
+    room = snapshot.allocatable[:, columns].T
+    return np.where(room > 0, _FULL * taken / np.maximum(room, 1), _FULL)
+
+
+def _target(lines: Lines, policy: Policy, there: Mask | None = None) -> Figures:
+    """Give the target of the nodes of a group, or of all: W x R.
+
+    The dynamic one is (mean + w * min) / (1 + w) over the measured ones, or over all if none is.
+    """
+    use, known, all_known = lines.use, lines.known, lines.all_known
+    if policy.percent is not None:
+        return np.full(use.shape[:2], policy.percent)
+    if there is not None:
+        use, known = use[:, :, there], known[:, there]
+    if not use.shape[2]:
+        return np.zeros(use.shape[:2])
+    if not all_known:
+        known = known | ~known.any(axis=1, keepdims=True)
+        all_known = bool(known.all())
+    if all_known:
+        mean, least = use.mean(axis=2), use.min(axis=2)
+    else:
+        mean = np.where(known, use, 0.0).sum(axis=2) / known.sum(axis=1)
+        least = np.where(known, use, np.inf).min(axis=2)
+    target: Figures = np.clip((mean + policy.min_weight * least) / (1 + policy.min_weight), 0.0, _FULL)
+    return target
+
+
+def _guessed(use: Figures, known: Mask, requested: Figures) -> Figures:
+    """Fill in what is not known: the same part of what is requested as the measured nodes use in the mean."""
+    use = use.copy()
+    for resource in range(len(RESOURCES)):
+        there = known[resource]
+        base = requested[resource, there].mean() if there.any() else 0.0
+        for window in range(len(WINDOWS)):
+            part = use[window, resource, there].mean() / base if base > 0 else 1.0
+            use[window, resource, ~there] = part * requested[resource, ~there]
+    return use

@@ -1,0 +1,220 @@
+"""What decides and writes while this process leads: how the parts are put together, start and end."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterator
+from random import Random
+from typing import Any, NoReturn
+
+import kopf
+
+from tidelock.binders.arrivals import Arrivals
+from tidelock.binders.endpoint import SERVICE, Endpoint
+from tidelock.binders.guard import Guard
+from tidelock.binders.keeper import Keeper
+from tidelock.binders.server import Door
+from tidelock.clock import Clock
+from tidelock.framework.config import Configuration
+from tidelock.handlers import lifecycle, reservations, waterlevels
+from tidelock.kube.client import KubeClient
+from tidelock.kube.config import Connection
+from tidelock.kube.errors import ApiError
+from tidelock.kube.events import EventRecorder
+from tidelock.kube.lease import Leadership
+from tidelock.kube.skew import watch_skew
+from tidelock.load.loop import LoadLoop
+from tidelock.load.metrics import LoadMetrics
+from tidelock.load.slices import AT_LEISURE, in_slices
+from tidelock.model.meta import Key
+from tidelock.running import background, until
+from tidelock.scheduler.binding import Binder
+from tidelock.scheduler.decider import Decider
+from tidelock.scheduler.evictions import Evictor
+from tidelock.scheduler.extenders import Extenders
+from tidelock.scheduler.feed import Feed
+from tidelock.scheduler.gauges import Gauges
+from tidelock.scheduler.loop import Loop
+from tidelock.scheduler.publisher import Publisher
+from tidelock.scheduler.quota_status import QuotaReporter
+from tidelock.scheduler.tasks import Tasks, TurnTaking
+from tidelock.scheduler.tools import Tools
+from tidelock.scheduler.watches import OTHERS, OWN, reflectors
+from tidelock.settings import Settings
+from tidelock.telemetry import Telemetry
+
+logger = logging.getLogger(__name__)
+
+# Seconds that a turn of the decision loop may take.
+_STUCK = 30.0
+# Seconds that writes under way and events that wait get at the end: whoever leads next waits for them. Most
+# requests take a hundredth of that.
+_LAST_WRITES = 0.5
+_LAST_EVENTS = 0.25
+
+
+class Leader:
+    """The scheduler and the operator of one process; nothing is read or written before `lead`.
+
+    Attributes:
+        telemetry: what is measured of it, from the start of the process on.
+        profiles: schedulerNames of the pods that it places.
+
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        configuration: Configuration,
+        connection: Connection,
+        client: KubeClient,
+        leadership: Leadership,
+        clock: Clock,
+        rng: Random,
+    ) -> None:
+        """Put the parts together; raises ConfigurationError if a file that is named in it can't be used."""
+        self._connection, self._client, self._leadership = connection, client, leadership
+        self._clock, self._rng = clock, rng
+        self.telemetry = Telemetry(clock.monotonic, rng)
+        self._extenders = Extenders(configuration.extenders)
+        self._tasks = tasks = Tasks(rng)
+        self._recorder = EventRecorder(
+            client,
+            "tidelock.dev/operator",
+            settings.instance,
+            busy=lambda: tasks.busy,
+            last_seconds=_LAST_EVENTS,
+        )
+        self._decider = decider = Decider(
+            configuration,
+            move_after=settings.move_after_seconds,
+            on_enqueue=self.telemetry.queued,
+            api=TurnTaking(client, tasks),
+            recorder=self.telemetry,
+        )
+        self.profiles = tuple(decider.profiles)
+        tools = Tools(client, self._recorder, self.telemetry, clock, tasks)
+        self._publisher = Publisher(tools, decider.book)
+        self._quotas = QuotaReporter(tools, decider.book.quotas)
+        self._loop = Loop(
+            decider,
+            Binder(tools, decider, self._extenders),
+            Evictor(tools, decider),
+            self._publisher,
+            self.telemetry,
+            clock,
+        )
+        self._feed = Feed(
+            decider.cache,
+            decider.book,
+            decider.queue,
+            decider.waiting_pods,
+            clock,
+            self._loop.wake,
+            {name: getattr(decider.objects, name) for name in (*OTHERS, *OWN)},
+        )
+        self._door = self._make_door(settings)
+        self._load = LoadLoop(
+            client,
+            decider.cache,
+            decider.objects.replica_sets,
+            decider.objects.water_levels,
+            self._recorder,
+            LoadMetrics(self.telemetry.registry, clock.now),
+            clock,
+            busy=lambda: tasks.busy,
+            ready=lambda: self._feed.ready,
+        )
+        self._load.on_uses(lambda uses: tasks.spawn(in_slices(decider.measurements.take(uses), AT_LEISURE)))
+        self.telemetry.registry.register(Gauges(decider.book, decider.columns, decider.queue))
+        self.telemetry.ready.set_function(lambda: float(self._feed.ready))
+        self.telemetry.tasks.set_function(lambda: float(len(asyncio.all_tasks())))
+
+    @property
+    def alive(self) -> bool:
+        """Whether decisions are made, or need not be: somebody else leads."""
+        return self._leadership.waiting or self._clock.monotonic() - self._loop.last_turn < _STUCK
+
+    @property
+    def ready(self) -> bool:
+        """Whether the cluster is read, or need not be: somebody else leads."""
+        return self._leadership.waiting or self._feed.ready
+
+    async def lead(self, stop: asyncio.Event) -> None:
+        """Decide and write until `stop` is set or a signal comes, then give the Lease up.
+
+        The parts end in the opposite order of that in which they begin: first what decides, then the writes
+        under way, the events that tell of them, and the Lease. Kopf, which takes seconds to end beside
+        thousands of locks, is last: by then somebody else leads, and nothing here can be written any more.
+
+        Raises:
+            LeaseLostError: another process leads now, or might.
+            ListenError: other binders can't be answered at the address that is set for them.
+
+        """
+        self._decider.book.lead(self._leadership.epoch)
+        async with (
+            lifecycle.running(self._handlers(), self._loop.started, stop) as kopf_task,
+            self._leadership.term(),
+            self._extenders,
+            self._recorder,
+            self._tasks.drained(_LAST_WRITES),
+            background(*self._endless()) as crashed,
+        ):
+            ends = (crashed, kopf_task)
+            await until(stop, asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED))
+            logger.info("stopping")
+            for end in ends:
+                if end.done():
+                    end.result()
+
+    def _endless(self) -> Iterator[Coroutine[Any, Any, NoReturn]]:
+        """Give all that runs for as long as this process leads."""
+        yield self._leadership.keep()
+        pods = self._feed.pods if self._door is None else self._door.arrivals
+        whole = self._extenders.configured
+        for reflector in reflectors(self._client, self._feed, pods, self._rng, whole=whole):
+            yield reflector.run()
+        yield self._loop.run(self._feed)
+        yield self._quotas.run(self._loop.started)
+        yield self._load.run()
+        yield watch_skew(self._client, self._clock.now, self.telemetry.clock_skew.set)
+        yield self._tasks.crash()
+        if self._door is not None:
+            yield self._door.run()
+
+    def _handlers(self) -> kopf.OperatorRegistry:
+        registry = kopf.OperatorRegistry()
+        lifecycle.register(registry, self._connection)
+        reservations.register(registry, self._publisher)
+        waterlevels.register(registry, self._client, self._load, self._clock)
+        return registry
+
+    def _make_door(self, settings: Settings) -> Door | None:
+        """Make what other binders are answered by, if that is asked for; it sees pods before the feed."""
+        if not (settings.extender or settings.admission):
+            return None
+        guard = Guard(self._decider)
+        namespace, _, name = settings.tls_secret.partition("/")
+        return Door(
+            guard,
+            Arrivals(self._feed.pods, guard, self._clock),
+            Keeper(self._client, Key(namespace, name), settings.tls_names, self._clock),
+            Endpoint(self._client, Key(namespace, SERVICE), settings.tls_address, settings.tls_port),
+            self._client,
+            self._clock,
+            self.telemetry,
+            address=settings.listen,
+            port=settings.tls_port,
+            ready=self._answers,
+            wake=self._loop.wake,
+            extender=settings.extender,
+            admission=settings.admission,
+        )
+
+    def _answers(self) -> bool:
+        """Whether to answer other binders: all is known, and nobody else may have admitted more."""
+        try:
+            self._leadership.check()
+        except ApiError:
+            return False
+        return self._feed.ready

@@ -1,0 +1,216 @@
+"""What the locks of each namespace take of its ReservationQuotas, and whether one may be given more.
+
+A lock that holds room counts with that room, and with that room times its life; while its owner is being
+bound it counts as before, as it may come back. A life is whole, from its beginning to the latest end that the
+lock was given, so what is used shrinks when a lock ends, or its spec asks for less, and not with time.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tidelock.cluster.objects import Lister
+from tidelock.ledger.entry import Entry
+from tidelock.model.limits import ReservationQuota, ResourceQuota
+from tidelock.model.meta import Key
+from tidelock.model.quantities import Resources, covers, format_quantity, minus, plus
+from tidelock.model.reservations import Phase
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What a lock, or all of a namespace, counts with: room, and room times seconds."""
+
+    room: Resources = field(default_factory=dict)
+    seconds: Resources = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, room: Resources, life: int) -> "Charge":
+        """Count room that is held for a life in seconds."""
+        return cls(room, {name: units * life for name, units in room.items()}) if room else _NO_CHARGE
+
+    def covers(self, other: "Charge") -> bool:
+        """Whether the other is no more in anything."""
+        return covers(self.room, other.room) and covers(self.seconds, other.seconds)
+
+
+class Excess(NamedTuple):
+    """What a quota does not allow, as texts."""
+
+    what: str
+    asked: str
+    limit: str
+    used: str = ""
+
+
+_NO_CHARGE = Charge()
+
+_Listener = Callable[[str], None]
+
+
+class Quotas:
+    """The quotas of all namespaces, and what their locks use of them.
+
+    Args:
+        quotas: the ReservationQuotas that there are.
+        resource_quotas: the ResourceQuotas that there are.
+
+    Attributes:
+        changed: namespaces whose quotas, or whose use of them, have changed, for their status.
+
+    """
+
+    def __init__(self, quotas: Lister[ReservationQuota], resource_quotas: Lister[ResourceQuota]) -> None:
+        self.changed: dict[str, None] = {}
+        self._quotas = quotas
+        self._resource_quotas = resource_quotas
+        self._charges: dict[Key, Charge] = {}
+        self._used: dict[str, Charge] = {}
+        self._on_change: list[_Listener] = []
+        self._on_room: list[_Listener] = []
+        quotas.on_change(self._quota_changed)
+        resource_quotas.on_change(self._resource_quota_changed)
+
+    def on_change(self, listener: _Listener) -> None:
+        """Have a function called with each namespace whose quotas have changed."""
+        self._on_change.append(listener)
+
+    def on_room(self, listener: _Listener) -> None:
+        """Have a function called with each namespace that may be allowed more than before."""
+        self._on_room.append(listener)
+
+    def of(self, namespace: str) -> list[ReservationQuota]:
+        """Give the quotas of a namespace, by name."""
+        return sorted(self._quotas.of(namespace), key=lambda quota: quota.meta.name)
+
+    def used(self, namespace: str) -> Charge:
+        """Give what the locks of a namespace count with."""
+        return self._used.get(namespace, _NO_CHARGE)
+
+    def ceiling(self, namespace: str) -> int | None:
+        """Give the highest priority that locks of a namespace may have; None for any."""
+        ceilings = (quota.spec.max_priority for quota in self._quotas.of(namespace))
+        return min((ceiling for ceiling in ceilings if ceiling is not None), default=None)
+
+    def counts(self, entry: Entry) -> bool:
+        """Whether a lock counts with anything."""
+        return entry.key in self._charges
+
+    def charge(self, entry: Entry) -> None:
+        """Count a lock as it is now."""
+        before = self._charges.get(entry.key, _NO_CHARGE)
+        room = before.room if entry.phase is Phase.BOUND else entry.held
+        self._replace(entry.key, before, Charge.of(room, entry.life))
+
+    def discharge(self, key: Key) -> None:
+        """Count a lock no more."""
+        self._replace(key, self._charges.get(key, _NO_CHARGE), _NO_CHARGE)
+
+    def problem(self, entry: Entry) -> str:
+        """Say why a lock can't be given what its spec asks for; empty if it can, or asks for nothing more."""
+        namespace = entry.key.namespace
+        if not self._quotas.of(namespace):
+            return ""
+        quotas = self.of(namespace)
+        asked = Charge.of(entry.reservation.requests, entry.wanted_life)
+        own = self._charges.get(entry.key, _NO_CHARGE)
+        if own.covers(asked):
+            return ""
+        used = self.used(namespace)
+        found = [(quota.meta.name, list(_excesses(quota, entry, asked, own, used))) for quota in quotas]
+        if any(quota.spec.count_against_resource_quota for quota in quotas):
+            found += [
+                (quota.meta.name, list(_pods_excesses(quota, asked, own, used)))
+                for quota in sorted(self._resource_quotas.of(namespace), key=lambda quota: quota.meta.name)
+            ]
+        return "; ".join(_text(name, excesses) for name, excesses in found if excesses)
+
+    def _replace(self, key: Key, before: Charge, after: Charge) -> None:
+        if before == after:
+            return
+        if after.room:
+            self._charges[key] = after
+        else:
+            self._charges.pop(key, None)
+        used = self.used(key.namespace)
+        self._used[key.namespace] = Charge(
+            minus(plus(used.room, after.room), before.room),
+            minus(plus(used.seconds, after.seconds), before.seconds),
+        )
+        if not self._used[key.namespace].room:
+            del self._used[key.namespace]
+        self.changed[key.namespace] = None
+        if not after.covers(before):
+            self._tell_of_room(key.namespace)
+
+    def _quota_changed(self, old: ReservationQuota | None, new: ReservationQuota | None) -> None:
+        for namespace in {quota.meta.namespace for quota in (old, new) if quota is not None}:
+            self.changed[namespace] = None
+            for listener in self._on_change:
+                listener(namespace)
+            self._tell_of_room(namespace)
+
+    def _resource_quota_changed(self, old: ResourceQuota | None, new: ResourceQuota | None) -> None:
+        for namespace in {quota.meta.namespace for quota in (old, new) if quota is not None}:
+            if any(quota.spec.count_against_resource_quota for quota in self._quotas.of(namespace)):
+                self._tell_of_room(namespace)
+
+    def _tell_of_room(self, namespace: str) -> None:
+        for listener in self._on_room:
+            listener(namespace)
+
+
+def unlimited() -> Quotas:
+    """Make quotas for a cluster that has none."""
+    return Quotas(Lister(), Lister())
+
+
+def _excesses(
+    quota: ReservationQuota, entry: Entry, asked: Charge, own: Charge, used: Charge
+) -> Iterator[Excess]:
+    """Give what a lock asks for beyond a quota; what it counts with already is not asked for."""
+    if quota.problem:
+        yield Excess("a lock", "1", f"a quota that can be read ({quota.problem})")
+        return
+    spec = quota.spec
+    yield from _sums(asked.room, own.room, used.room, quota.hard)
+    yield from _sums(asked.seconds, own.seconds, used.seconds, quota.hard_seconds, "-seconds")
+    for resource, limit in quota.max_amounts.items():
+        units = asked.room.get(resource, 0)
+        if units > max(limit, own.room.get(resource, 0)):
+            text, most = format_quantity(resource, units), format_quantity(resource, limit)
+            yield Excess(f"maxAmounts.{resource}", text, most)
+    longer = entry.wanted_life > entry.life or not own.room
+    if spec.max_life_seconds is not None and longer and entry.wanted_life > spec.max_life_seconds:
+        yield Excess("maxLifeSeconds", str(entry.wanted_life), str(spec.max_life_seconds))
+    if spec.max_priority is not None and entry.wanted_priority > spec.max_priority:
+        yield Excess("maxPriority", str(entry.wanted_priority), str(spec.max_priority))
+
+
+def _sums(
+    asked: Resources, own: Resources, used: Resources, hard: Resources, unit: str = ""
+) -> Iterator[Excess]:
+    for resource, limit in hard.items():
+        more = asked.get(resource, 0) - own.get(resource, 0)
+        if more > 0 and used.get(resource, 0) + more > limit:
+            amounts = (format_quantity(resource, units) for units in (more, limit, used.get(resource, 0)))
+            yield Excess(f"{resource}{unit}", *amounts)
+
+
+def _pods_excesses(quota: ResourceQuota, asked: Charge, own: Charge, used: Charge) -> Iterator[Excess]:
+    """Give what a lock asks for beyond a ResourceQuota, of which pods and locks use something."""
+    for name, resource, hard, by_pods in quota.limits:
+        more = asked.room.get(resource, 0) - own.room.get(resource, 0)
+        in_use = by_pods + used.room.get(resource, 0)
+        if more > 0 and in_use + more > hard:
+            yield Excess(name, *(format_quantity(resource, units) for units in (more, hard, in_use)))
+
+
+def _text(name: str, excesses: list[Excess]) -> str:
+    """Say what exceeds a quota in the words in which the API server does."""
+    asked = ",".join(f"{each.what}={each.asked}" for each in excesses)
+    used = ",".join(f"{each.what}={each.used}" for each in excesses if each.used)
+    limited = ",".join(f"{each.what}={each.limit}" for each in excesses)
+    return (
+        f"exceeded quota: {name}, requested: {asked}, {f'used: {used}, ' if used else ''}limited: {limited}"
+    )

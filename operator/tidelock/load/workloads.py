@@ -1,0 +1,60 @@
+"""What one pod of each workload uses, and which object that is written to."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from tidelock.load.seeds import Stored
+from tidelock.model.levels import PodUsage, WorkloadKey, WorkloadUses
+from tidelock.model.meta import OwnerReference
+
+# Seconds for which the use of a workload is kept without a pod of it.
+_MEMORY = 7 * 86_400.0
+
+
+class Known(NamedTuple):
+    """A workload that something was measured of."""
+
+    key: WorkloadKey
+    owner: OwnerReference
+
+
+class Workloads:
+    """All workloads that anything is known of, whichever WaterLevel has measured them.
+
+    Attributes:
+        uses: use of one pod of each; replaced by every change and never changed itself.
+        owners: the objects, as their pods refer to them.
+
+    """
+
+    def __init__(self) -> None:
+        self.uses: WorkloadUses = {}
+        self.owners: dict[WorkloadKey, OwnerReference] = {}
+
+    def restore(self, stored: Mapping[WorkloadKey, Stored]) -> None:
+        """Take over what an earlier process wrote down."""
+        self.uses = {key: each.usage for key, each in stored.items()}
+        self.owners |= {key: each.owner for key, each in stored.items()}
+
+    def learn(self, readings: Iterable[Mapping[WorkloadKey, PodUsage]]) -> None:
+        """Take over readings, of which the last one has the last word."""
+        uses = dict(self.uses)
+        for reading in readings:
+            uses |= reading
+        self.uses = uses
+        self.owners = {key: owner for key, owner in self.owners.items() if key in uses}
+
+    def outdated(self, now: float, *, measuring: bool) -> list[Known]:
+        """Give those to be forgotten: not measured for a week, or all if nobody measures any more."""
+        oldest = now - _MEMORY
+        return [
+            Known(key, self.owners[key])
+            for key, usage in self.uses.items()
+            if key in self.owners and (usage.at < oldest or not measuring)
+        ]
+
+    def forget(self, keys: Iterable[WorkloadKey]) -> None:
+        """Know of some no more."""
+        gone = frozenset(keys)
+        self.uses = {key: usage for key, usage in self.uses.items() if key not in gone}
+        self.owners = {key: owner for key, owner in self.owners.items() if key not in gone}

@@ -1,0 +1,55 @@
+"""Wire types of ReservationQuota: how much room the locks of a namespace may take from the cluster."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from tidelock.model.amounts import LimitAmounts, LimitProducts
+from tidelock.model.reservations import YEAR_SECONDS
+from tidelock.model.wire import Conditions, Generation, Rule, StatusWire, Wire
+
+_LIMITS = ("hard", "hardSeconds", "maxAmounts", "maxLifeSeconds", "maxPriority")
+
+Figures = Annotated[dict[str, Annotated[str, Field(max_length=64)]], Field(max_length=2048)]
+
+
+class ReservationQuotaSpec(Wire):
+    """What the locks of the namespace may take; what is not given is not limited."""
+
+    hard: LimitAmounts | None = None
+    """Room that all locks hold at once, by resource; pods: how many locks hold room at once."""
+    hard_seconds: LimitProducts | None = None
+    """Room times life, by resource, summed over the locks that hold room: 2 cpu for 600 s are 1200."""
+    max_amounts: LimitAmounts | None = None
+    """Room of the largest lock, by resource."""
+    max_life_seconds: Annotated[int, Field(ge=1, le=YEAR_SECONDS)] | None = None
+    """Longest life of a lock: its ttlSeconds, or the time from its creation to its expireAt."""
+    max_priority: Annotated[int, Field(ge=-(2**31), le=1_000_000_000)] | None = None
+    """Highest priority of a lock; that of a lock which is active already counts as no more than this."""
+    count_against_resource_quota: bool = False
+    """Whether locks must find room in the namespace's ResourceQuotas too, beside what pods use of it."""
+
+    rules = (
+        Rule(
+            " || ".join([*(f"has(self.{name})" for name in _LIMITS), "self.countAgainstResourceQuota"]),
+            f"an empty quota is refused: give one of {', '.join(_LIMITS)} or countAgainstResourceQuota",
+            reason="FieldValueRequired",
+        ),
+    )
+
+
+class ReservationQuotaStatus(StatusWire):
+    """What the namespace's locks hold of what they may; a moment old in a busy namespace."""
+
+    observed_generation: Generation | None = None
+    """Generation of the spec that the status is about; -1 before the first reading."""
+    hard: Figures | None = None
+    """Limits of room, as they are applied."""
+    used: Figures | None = None
+    """Room that locks hold, of the resources that are limited."""
+    hard_seconds: Figures | None = None
+    """Limits of room times life, as they are applied."""
+    used_seconds: Figures | None = None
+    """Room times life of the locks that hold room, of the resources that are limited."""
+    conditions: Conditions = Field(default_factory=list)
+    """Ready; and Stalled if the spec can't be read, which refuses all new locks."""

@@ -1,0 +1,43 @@
+"""Coroutines that run beside others: endless work in the background, work until a flag is set."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, NoReturn
+
+
+async def until(stop: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:
+    """Do the work unless `stop` is set first; whether it was done. Raises what the work raises."""
+    task, stopped = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopped.cancel()
+        if not task.done():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+    if task.cancelled():
+        return False
+    task.result()
+    return True
+
+
+@asynccontextmanager
+async def background(*work: Coroutine[Any, Any, NoReturn]) -> AsyncIterator[asyncio.Future[NoReturn]]:
+    """Run endless work while the context lasts; gives a future that ends with the first error."""
+    tasks = [asyncio.create_task(endless) for endless in work]
+    crashed: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
+
+    def ended(task: asyncio.Task[NoReturn]) -> None:
+        if not task.cancelled() and not crashed.done() and (error := task.exception()) is not None:
+            crashed.set_exception(error)
+
+    for task in tasks:
+        task.add_done_callback(ended)
+    try:
+        yield crashed
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        crashed.cancel()

@@ -1,0 +1,101 @@
+"""Which plugins of a profile are asked about pods of one kind, once it is known which have nothing to say.
+
+Plans are few, though kinds of pods are many: what follows from a profile and who skips is worked out once.
+"""
+
+from dataclasses import dataclass, replace
+
+from tidelock.framework.api import Filter, Score
+from tidelock.framework.profile import Profile
+from tidelock.plugins.extender import ExtenderAdvice
+
+Names = tuple[str, ...]
+"""Plugins, in the order in which they were asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """The filters that did not skip a pod.
+
+    Attributes:
+        sharing: those whose verdict the pod shares with its equals.
+        others: the rest.
+        judging: all who judge what would be: not extenders, who have not been asked about that, as upstream.
+
+    """
+
+    sharing: tuple[Filter, ...]
+    others: tuple[Filter, ...]
+    judging: tuple[Filter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scorers:
+    """The scorers that did not skip a pod, with their weights.
+
+    Attributes:
+        summed: those whose points the pod shares with its equals, and that need no other node's.
+        others: the rest.
+
+    """
+
+    summed: tuple[tuple[Score, int], ...]
+    others: tuple[tuple[Score, int], ...]
+
+
+class Plan:
+    """The plugins that are asked about pods of a kind.
+
+    Attributes:
+        pre_filter: those asked before the filters.
+        pre_score: those asked before the scorers.
+
+    """
+
+    def __init__(self, profile: Profile) -> None:
+        """Begin with all plugins of a profile."""
+        self.pre_filter = profile.pre_filter
+        self.pre_score = profile.pre_score
+        self._profile = profile
+        self._narrower: dict[tuple[Names, Names], Plan] = {}
+        self._filters: dict[tuple[Names, Names], Filters] = {}
+        self._scorers: dict[Names, Scorers] = {}
+
+    def without(self, filters: Names = (), scorers: Names = ()) -> "Plan":
+        """Give the plan for pods of which these filters, and these scorers, have nothing to say."""
+        narrower = self._narrower.get((filters, scorers))
+        if narrower is None:
+            profile = self._profile
+            narrower = self._narrower[filters, scorers] = Plan(
+                replace(
+                    profile,
+                    pre_filter=tuple(each for each in profile.pre_filter if each.name not in filters),
+                    filter=tuple(each for each in profile.filter if each.name not in filters),
+                    pre_score=tuple(each for each in profile.pre_score if each.name not in scorers),
+                    score=tuple(each for each in profile.score if each[0].name not in scorers),
+                )
+            )
+        return narrower
+
+    def filters(self, skipped: Names, sharing: Names) -> Filters:
+        """Give the filters without those that skipped a pod; some share their verdict on this one."""
+        found = self._filters.get((skipped, sharing))
+        if found is None:
+            asked = [each for each in self._profile.filter if each.name not in skipped]
+            found = self._filters[skipped, sharing] = Filters(
+                sharing=tuple(each for each in asked if each.per_node or each.name in sharing),
+                others=tuple(each for each in asked if not each.per_node and each.name not in sharing),
+                judging=tuple(each for each in asked if not isinstance(each, ExtenderAdvice)),
+            )
+        return found
+
+    def scorers(self, skipped: Names) -> Scorers:
+        """Give the scorers without those that skipped a pod."""
+        found = self._scorers.get(skipped)
+        if found is None:
+            asked = [each for each in self._profile.score if each[0].name not in skipped]
+            found = self._scorers[skipped] = Scorers(
+                summed=tuple(each for each in asked if each[0].per_node and not each[0].relative),
+                others=tuple(each for each in asked if not each[0].per_node or each[0].relative),
+            )
+        return found

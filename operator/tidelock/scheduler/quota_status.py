@@ -1,0 +1,71 @@
+"""ReservationQuotas' side of the API: their status tells what is used of them.
+
+It is written by level, a while after something changed: in a busy namespace it is one write for many locks.
+"""
+
+import asyncio
+import logging
+from typing import NoReturn
+
+from tidelock.kube.client import RESERVATIONQUOTAS
+from tidelock.kube.errors import ApiError, Conflict, NotFound
+from tidelock.ledger.quotas import Quotas
+from tidelock.ledger.status import render_quota
+from tidelock.model.limits import ReservationQuota
+from tidelock.scheduler.tools import Tools
+
+logger = logging.getLogger(__name__)
+
+# Seconds between two looks at what has changed.
+_PAUSE = 1.0
+
+
+class QuotaReporter:
+    """Writes the status of quotas, one after the other."""
+
+    def __init__(self, tools: Tools, quotas: Quotas) -> None:
+        self._client = tools.client
+        self._clock = tools.clock
+        self._turn = tools.tasks.turn
+        self._quotas = quotas
+
+    async def run(self, started: asyncio.Event) -> NoReturn:
+        """Write for ever, from the moment that all locks and quotas are known."""
+        await started.wait()
+        while True:
+            await asyncio.sleep(_PAUSE)
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Write the status of each quota for which it is news."""
+        namespaces, self._quotas.changed = self._quotas.changed, {}
+        for namespace in namespaces:
+            for quota in self._quotas.of(namespace):
+                await self._report(quota)
+
+    async def _report(self, quota: ReservationQuota) -> None:
+        wanted = render_quota(quota, self._quotas.used(quota.meta.namespace), self._clock.now())
+        if wanted == quota.status:
+            return
+        meta = quota.meta
+        body = {
+            "apiVersion": RESERVATIONQUOTAS.api_version,
+            "kind": RESERVATIONQUOTAS.kind,
+            "metadata": {
+                "name": meta.name,
+                "namespace": meta.namespace,
+                "uid": meta.uid,
+                "resourceVersion": meta.resource_version,
+            },
+            "status": wanted,
+        }
+        try:
+            async with self._turn.of(meta.namespace):
+                await self._client.replace(RESERVATIONQUOTAS.item(meta.name, meta.namespace, "status"), body)
+        except (Conflict, NotFound):
+            return  # the watch will tell, or has told
+        except ApiError as error:
+            self._quotas.changed[meta.namespace] = None
+            logger.warning(
+                "a quota's status was not written", extra={"quota": str(meta.key), "error": str(error)}
+            )

@@ -1,0 +1,93 @@
+"""Quotas on locks: what the operator does not give, and what the API server does not take."""
+
+from typing import Any
+
+import pytest
+
+from cluster.api import RefusedError
+from cluster.live import condition
+from cluster.world import World
+from devcluster import wait_for
+from tidelock.kube.client import RESERVATIONQUOTAS, RESERVATIONS
+
+_DRY_RUN = "?dryRun=All"
+
+
+def refusal(world: World, **spec: Any) -> str:
+    """Ask whether a lock would be taken; gives what the API server says against it."""
+    try:
+        world.api.post(RESERVATIONS.collection(world.namespace) + _DRY_RUN, world.reservation(**spec))
+    except RefusedError as refused:
+        return str(refused)
+    return ""
+
+
+def test_a_quota_is_held_and_what_comes_free_is_given_on(world: World) -> None:
+    world.node(cpu="8")
+    quota = world.quota(hard={"cpu": "2"}, hardSeconds={"cpu": "1200"})
+    first = world.active_lock("web-0", "2", ttlSeconds=600)
+    second = world.lock("web-1", "1", ttlSeconds=600, pendingDeadlineSeconds=600)
+    waiting = second.until(
+        lambda found: condition(found["status"], "Active")["reason"] == "QuotaExceeded", "exceed the quota"
+    )
+    assert condition(waiting["status"], "Active")["message"] == (
+        "exceeded quota: team, requested: cpu=1,cpu-seconds=600, used: cpu=2,cpu-seconds=1200, "
+        "limited: cpu=2,cpu-seconds=1200"
+    )
+    quota.until(lambda found: found["status"].get("used") == {"cpu": "2"}, "tell what is used")
+    first.delete()
+    second.until_phase("Active")
+    told = quota.until(lambda found: found["status"].get("used") == {"cpu": "1"}, "tell what is used")
+    assert told["status"]["usedSeconds"] == {"cpu": "600"}
+
+
+def test_what_one_lock_may_be_is_checked_by_the_api_server(world: World) -> None:
+    """A lock that is older than the quota stays as it is, and its metadata can be edited."""
+    world.node(cpu="8")
+    older = world.active_lock("older", "3", ttlSeconds=900, priority=5)
+    world.quota("one", maxLifeSeconds=600, maxAmounts={"cpu": "2", "memory": "1Gi"})
+    world.quota("two", maxPriority=0)
+    wait_for(
+        lambda: refusal(world, ttlSeconds=601),
+        until=lambda text: (
+            "exceeded quota: one, requested: maxLifeSeconds=601, limited: maxLifeSeconds=600" in text
+        ),
+        what="a long life to be refused",
+    )
+    wait_for(
+        lambda: refusal(world, priority=1),
+        until=lambda text: "exceeded quota: two, requested: maxPriority=1, limited: maxPriority=0" in text,
+        what="a high priority to be refused",
+    )
+    assert "limited: maxAmounts.cpu=2" in refusal(world, cpu="2500m")
+    assert "limited: maxLifeSeconds=600" in refusal(world, expireAt="2090-01-01T00:00:00Z")
+    assert refusal(world, cpu="2", ttlSeconds=600) == ""
+
+    older.merge({"metadata": {"labels": {"seen": "true"}}})
+    with pytest.raises(RefusedError, match="limited: maxLifeSeconds=600"):
+        older.merge({"spec": {"ttlSeconds": 1000}})
+    assert older.until_phase("Active")
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ({}, "an empty quota is refused"),
+        ({"hard": {"cpu": "-1"}}, "a quantity must not be negative"),
+        ({"hard": {"memory": "4"}}, "memory must be at least 1Mi"),
+        ({"hard": {"cores": "4"}}, "a resource is cpu, memory"),
+        ({"hardSeconds": {"cpu": "1e30"}}, "a quantity must be less than 9E"),
+        ({"maxLifeSeconds": 0}, "spec.maxLifeSeconds"),
+    ],
+)
+def test_a_malformed_quota_is_refused_with_the_fields_name(
+    world: World, spec: dict[str, Any], text: str
+) -> None:
+    manifest = {
+        "apiVersion": RESERVATIONQUOTAS.api_version,
+        "kind": RESERVATIONQUOTAS.kind,
+        "metadata": {"name": "team"},
+        "spec": spec,
+    }
+    with pytest.raises(RefusedError, match=text):
+        world.api.create(RESERVATIONQUOTAS.collection(world.namespace), manifest)

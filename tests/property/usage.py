@@ -1,0 +1,98 @@
+"""What must hold of quotas: all that is used is counted, and nothing is given beyond what they allow."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from builders import NAMESPACE
+from property.process import Process
+from tidelock.ledger.entry import Entry
+from tidelock.model.limits import ReservationQuota
+from tidelock.model.quantities import Resources, plus
+from tidelock.model.reservations import Phase
+
+_NO_LIMIT = 2**63
+
+
+class Use(NamedTuple):
+    """What one lock uses: the room that it holds, or has lent to its owner, and for how long at most."""
+
+    entry: Entry
+    room: Resources
+    life: int
+
+    @property
+    def seconds(self) -> Resources:
+        return {name: units * self.life for name, units in self.room.items()}
+
+
+class UsageObserver:
+    """Watches what the locks of a process use."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._known: set[str] = set()
+        self._uses: Mapping[str, Use] = {}
+
+    def check(self) -> None:
+        """Check the sums, and whoever has been given more since the last check."""
+        book, before, known = self._process.book, self._uses, self._known
+        self._known = {entry.uid for entry in book.entries.values()}
+        self._uses = {use.entry.uid: use for use in uses(self._process)}
+        room, seconds = _sums(self._uses)
+        used = book.quotas.used(NAMESPACE)
+        assert (used.room, used.seconds) == (room, seconds)
+        for uid in self._uses.keys() & known:  # others are held by what their status says
+            for quota in book.quotas.of(NAMESPACE):
+                _check_gain(quota, before.get(uid), self._uses[uid], room, seconds)
+
+
+def uses(process: Process) -> Iterator[Use]:
+    """Give what each lock uses, found without the ledger's accounts."""
+    book = process.book
+    claims = [*book._claims.values(), *book.hearsay, *process.questions]
+    claims += [claim for claim, _ in process.answers]
+    lent = {entry.uid: held for claim in claims for entry, held in claim.taken}
+    for entry in book.entries.values():
+        room = lent.get(entry.uid, {}) if entry.phase is Phase.BOUND else entry.held
+        if room:
+            yield Use(entry, room, entry.life)
+
+
+def check_parked(process: Process) -> None:
+    """Who waits for quota does so for a reason that is true now."""
+    book = process.book
+    for entry in book.entries.values():
+        if entry.key in book._parked:
+            assert book.quotas.problem(entry), f"{entry.key} is within its quota"
+        assert not entry.outlasting or entry.key in book._parked, f"{entry.key} never lives longer"
+
+
+def _check_gain(
+    quota: ReservationQuota, before: Use | None, after: Use, room: Resources, seconds: Resources
+) -> None:
+    earlier_room = before.room if before else {}
+    earlier_seconds = before.seconds if before else {}
+    more_room = {name for name, units in after.room.items() if units > earlier_room.get(name, 0)}
+    more_seconds = {name for name, units in after.seconds.items() if units > earlier_seconds.get(name, 0)}
+    if not more_room and not more_seconds:
+        return
+    about = (quota.meta.name, after.entry.key)
+    assert not quota.problem, about
+    for name in more_room:
+        assert room[name] <= quota.hard.get(name, _NO_LIMIT), about
+        assert after.room[name] <= quota.max_amounts.get(name, _NO_LIMIT), about
+    for name in more_seconds:
+        assert seconds[name] <= quota.hard_seconds.get(name, _NO_LIMIT), about
+    spec = quota.spec
+    if before is None or after.life > before.life:
+        assert spec.max_life_seconds is None or after.life <= spec.max_life_seconds, about
+    assert spec.max_priority is None or after.entry.wanted_priority <= spec.max_priority, about
+    assert spec.max_priority is None or after.entry.priority <= spec.max_priority, about
+
+
+def _sums(all_uses: Mapping[str, Use]) -> tuple[Resources, Resources]:
+    room: dict[str, int] = {}
+    seconds: dict[str, int] = {}
+    for use in all_uses.values():
+        room, seconds = plus(room, use.room), plus(seconds, use.seconds)
+    return room, seconds

@@ -1,0 +1,72 @@
+import json
+from typing import Any
+
+from bench.claims import Claimant, Claims, Way
+
+
+def witness(*names: str, room: int = 1) -> Claims:
+    return Claims(room, begun=dict.fromkeys(names, 0.0))
+
+
+def pod(name: str, node: str = "", refused: bool = False, event: str = "MODIFIED") -> bytes:
+    conditions = [{"type": "PodScheduled", "status": "False"}] if refused else []
+    return _event(event, name, {"nodeName": node}, {"conditions": conditions})
+
+
+def lock(name: str, active: str, reason: str = "", node: str = "") -> bytes:
+    condition = {"type": "Active", "status": active, "reason": reason}
+    return _event(
+        "MODIFIED", name, {"nodeName": "what it asks for"}, {"nodeName": node, "conditions": [condition]}
+    )
+
+
+def _event(kind: str, name: str, spec: dict[str, Any], status: dict[str, Any]) -> bytes:
+    meta = {"name": name, "resourceVersion": "7"}
+    return json.dumps({"type": kind, "object": {"metadata": meta, "spec": spec, "status": status}}).encode()
+
+
+def test_the_first_answer_counts_whatever_comes_later() -> None:
+    seen = witness("a", "b")
+    assert seen.take_pod(pod("a"), 1.0) == "7"
+    seen.take_pod(pod("a", refused=True), 2.0)
+    seen.take_pod(pod("a", node="n"), 3.0)
+    seen.take_lock(lock("b", "False", "InsufficientCapacity"), 4.0)
+    assert seen.answered == {"a": 2.0, "b": 4.0}
+    assert seen.won == {"a": "n"}
+    assert seen.faults == []
+
+
+def test_a_lock_that_has_not_been_looked_at_has_no_answer() -> None:
+    seen = witness("a")
+    seen.take_lock(lock("a", "False", "Waiting"), 1.0)
+    assert seen.answered == {}
+
+
+def test_a_node_that_more_are_given_than_fit_is_a_fault() -> None:
+    seen = witness("a", "b", "c", room=2)
+    for name in ("a", "b"):
+        seen.take_pod(pod(name, node="n"), 1.0)
+    assert seen.faults == []
+    seen.take_lock(lock("c", "True", "Admitted", "n"), 2.0)
+    assert seen.faults == ["n was given to 3 claimants and has room for 2"]
+
+
+def test_room_that_is_given_and_taken_back_is_a_fault() -> None:
+    seen = witness("a")
+    seen.take_lock(lock("a", "True", "Admitted", "n"), 1.0)
+    seen.take_lock(lock("a", "False", "Overcommitted"), 2.0)
+    (fault,) = seen.faults
+    assert fault.startswith("a was Active and is not any more")
+
+
+def test_others_and_what_is_cleared_away_are_not_counted() -> None:
+    seen = witness("a")
+    seen.take_pod(pod("other", node="n"), 1.0)
+    seen.take_pod(pod("a", node="n", event="DELETED"), 1.0)
+    assert (seen.answered, seen.won) == ({}, {})
+
+
+def test_claimants_ask_for_the_same() -> None:
+    pods = [Claimant("a", way, "any", {"round": "1"}, "n").pod for way in (Way.POD, Way.STOCK, Way.BINDING)]
+    assert pods[0] == pods[1] == pods[2]
+    assert pods[0]["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "1"}

@@ -1,0 +1,365 @@
+"""What the locks of a namespace may take: sums, limits of one lock, and who is tried again for quota."""
+
+from typing import Any
+
+import pytest
+
+from builders import NAMESPACE, NOW, encode, pod
+from tidelock.cluster.objects import Lister
+from tidelock.ledger import reasons
+from tidelock.ledger.entry import Entry
+from tidelock.ledger.quotas import Quotas
+from tidelock.ledger.status import render, render_quota
+from tidelock.model.instants import format_instant
+from tidelock.model.limits import (
+    ReservationQuota,
+    ResourceQuota,
+    decode_reservation_quota,
+    decode_resource_quota,
+)
+from tidelock.model.reservations import Phase
+from unit.ledger.ledger import Ledger
+
+CORE = 1000
+
+
+class Limited(Ledger):
+    """A ledger whose namespaces have quotas."""
+
+    def __init__(self, *names: str) -> None:
+        self.reservation_quotas: Lister[ReservationQuota] = Lister()
+        self.resource_quotas: Lister[ResourceQuota] = Lister()
+        super().__init__(*names, quotas=Quotas(self.reservation_quotas, self.resource_quotas))
+
+    def limit(self, name: str = "team", namespace: str = NAMESPACE, **spec: Any) -> ReservationQuota:
+        """Put a quota, in the place of the one of its name."""
+        old = self.reservation_quotas.get(name, namespace)
+        plain = {"metadata": {"name": name, "namespace": namespace, "generation": 3}, "spec": spec}
+        new = decode_reservation_quota(encode(plain))
+        self.reservation_quotas.upsert(old, new)
+        return new
+
+    def limit_pods(self, hard: dict[str, str], used: dict[str, str], **spec: Any) -> None:
+        """Put the namespace's ResourceQuota."""
+        metadata = {"name": "pods", "namespace": NAMESPACE}
+        plain = {"metadata": metadata, "spec": spec, "status": {"hard": hard, "used": used}}
+        self.resource_quotas.upsert(
+            self.resource_quotas.get("pods", NAMESPACE), decode_resource_quota(encode(plain))
+        )
+
+    def ask(self, name: str = "lock", *, at: float = NOW, **fields: Any) -> Entry:
+        """Have a lock be tried: it gets room on the first node if its quota allows that."""
+        entry = self.lock(name, at=at, **fields)
+        self.try_line(at=at)
+        return entry
+
+    def try_line(self, *, at: float = NOW) -> None:
+        """Do what is due, and give room to all that have come to be allowed it."""
+        self.book.advance(at)
+        while entries := self.book.in_line(untried_only=True):
+            for entry in entries:
+                if self.book.waiting.get(entry.key) is entry and self.book.within_quota(entry, at):
+                    self.admit(entry, at=at)
+
+
+@pytest.fixture
+def ledger() -> Limited:
+    return Limited()
+
+
+def refused(entry: Entry, message: str) -> bool:
+    """Whether a lock waits for quota, and says just that."""
+    assert (entry.phase, entry.reason, entry.message) == (Phase.PENDING, reasons.QUOTA_EXCEEDED, message)
+    return not entry.held
+
+
+def test_without_a_quota_nothing_is_limited(ledger: Limited) -> None:
+    ledger.limit(namespace="another", hard={"cpu": "0"})
+    assert ledger.ask(resources={"cpu": "4"}, priority=10**9, ttlSeconds=31_536_000).held
+
+
+def test_what_would_exceed_the_sum_waits_with_the_numbers(ledger: Limited) -> None:
+    ledger.limit(hard={"cpu": "3", "memory": "1Gi"})
+    ledger.ask("first", resources={"cpu": "2"})
+    second = ledger.ask("second", resources={"cpu": "1500m"})
+    assert refused(second, "exceeded quota: team, requested: cpu=1500m, used: cpu=2, limited: cpu=3")
+    assert ledger.ask("third", resources={"cpu": "1", "memory": "1Gi"}).held
+
+
+def test_the_number_of_locks_is_that_of_pods(ledger: Limited) -> None:
+    ledger.limit(hard={"pods": "1"})
+    ledger.ask("first")
+    assert refused(
+        ledger.ask("second"), "exceeded quota: team, requested: pods=1, used: pods=1, limited: pods=1"
+    )
+
+
+def test_amounts_count_with_the_whole_life(ledger: Limited) -> None:
+    """2 cpu for 600 s are 1200, up to the end of the lock and not a second less."""
+    ledger.limit(hardSeconds={"cpu": "2000"})
+    ledger.ask("first", resources={"cpu": "2"}, ttlSeconds=600)
+    second = ledger.ask("second", ttlSeconds=801, created=NOW + 599, at=NOW + 599)
+    text = "requested: cpu-seconds=801, used: cpu-seconds=1200, limited: cpu-seconds=2000"
+    assert refused(second, f"exceeded quota: team, {text}")
+    assert ledger.ask("third", ttlSeconds=800, at=NOW + 599).held
+
+
+def test_a_life_until_an_instant_begins_with_the_creation(ledger: Limited) -> None:
+    ledger.limit(maxLifeSeconds=60)
+    until = format_instant(NOW + 61)
+    assert refused(
+        ledger.ask("long", at=NOW + 30, ttlSeconds=None, expireAt=until, created=NOW),
+        "exceeded quota: team, requested: maxLifeSeconds=61, limited: maxLifeSeconds=60",
+    )
+    assert ledger.ask("short", ttlSeconds=None, expireAt=until, created=NOW + 1).held
+
+
+@pytest.mark.parametrize(
+    ("limit", "asked", "text"),
+    [
+        (
+            {"maxAmounts": {"cpu": "2"}},
+            {"resources": {"cpu": "3"}},
+            "maxAmounts.cpu=3, limited: maxAmounts.cpu=2",
+        ),
+        ({"maxLifeSeconds": 60}, {"ttlSeconds": 61}, "maxLifeSeconds=61, limited: maxLifeSeconds=60"),
+        ({"maxPriority": -1}, {"priority": 0}, "maxPriority=0, limited: maxPriority=-1"),
+    ],
+)
+def test_one_lock_may_be_too_much(
+    ledger: Limited, limit: dict[str, Any], asked: dict[str, Any], text: str
+) -> None:
+    ledger.limit(**limit)
+    entry = ledger.ask(**asked)
+    assert refused(entry, f"exceeded quota: team, requested: {text}")
+    ledger.edit(resources={"cpu": "2"}, ttlSeconds=60, priority=-1)
+    ledger.try_line()
+    assert entry.held
+
+
+def test_every_quota_of_the_namespace_has_its_say(ledger: Limited) -> None:
+    ledger.limit("b", hard={"cpu": "1"})
+    ledger.limit("a", maxPriority=0)
+    entry = ledger.ask(resources={"cpu": "2"}, priority=1)
+    assert refused(
+        entry,
+        "exceeded quota: a, requested: maxPriority=1, limited: maxPriority=0; "
+        "exceeded quota: b, requested: cpu=2, used: cpu=0, limited: cpu=1",
+    )
+
+
+def test_it_is_rejected_at_its_deadline(ledger: Limited) -> None:
+    ledger.limit(hard={"cpu": "0"})
+    entry = ledger.ask(pendingDeadlineSeconds=5)
+    ledger.book.advance(NOW + 5)
+    assert (entry.phase, entry.reason) == (Phase.REJECTED, reasons.DEADLINE_EXCEEDED)
+    assert "exceeded quota: team" in entry.message
+
+
+def test_now_or_never_is_never(ledger: Limited) -> None:
+    ledger.limit(hard={"cpu": "0"})
+    assert ledger.ask(pendingDeadlineSeconds=0).phase is Phase.REJECTED
+
+
+def test_who_waits_is_not_in_line_for_room(ledger: Limited) -> None:
+    ledger.limit(hard={"cpu": "0"})
+    entry = ledger.ask()
+    assert ledger.book.in_line(untried_only=False) == []
+    assert ledger.book.waiting == {entry.key: entry}
+
+
+@pytest.mark.parametrize("end", ["delete", "expire", "shrink", "raise", "lift"])
+def test_what_comes_free_goes_to_those_who_wait_the_oldest_first(ledger: Limited, end: str) -> None:
+    ledger.limit(hard={"cpu": "2"})
+    first = ledger.ask("first", resources={"cpu": "2"}, ttlSeconds=60)
+    oldest, *others = [
+        ledger.ask(name, created=NOW + n, pendingDeadlineSeconds=600)
+        for n, name in enumerate(("b", "a", "c"))
+    ]
+    if end == "delete":
+        ledger.book.remove(first.reservation)
+    elif end == "expire":
+        ledger.book.advance(NOW + 60)
+    elif end == "shrink":
+        ledger.edit("first", resources={"cpu": "1"})
+    elif end == "raise":
+        ledger.limit(hard={"cpu": "3"})
+    else:
+        quota = ledger.reservation_quotas.get("team", NAMESPACE)
+        assert quota is not None
+        ledger.reservation_quotas.remove(quota)
+    ledger.try_line(at=NOW + 60 if end == "expire" else NOW)
+    held = {"delete": 2, "expire": 2, "shrink": 1, "raise": 1, "lift": 3}[end]
+    assert [bool(entry.held) for entry in (oldest, *others)] == [n < held for n in range(3)]
+
+
+def test_one_that_leaves_while_it_is_tried_leaves_its_place_to_those_alike(ledger: Limited) -> None:
+    ledger.limit(hard={"cpu": "1"})
+    first, second, third = ledger.ask("first"), ledger.ask("second"), ledger.ask("third")
+    ledger.book.remove(first.reservation)  # now the second is to be tried, for both
+    ledger.book.remove(second.reservation)
+    ledger.try_line()
+    assert third.held
+
+
+def test_another_size_is_tried_beside_one_that_still_waits(ledger: Limited) -> None:
+    ledger.limit(hard={"cpu": "3"})
+    first = ledger.ask("first", resources={"cpu": "1"})
+    ledger.ask("fill", resources={"cpu": "2"})
+    large, small = ledger.ask("large", resources={"cpu": "2"}), ledger.ask("small")
+    ledger.book.remove(first.reservation)
+    ledger.try_line()
+    assert not large.held
+    assert small.held
+
+
+def test_what_a_lock_holds_already_is_not_asked_for_again(ledger: Limited) -> None:
+    """A quota made later takes nothing back, and does not keep a lock from moving."""
+    entry = ledger.ask(resources={"cpu": "2"})
+    ledger.limit(hard={"cpu": "1"}, maxAmounts={"cpu": "1"}, maxLifeSeconds=1, maxPriority=-5)
+    assert entry.held
+    assert ledger.book.within_quota(entry, NOW)
+
+
+def test_growth_is_asked_for_anew_and_the_old_size_holds(ledger: Limited) -> None:
+    ledger.limit(hard={"cpu": "3"})
+    entry = ledger.ask(resources={"cpu": "2"})
+    ledger.edit(resources={"cpu": "4"})
+    ledger.try_line()
+    assert entry.held["cpu"] == 2 * CORE
+    assert "requested: cpu=2, used: cpu=2, limited: cpu=3" in entry.resize_problem
+    ledger.edit(resources={"cpu": "3"})
+    ledger.try_line()
+    assert entry.held["cpu"] == 3 * CORE
+
+
+def test_a_longer_life_is_asked_for_anew_and_the_old_end_holds(ledger: Limited) -> None:
+    ledger.limit(hardSeconds={"cpu": "600"})
+    entry = ledger.ask(ttlSeconds=600)
+    ledger.edit(ttlSeconds=700)
+    assert entry.expires_at == NOW + 600
+    assert ledger.book.quotas.used(NAMESPACE).seconds["cpu"] == 600 * CORE
+    status = {each["type"]: each for each in render(entry, NOW)["conditions"]}
+    assert status["Active"]["status"] == "True"
+    assert status["Reconciling"]["reason"] == reasons.RESIZE_PENDING
+    assert "cpu-seconds=600, limited: cpu-seconds=600" in status["Reconciling"]["message"]
+
+    ledger.limit(hardSeconds={"cpu": "700"})
+    assert ledger.book.next_deadline() == 0.0
+    ledger.try_line()
+    assert entry.expires_at == NOW + 700
+    assert "Reconciling" not in {each["type"] for each in render(entry, NOW)["conditions"]}
+
+
+def test_a_longer_life_that_was_asked_for_meanwhile_is_for_the_quota_to_give(ledger: Limited) -> None:
+    """After a restart: the object has been edited, and the quotas are known only later than the lock."""
+    ledger.ask(ttlSeconds=600)
+    stored = render(ledger.entry(), NOW)
+    successor = Limited()
+    entry = successor.lock(ttlSeconds=900, generation=2, status=stored)
+    assert entry.expires_at == NOW + 600
+    successor.limit(maxLifeSeconds=600)
+    successor.book.advance(NOW + 599)
+    assert entry.expires_at == NOW + 600
+
+    unlimited = Limited()
+    entry = unlimited.lock(ttlSeconds=900, generation=2, status=stored)
+    unlimited.book.advance(NOW + 601)
+    assert (entry.phase, entry.expires_at) == (Phase.ACTIVE, NOW + 900)
+
+
+def test_priority_above_the_ceiling_counts_as_the_ceiling(ledger: Limited) -> None:
+    entry = ledger.ask(priority=5)
+    ledger.limit(maxPriority=3)
+    assert entry.priority == 3
+    ledger.edit(priority=9)
+    assert (entry.held["cpu"], entry.priority) == (CORE, 3)
+    quota = ledger.reservation_quotas.get("team", NAMESPACE)
+    assert quota is not None
+    ledger.reservation_quotas.remove(quota)
+    assert entry.priority == 9
+
+
+def test_a_claimed_lock_counts_until_its_owner_is_bound(ledger: Limited) -> None:
+    ledger.limit(hard={"cpu": "1"})
+    ledger.ask("first")
+    owner = pod("web-0", uid="uid-owner")
+    ledger.book.claim(owner, "node-a", NOW)
+    second = ledger.ask("second", owner="web-1")
+    assert not second.held
+    ledger.book.owner_bound(owner, "node-a", NOW)
+    ledger.try_line()
+    assert second.held
+
+
+def test_a_quota_that_cannot_be_read_refuses_all_and_says_so(ledger: Limited) -> None:
+    quota = ledger.limit(hard={"cpu": "two"})
+    entry = ledger.ask()
+    assert "a quota that can be read (spec.hard: cpu: 'two' is not a quantity" in entry.message
+    conditions = {
+        each["type"]: each
+        for each in render_quota(quota, ledger.book.quotas.used(NAMESPACE), NOW)["conditions"]
+    }
+    assert (conditions["Ready"]["status"], conditions["Stalled"]["status"]) == ("False", "True")
+
+
+def test_the_status_of_a_quota_tells_used_and_hard(ledger: Limited) -> None:
+    quota = ledger.limit(
+        hard={"cpu": "3", "memory": "2Gi", "pods": "5"}, hardSeconds={"cpu": "1P"}, maxPriority=1
+    )
+    ledger.ask(resources={"cpu": "1500m"}, ttlSeconds=600)
+    status = render_quota(quota, ledger.book.quotas.used(NAMESPACE), NOW)
+    assert status == {
+        "observedGeneration": 3,
+        "hard": {"cpu": "3", "memory": "2Gi", "pods": "5"},
+        "used": {"cpu": "1500m", "memory": "0", "pods": "1"},
+        "hardSeconds": {"cpu": "1000000000000000"},
+        "usedSeconds": {"cpu": "900"},
+        "conditions": [
+            {
+                "type": "Ready",
+                "status": "True",
+                "reason": "Enforced",
+                "message": "locks of this namespace are held to it",
+                "lastTransitionTime": format_instant(NOW),
+                "observedGeneration": 3,
+            }
+        ],
+    }
+
+
+def test_changes_are_noted_for_the_status(ledger: Limited) -> None:
+    changed = ledger.book.quotas.changed
+    ledger.limit(hard={"cpu": "3"})
+    assert changed == {NAMESPACE: None}
+    changed.clear()
+    entry = ledger.ask()
+    assert changed == {NAMESPACE: None}
+    changed.clear()
+    ledger.book.remove(entry.reservation)
+    assert changed == {NAMESPACE: None}
+
+
+def test_resource_quotas_count_where_that_is_asked_for(ledger: Limited) -> None:
+    ledger.limit_pods({"requests.cpu": "5", "pods": "9", "limits.cpu": "1"}, {"requests.cpu": "3"})
+    first = ledger.ask("first", resources={"cpu": "2"})
+    assert first.held
+    ledger.limit(countAgainstResourceQuota=True)
+    assert first.held
+    second = ledger.ask("second")
+    text = "requested: requests.cpu=1, used: requests.cpu=5, limited: requests.cpu=5"
+    assert refused(second, f"exceeded quota: pods, {text}")
+
+    ledger.limit_pods({"requests.cpu": "5"}, {"requests.cpu": "2"})
+    ledger.try_line()
+    assert second.held
+
+
+def test_resource_quotas_for_a_scope_do_not_concern_locks(ledger: Limited) -> None:
+    ledger.limit(countAgainstResourceQuota=True)
+    ledger.limit_pods({"cpu": "0"}, {}, scopes=["BestEffort"])
+    assert ledger.ask("first").held
+    ledger.limit_pods({"cpu": "0"}, {}, scopeSelector={"matchExpressions": []})
+    assert ledger.ask("second").held
+    ledger.limit_pods({"cpu": "0"}, {})
+    assert not ledger.ask("third").held

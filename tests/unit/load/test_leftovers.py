@@ -1,0 +1,129 @@
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+import builders
+from tidelock.cluster.objects import Lister
+from tidelock.kube.errors import Forbidden, NotFound
+from tidelock.load.annotator import Annotator
+from tidelock.load.groups import Group
+from tidelock.load.leftovers import Leftovers
+from tidelock.load.metrics import LoadMetrics
+from tidelock.load.seeds import Stored
+from tidelock.load.workloads import Workloads
+from tidelock.model.groups import WaterLevel
+from tidelock.model.levels import NODE_LEVEL, PodUsage, Stat, WorkloadKey
+from tidelock.model.meta import ObjectMeta, OwnerReference
+from tidelock.model.nodes import Node
+from tidelock.model.waterlevels import WaterLevelSpec
+from unit.load.patches import PatchApi
+
+NOW = 1_800_000_000.0
+WEEK = 7 * 86_400.0
+WEB, OLD = WorkloadKey("Deployment", "shop", "web"), WorkloadKey("Job", "shop", "old")
+
+
+def spec(**node_selector: Any) -> WaterLevelSpec:
+    written = {"source": {"metricsServer": {}}} | ({"nodeSelector": node_selector} if node_selector else {})
+    return WaterLevelSpec.model_validate(written)
+
+
+def stored(key: WorkloadKey, api_version: str, at: float = NOW) -> Stored:
+    usage = PodUsage(at, {"1d": {"cpu": Stat(1, 2, 2)}})
+    return Stored(usage, OwnerReference(api_version, key.kind, key.name, f"uid-{key.name}"))
+
+
+class Yard:
+    """Two annotated nodes and one without, two workloads, and what looks after them."""
+
+    def __init__(self) -> None:
+        self.api, self.workloads = PatchApi(), Workloads()
+        self.water_levels: Lister[WaterLevel] = Lister()
+        self.nodes: list[Node] = []
+        annotator = Annotator(self.api, LoadMetrics(CollectorRegistry(), lambda: NOW), busy=lambda: False)
+        self.leftovers = Leftovers(annotator, lambda: self.nodes, self.workloads, self.water_levels)
+        self.show("node-a", "1")
+        self.show("node-b", "2")
+        self.nodes.append(builders.node("node-c", uid="uid-node-c"))
+        self.workloads.restore({WEB: stored(WEB, "apps/v1"), OLD: stored(OLD, "batch/v1", NOW - 2 * WEEK)})
+
+    def show(self, name: str, text: str) -> None:
+        """Have the watch show an annotated node."""
+        self.nodes = [node for node in self.nodes if node.name != name]
+        node = builders.node(name, uid=f"uid-{name}", labels={"name": name}, annotations={NODE_LEVEL: text})
+        self.nodes.append(node)
+
+    def measure(self, wanted: WaterLevelSpec | None, name: str = "pool") -> None:
+        """Have the watch show a WaterLevel; None for one that can't be read."""
+        self.water_levels.upsert(None, WaterLevel(ObjectMeta(name=name, uid=name), wanted))
+
+    async def look(self, *groups: Group) -> list[str]:
+        """Look once; gives the objects that a patch was sent for."""
+        known = len(self.api.patches)
+        await self.leftovers.remove(groups, NOW)
+        return sorted(patch.body["metadata"]["name"] for patch in self.api.patches[known:])
+
+
+@pytest.fixture
+def yard() -> Yard:
+    return Yard()
+
+
+async def test_everything_goes_when_there_is_no_waterlevel(yard: Yard) -> None:
+    assert await yard.look() == ["node-a", "node-b", "old", "web"]
+    assert {patch.path for patch in yard.api.patches} == {
+        "/api/v1/nodes/node-a",
+        "/api/v1/nodes/node-b",
+        "/apis/apps/v1/namespaces/shop/deployments/web",
+        "/apis/batch/v1/namespaces/shop/jobs/old",
+    }
+    assert all("annotations" not in patch.body["metadata"] for patch in yard.api.patches)
+    assert yard.workloads.uses == {}
+    assert await yard.look() == []
+
+
+async def test_nodes_that_are_selected_keep_theirs_and_workloads_are_kept_for_a_week(yard: Yard) -> None:
+    yard.measure(spec(matchLabels={"name": "node-a"}))
+
+    assert await yard.look() == ["node-b", "old"]
+    assert yard.workloads.uses.keys() == {WEB}
+
+
+async def test_a_waterlevel_of_which_only_one_watch_has_told_counts(yard: Yard) -> None:
+    body = {"metadata": {"name": "pool", "uid": "pool"}}
+
+    assert await yard.look(Group(body, spec())) == ["old"]
+
+
+async def test_nothing_is_removed_from_nodes_while_a_waterlevel_cannot_be_read(yard: Yard) -> None:
+    yard.measure(spec(matchLabels={"name": "node-a"}))
+    yard.measure(None, "broken")
+
+    assert await yard.look() == ["old"]
+
+
+async def test_what_is_refused_is_tried_again_at_the_next_look(yard: Yard) -> None:
+    yard.api.faults.extend([Forbidden("no", status=403), None, Forbidden("no", status=403), None])
+    assert await yard.look() == ["node-a", "node-b", "old", "web"]
+    assert len(yard.workloads.uses) == 1
+
+    assert len(await yard.look()) == 2
+    assert yard.workloads.uses == {}
+
+
+async def test_an_object_that_is_gone_is_not_asked_about_again(yard: Yard) -> None:
+    yard.measure(spec())
+    yard.api.faults.append(NotFound("gone", status=404))
+
+    assert await yard.look() == ["old"]
+    assert await yard.look() == []
+
+
+async def test_the_annotation_of_somebody_else_is_removed_once_and_again_when_it_changes(yard: Yard) -> None:
+    await yard.look()
+    assert await yard.look() == []
+    yard.show("node-b", "3")
+
+    assert await yard.look() == ["node-b"]
+    assert await yard.look() == []

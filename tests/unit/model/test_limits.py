@@ -1,0 +1,33 @@
+from builders import encode
+from tidelock.model.limits import Limit, decode_reservation_quota, decode_resource_quota
+
+METADATA = {"name": "team", "namespace": "shop"}
+
+
+def test_a_quota_is_read_in_base_units() -> None:
+    spec = {"hard": {"cpu": "1500m", "memory": "1Gi"}, "hardSeconds": {"cpu": 60}, "maxAmounts": {"cpu": 1}}
+    quota = decode_reservation_quota(encode({"metadata": METADATA, "spec": spec}))
+    assert quota.problem == ""
+    assert quota.hard == {"cpu": 1500, "memory": 2**30}
+    assert (quota.hard_seconds, quota.max_amounts) == ({"cpu": 60_000}, {"cpu": 1000})
+    assert quota.spec.max_life_seconds is None
+    assert not quota.spec.count_against_resource_quota
+
+
+def test_what_cannot_be_read_is_named() -> None:
+    quota = decode_reservation_quota(encode({"metadata": METADATA, "spec": {"maxLifeSeconds": "1h"}}))
+    assert quota.problem.startswith("spec.maxLifeSeconds: ")
+    assert quota.hard == {}
+
+
+def test_a_resource_quota_tells_by_resource_what_pods_use() -> None:
+    figures = {"cpu": "2", "requests.cpu": "1", "requests.nvidia.com/gpu": "4", "count/pods": "9"}
+    quota = decode_resource_quota(
+        encode({"metadata": METADATA, "status": {"hard": figures, "used": {"cpu": "500m"}}})
+    )
+    assert quota.limits == (
+        Limit("count/pods", "pods", 9, 0),
+        Limit("cpu", "cpu", 2000, 500),
+        Limit("requests.cpu", "cpu", 1000, 0),
+        Limit("requests.nvidia.com/gpu", "nvidia.com/gpu", 4, 0),
+    )

@@ -1,0 +1,157 @@
+"""The order in which the parts of a leader end, which is what whoever leads next relies on."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any, NoReturn
+
+import pytest
+
+from tidelock import leader
+from tidelock.clock import SystemClock
+from tidelock.framework.config import default_configuration
+from tidelock.handlers import lifecycle
+from tidelock.kube.client import KubeClient
+from tidelock.kube.config import Connection
+from tidelock.kube.events import ObjectReference
+from tidelock.kube.lease import Alone, LeaseLostError
+from tidelock.leader import Leader
+from tidelock.plugins.registry import BUILTINS
+from tidelock.scheduler.tasks import Tasks
+from tidelock.settings import Settings
+from unit.process.empty_server import EmptyServer, empty_server
+
+POD = ObjectReference("v1", "Pod", "web-0", "shop", "u1")
+PATIENCE = 60.0
+
+Server = tuple[EmptyServer, Connection, KubeClient]
+
+
+class Term(Alone):
+    """A leadership that tells when it was given up, and what ran then."""
+
+    def __init__(self, told: list[str]) -> None:
+        self.told = told
+        self.running: set[str] = set()
+        self.lost: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
+
+    async def keep(self) -> NoReturn:
+        await self.lost
+        raise AssertionError
+
+    async def release(self) -> None:
+        self.told.append("given up")
+        self.running = running()
+
+
+def running() -> set[str]:
+    """Names of the coroutines that have a task."""
+    return {getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()}
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    async with empty_server(tmp_path / "kubeconfig") as made:
+        yield made
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What ends, in order; Kopf is left out but for its end."""
+    told: list[str] = []
+
+    @asynccontextmanager
+    async def kopf_running(*_: Any) -> AsyncIterator[asyncio.Task[None]]:
+        kopf = asyncio.create_task(asyncio.sleep(PATIENCE))
+        try:
+            yield kopf
+        finally:
+            kopf.cancel()
+            told.append("Kopf ended")
+
+    monkeypatch.setattr(lifecycle, "running", kopf_running)
+    return told
+
+
+def make(server: Server, term: Term) -> Leader:
+    _, connection, client = server
+    settings, configuration = Settings(), default_configuration("tidelock-scheduler", BUILTINS)
+    rng = Random(1)  # noqa: S311 -- for jitter
+    return Leader(settings, configuration, connection, client, term, SystemClock(), rng)
+
+
+async def until_ready(made: Leader) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not made.ready:  # noqa: ASYNC110 -- nothing tells of it
+            await asyncio.sleep(0.01)
+
+
+def slow_write(tasks: Tasks, told: list[str], seconds: float) -> None:
+    async def write() -> None:
+        try:
+            await asyncio.sleep(seconds)
+            told.append("written")
+        except asyncio.CancelledError:
+            told.append("not written")
+            raise
+
+    tasks.spawn(write())
+
+
+async def test_the_lease_is_given_up_once_all_is_written_and_before_kopf_ends(
+    server: Server, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seconds in ("_LAST_WRITES", "_LAST_EVENTS"):
+        monkeypatch.setattr(leader, seconds, PATIENCE)
+    seen, *_ = server
+    stop, term = asyncio.Event(), Term(told)
+    made = make(server, term)
+    leading = asyncio.create_task(made.lead(stop))
+    await until_ready(made)
+    slow_write(made._tasks, told, 0.05)
+    made._recorder.record(POD, "Normal", "Scheduled", "Binding", "to n1")
+
+    endless = {"Loop.run", "Reflector.run", "LoadLoop.run", "EventRecorder._work"}
+    assert endless <= running()
+
+    stop.set()
+    await leading
+    assert told == ["written", "given up", "Kopf ended"]
+    assert seen.written == [("POST", "/apis/events.k8s.io/v1/namespaces/shop/events")]
+    assert not endless & term.running
+
+
+async def test_a_write_that_takes_too_long_is_given_up_before_the_lease(
+    server: Server, told: list[str]
+) -> None:
+    stop = asyncio.Event()
+    made = make(server, Term(told))
+    leading = asyncio.create_task(made.lead(stop))
+    await until_ready(made)
+    slow_write(made._tasks, told, PATIENCE)
+
+    stop.set()
+    await leading
+    assert told == ["not written", "given up", "Kopf ended"]
+    slow_write(made._tasks, told, 0)  # what Kopf's handlers might still ask for
+    assert len(made._tasks) == 0
+
+
+async def test_whoever_has_lost_the_lease_ends_in_the_same_order(server: Server, told: list[str]) -> None:
+    term = Term(told)
+    made = make(server, term)
+    leading = asyncio.create_task(made.lead(asyncio.Event()))
+    await until_ready(made)
+    term.lost.set_exception(LeaseLostError("Lease a/b is thief's"))
+    with pytest.raises(LeaseLostError, match="thief"):
+        await leading
+    assert told == ["given up", "Kopf ended"]
+
+
+async def test_nothing_is_asked_before_it_leads(server: Server) -> None:
+    made = make(server, Term([]))
+    await asyncio.sleep(0)
+    assert not made.ready
+    assert made.alive

@@ -1,0 +1,65 @@
+from math import inf
+
+import numpy as np
+import pytest
+
+from demo.water import Lives
+from replay.exporter import Exporter
+from replay.pool import Placement, Pool
+from tidelock.simulation.engine import NOWHERE, Simulation
+from tidelock.simulation.policies import POLICIES
+from tidelock.simulation.world import Machine, Workload, World
+from unit.load.patches import PatchApi
+
+GIBI = 2**30
+
+
+@pytest.fixture
+def pool() -> Pool:
+    """Two nodes, and four pods of two Deployments; on one of the nodes they want more than there is."""
+    world = World(
+        title="small",
+        machines=(Machine("a", 2000, 8 * GIBI), Machine("b", 4000, 8 * GIBI)),
+        workloads=tuple(Workload(name, 500, GIBI, 4000, GIBI) for name in ("web", "db")),
+        workload=np.array([0, 1, 0, 1]),
+        arrives=np.zeros(4),
+        lives=np.full(4, inf),
+        cpu=np.array([[600, 900], [1800, 1200]] * 2, np.float32),
+        memory=np.array([GIBI, 2 * GIBI] * 2, np.float64),
+    )
+    return Pool(PatchApi(), world, "pool")
+
+
+def test_use_is_what_the_simulator_says_of_the_same_placement(pool: Pool) -> None:
+    run = Simulation(pool.world, POLICIES["default"]).run()
+    use = pool.use(Placement(("p0", "p1", "p2", "p3"), pool.world.workload, run.node), 1)
+
+    assert use.cpu.tolist() == pytest.approx(run.cpu[1].tolist())
+
+
+def test_pods_of_a_full_node_share_it_and_those_without_a_node_use_nothing(pool: Pool) -> None:
+    placement = Placement(("p0", "p1", "p2", "p3"), np.array([0, 1, 1, 0]), np.array([0, 0, 1, NOWHERE]))
+    use = pool.use(placement, 0)
+
+    assert use.cpu.tolist() == pytest.approx([100, 45])
+    assert use.memory.tolist() == pytest.approx([37.5, 25])
+    assert use.cores.tolist() == pytest.approx([0.5, 1.5, 1.8, 0])
+
+
+def test_the_exporter_tells_of_a_pool_and_leaves_others_alone(pool: Pool) -> None:
+    exporter = Exporter("nowhere", nodes={"other-a": (0.1, 0.1)}, pods={("other", "p"): (1.0, 1.0)})
+    placement = Placement(("p0", "p1"), np.array([0, 1]), np.array([0, NOWHERE]))
+    for step in (0, 1):
+        pool.tell(exporter, placement, pool.use(placement, step))
+
+    assert exporter.nodes == {"other-a": (0.1, 0.1), "pool-a": (0.45, 0.125), "pool-b": (0, 0)}
+    assert exporter.pods == {("other", "p"): (1.0, 1.0), ("pool", "p0"): (0.9, GIBI)}
+
+
+def test_pods_end_when_their_life_is_over(pool: Pool) -> None:
+    lives = Lives(pool, 100.0, np.random.default_rng(0))
+
+    assert lives.due(["p0", "p1"], 0.0) == []
+    assert lives.due(["p0", "p1", "p2"], 100.0) == ["p0", "p1"]
+    assert lives.due(["p2"], 149.0) == []
+    assert lives.due(["p2"], 250.0) == ["p2"]

@@ -1,0 +1,75 @@
+"""What is written of a quota, and when nothing is."""
+
+import asyncio
+
+import pytest
+
+from builders import NAMESPACE, Json, encode, node
+from tidelock.kube.client import RESERVATIONQUOTAS
+from tidelock.kube.errors import Conflict, ServerError
+from tidelock.model.limits import decode_reservation_quota
+from tidelock.scheduler.quota_status import QuotaReporter
+from tidelock.scheduler.tools import Tools
+from unit.scheduler.machinery import Shell, turns
+
+PATH = RESERVATIONQUOTAS.item("team", NAMESPACE)
+
+
+class Office:
+    """A scheduler, and who reports on its quotas."""
+
+    def __init__(self) -> None:
+        self.shell = Shell(node("node-a"))
+        shell = self.shell
+        tools = Tools(shell.api, shell.recorder, shell.telemetry, shell.clock, shell.tasks)
+        self.reporter = QuotaReporter(tools, shell.book.quotas)
+
+    def see_quota(self, plain: Json) -> None:
+        quotas = self.shell.decider.objects.reservation_quotas
+        quotas.upsert(quotas.get("team", NAMESPACE), decode_reservation_quota(encode(plain)))
+
+    def store_quota(self, **spec: object) -> None:
+        metadata = {"name": "team", "namespace": NAMESPACE, "uid": "uid-team", "resourceVersion": "7"}
+        self.shell.api.objects[PATH] = {"metadata": metadata, "spec": spec, "status": {"hard": {"gpu": "1"}}}
+        self.see_quota(self.shell.api.objects[PATH])
+
+
+async def test_what_is_used_is_written_once() -> None:
+    office = Office()
+    office.store_quota(hard={"cpu": "3"})
+    office.shell.lock()
+    office.shell.step()
+    await office.reporter.flush()
+
+    (asked,) = office.shell.api.asked
+    assert (asked.method, asked.path) == ("PUT", f"{PATH}/status")
+    assert asked.body["metadata"]["resourceVersion"] == "7"
+    assert asked.body["status"]["used"] == {"cpu": "1"}
+    office.see_quota(office.shell.api.objects[PATH])
+    await office.reporter.flush()
+    assert len(office.shell.api.asked) == 1
+
+
+async def test_what_failed_is_tried_again_and_what_is_old_is_not() -> None:
+    office = Office()
+    office.store_quota(hard={"cpu": "3"})
+    office.shell.api.fails(ServerError("no", status=500), Conflict("old", status=409))
+    await office.reporter.flush()
+    await office.reporter.flush()
+    await office.reporter.flush()
+    assert office.shell.api.verbs == ["PUT", "PUT"]
+
+
+@pytest.mark.usefixtures("naps")
+async def test_it_begins_when_all_is_known_and_goes_on() -> None:
+    office = Office()
+    started = asyncio.Event()
+    running = asyncio.create_task(office.reporter.run(started))
+    office.store_quota(hard={"cpu": "3"})
+    await turns()
+    assert office.shell.api.asked == []
+    started.set()
+    await turns()
+    running.cancel()
+    await asyncio.wait([running])
+    assert office.shell.api.verbs == ["PUT"]
