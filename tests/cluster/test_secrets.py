@@ -13,12 +13,12 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
-from cluster.exporter import water_level
 
 from cluster.api import Api, Manifest
-from cluster.door import NAMES, SECRET
+from cluster.door import SECRET, addresses
 from cluster.live import Live, condition
 from cluster.operator_process import OperatorProcess
+from cluster.water_level import water_level
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
 from devcluster.identity import BINDERS, SERVICE_ACCOUNT, SYSTEM_NAMESPACE, operator_kubeconfig
@@ -122,8 +122,7 @@ def test_no_secret_is_logged_or_told(private_cluster: LocalCluster, world: World
     options = (
         "--log-level=debug",
         "--extender",
-        f"--tls-port={port}",
-        NAMES,
+        *addresses(port),
         f"--metrics-token-file={tmp_path / 'metrics-token'}",
     )
     with refusing() as prometheus, OperatorProcess(kubeconfig, tmp_path, *options) as operator:
