@@ -244,16 +244,16 @@ def decode_file(text: str) -> ConfigurationFile:
 
     """
     try:
-        given = _without_nulls(yaml.load(text, _Loader))  # noqa: S506 -- a SafeLoader
+        given = _without_nulls(yaml.load(text, StrictLoader))  # noqa: S506 -- a SafeLoader
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: such as the 31st of June
         raise ConfigurationError(f"is not YAML: {error}") from error
     try:
         return ConfigurationFile.model_validate(given)
     except ValidationError as error:
-        raise ConfigurationError("; ".join(map(_problem, error.errors()))) from error
+        raise ConfigurationError("; ".join(map(problem_text, error.errors()))) from error
 
 
-class _Loader(yaml.SafeLoader):
+class StrictLoader(yaml.SafeLoader):
     """YAML as Kubernetes reads it strictly: a key that is given twice is an error."""
 
     def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
@@ -264,6 +264,7 @@ class _Loader(yaml.SafeLoader):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Refuse a key that is given twice."""
         seen = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
@@ -283,7 +284,8 @@ def _without_nulls(value: Any) -> Any:
     return value
 
 
-def _problem(problem: Any) -> str:
+def problem_text(problem: Any) -> str:
+    """Tell one of the errors of a ValidationError: the field, its value, what is expected."""
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]).lstrip(
         "."
     )

@@ -46,7 +46,7 @@ def packing_scores(use: Figures, more: Figures, target: Figures, weight: Figures
     total = np.zeros(use.shape[-1])
     # A dozen passes over all nodes for each figure: arrays of one figure stay in the processor's cache.
     with_more, rising = np.empty_like(total), np.empty_like(total)
-    for cell in zip(*counts.nonzero(), strict=True):
+    for cell in zip(*np.nonzero(counts), strict=True):
         np.add(use[cell], more[cell], out=with_more)
         within = with_more <= target[cell]
         np.multiply(with_more, slope[cell], out=rising)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 from kubernetes.client import Configuration
@@ -109,19 +110,23 @@ class Connection:
 def load_connection(
     kubeconfig: str | Path | None = None,
     *,
+    context: str = "",
     environ: Mapping[str, str] = os.environ,
     service_account: Path = SERVICE_ACCOUNT,
 ) -> Connection:
     """Use `kubeconfig`, else $KUBECONFIG, else the pod's service account, else ~/.kube/config.
+
+    A `context` is one of a kubeconfig, so with it the service account is left out; empty: the current one.
 
     Raises:
         ConfigError: there is none, or it can't be read.
 
     """
     path = str(kubeconfig or environ.get("KUBECONFIG", ""))
-    if not path and "KUBERNETES_SERVICE_HOST" in environ and service_account.is_dir():
+    in_pod = "KUBERNETES_SERVICE_HOST" in environ and service_account.is_dir()
+    if in_pod and not path and not context:
         return _from_service_account(environ, service_account)
-    return _from_kubeconfig(path or DEFAULT_KUBECONFIG)
+    return _from_kubeconfig(path or DEFAULT_KUBECONFIG, context)
 
 
 def _from_service_account(environ: Mapping[str, str], folder: Path) -> Connection:
@@ -134,14 +139,33 @@ def _from_service_account(environ: Mapping[str, str], folder: Path) -> Connectio
     )
 
 
-def _from_kubeconfig(path: str) -> Connection:
+def _from_kubeconfig(path: str, context: str) -> Connection:
     def read_into(configuration: Configuration) -> None:
-        kube_config.load_kube_config(path, client_configuration=configuration, persist_config=False)  # type: ignore[no-untyped-call]
+        kube_config.load_kube_config(  # type: ignore[no-untyped-call]
+            path, context=context or None, client_configuration=configuration, persist_config=False
+        )
 
     source = f"kubeconfig {path}"
     with _configuration_errors(source):
+        chosen = _context(path, context)
+    return _connect(read_into, chosen.get("namespace") or DEFAULT_NAMESPACE, source=source)
+
+
+def _context(path: str, name: str) -> dict[str, Any]:
+    """Read a context of a kubeconfig, which need not have a current one if it is named."""
+    if not name:
         _, current = kube_config.list_kube_config_contexts(path)  # type: ignore[no-untyped-call]
-    return _connect(read_into, current["context"].get("namespace") or DEFAULT_NAMESPACE, source=source)
+        context: dict[str, Any] = current["context"]
+        return context
+    merged = kube_config.KubeConfigMerger(path).config  # type: ignore[no-untyped-call]
+    if merged is None:
+        raise ConfigException("there is no such file")
+    chosen = merged["contexts"].get_with_name(name, safe=True)
+    if chosen is None:
+        known = ", ".join(sorted(entry["name"] for entry in merged["contexts"].value)) or "none"
+        raise ConfigException(f"there is no context {name!r}, those that it has: {known}")
+    found: dict[str, Any] = chosen["context"].value
+    return found
 
 
 def _connect(read_into: Callable[[Configuration], None], namespace: str, *, source: str) -> Connection:

@@ -28,16 +28,16 @@ async def watch_skew(
         except ApiError as error:
             logger.info("the API server's clock is not known", extra={"error": str(error)})
         else:
-            skew = _skew(theirs, sent, now())
-            observe(skew)
-            if abs(skew) > TOLERANCE:
+            apart = skew_of(theirs, sent, now())
+            observe(apart)
+            if abs(apart) > TOLERANCE:
                 logger.warning(
-                    "clocks differ: locks expire by this one", extra={"skew_seconds": round(skew, 1)}
+                    "clocks differ: locks expire by this one", extra={"skew_seconds": round(apart, 1)}
                 )
         await asyncio.sleep(PERIOD)
 
 
-def _skew(theirs: float, sent: float, received: float) -> float:
+def skew_of(theirs: float, sent: float, received: float) -> float:
     """Tell by how much `theirs`, cut to whole seconds, lies outside of the time of the question; else 0."""
     if theirs > received:
         return theirs - received

@@ -127,10 +127,8 @@ class Reservation(PreEnqueue, PreFilter, Filter, PreScore, Score, Reserve, Enque
                 name: format_quantity(resource, units)
                 for name, units in (("needed", needed), ("free", free), ("locked", locked))
             }
-            texts.append(
-                f"{resource} {amount['needed']} needed, {amount['free']} free, "
-                f"{amount['locked']} locked by {names}{more}"
-            )
+            by = f", {amount['locked']} locked by {names}{more}" if lockers else ""
+            texts.append(f"{resource} {amount['needed']} needed, {amount['free']} free{by}")
         return ", ".join(texts)
 
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:

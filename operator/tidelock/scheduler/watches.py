@@ -99,10 +99,12 @@ def reflectors(
     yield Reflector(client, PODS, to_pod, pods, rng=rng)
     yield Reflector(client, RESERVATIONS, decode_reservation, feed.reservations, rng=rng)
     for name, sink in feed.others.items():
-        resource, decode = OWN[name] if name in OWN else _plainly(*OTHERS[name])
+        resource = (OWN if name in OWN else OTHERS)[name][0]
         # A cluster may be older than the newest of Tidelock's own resources, which then limits nothing.
-        yield Reflector(client, resource, decode, sink, rng=rng, optional=resource is RESERVATIONQUOTAS)
+        optional = resource is RESERVATIONQUOTAS
+        yield Reflector(client, resource, decoder_of(name), sink, rng=rng, optional=optional)
 
 
-def _plainly(resource: Resource, kind: type) -> tuple[Resource, Callable[[bytes | msgspec.Raw], Any]]:
-    return resource, msgspec.json.Decoder(kind).decode
+def decoder_of(name: str) -> Callable[[bytes | msgspec.Raw], Any]:
+    """Tell how objects of OTHERS or OWN are decoded."""
+    return OWN[name][1] if name in OWN else msgspec.json.Decoder(OTHERS[name][1]).decode

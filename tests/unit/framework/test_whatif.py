@@ -78,12 +78,15 @@ class Notes(Recorder):
         self.ticks = 0.0
         self.noted: list[tuple[str, str, Code, float]] = []
 
-    def clock(self) -> float:  # type: ignore[override]
+    def clock(self) -> float:
         self.ticks += 0.25
         return self.ticks
 
     def sample(self) -> bool:
         return self.sampled
+
+    def passed(self, point: str, code: Code, profile: str, seconds: float) -> None:
+        raise AssertionError(f"{point} is no part of what follows pods")
 
     def ran(self, plugin: str, point: str, code: Code, seconds: float) -> None:
         self.noted.append((plugin, point, code, seconds))

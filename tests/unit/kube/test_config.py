@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from aiohttp import web
 from kubernetes.client import Configuration
 
@@ -215,3 +216,36 @@ async def test_an_unknown_authority_is_refused_unless_that_is_asked_for(keys: Ke
         await _connect(keys, tmp_path, {}, user)
     insecure = {"insecure-skip-tls-verify": True}
     assert b"system:masters" in await _connect(keys, tmp_path, insecure, user)
+
+
+def two_contexts(path: Path) -> Path:
+    """Write a kubeconfig with the contexts x and y and no current one."""
+    content = yaml.safe_load(write_kubeconfig(path, "https://first:6443", {}).read_text())
+    del content["current-context"]
+    content["clusters"].append({"name": "d", "cluster": {"server": "https://second:6443"}})
+    content["contexts"].append({"name": "y", "context": {"cluster": "d", "user": "u", "namespace": "bank"}})
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def test_a_context_is_chosen_by_name(tmp_path: Path, service_account: Path) -> None:
+    path = two_contexts(tmp_path / "kubeconfig")
+
+    connection = load_connection(path, context="y")
+    assert (connection.server, connection.namespace) == ("https://second:6443", "bank")
+    connection = load_connection(
+        context="x", environ=IN_POD | {"KUBECONFIG": str(path)}, service_account=service_account
+    )
+    assert (connection.server, connection.namespace) == ("https://first:6443", "default")
+
+
+@pytest.mark.parametrize("contexts", [True, False])
+def test_a_context_that_is_not_there_is_an_error_that_names_the_others(
+    tmp_path: Path, *, contexts: bool
+) -> None:
+    path = two_contexts(tmp_path / "kubeconfig")
+    if not contexts:
+        path.write_text("{apiVersion: v1, kind: Config, clusters: [], contexts: [], users: []}")
+    known = "x, y" if contexts else "none"
+    with pytest.raises(ConfigError, match=f"there is no context 'prod', those that it has: {known}"):
+        load_connection(path, context="prod")

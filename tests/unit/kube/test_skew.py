@@ -1,6 +1,6 @@
 import pytest
 
-from tidelock.kube.skew import _skew
+from tidelock.kube.skew import skew_of
 
 
 @pytest.mark.parametrize(
@@ -13,7 +13,7 @@ from tidelock.kube.skew import _skew
         (95.0, 100.0, 100.5, -4.0),
     ],
 )
-def test_only_what_whole_seconds_cannot_explain_is_skew(
+def test_only_what_whole_seconds_cannot_explain_isskew_of(
     theirs: float, sent: float, received: float, skew: float
 ) -> None:
-    assert _skew(theirs, sent, received) == pytest.approx(skew)
+    assert skew_of(theirs, sent, received) == pytest.approx(skew)

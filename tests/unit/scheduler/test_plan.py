@@ -42,7 +42,7 @@ class Choosy(PreFilter, Filter, PreScore, Score):
         self.asked.append("PreFilter")
         return self.filters
 
-    def filter(self, _state: object, _pod: object, snapshot: Any) -> Mask:  # type: ignore[override]
+    def filter(self, _state: object, _pod: object, snapshot: Any) -> Mask:
         self.asked.append("Filter")
         mask: Mask = snapshot.indexes >= 0
         return mask
@@ -58,7 +58,7 @@ class Choosy(PreFilter, Filter, PreScore, Score):
         self.asked.append("PreScore")
         return self.scores
 
-    def score(self, _state: object, _pod: object, _snapshot: object, rows: Any) -> Scores:  # type: ignore[override]
+    def score(self, _state: object, _pod: object, _snapshot: object, rows: Any) -> Scores:
         self.asked.append("Score")
         scores: Scores = rows * 0.0
         return scores

@@ -107,7 +107,10 @@ def test_room_that_is_made_for_a_pod_is_left_to_it_by_those_not_above_it() -> No
 
 def test_a_pod_that_others_avoid_by_its_labels_no_longer_keeps_them_away_when_these_change() -> None:
     core = Core(node("node-a", cpu="4", labels={"kubernetes.io/hostname": "node-a"}))
-    gated = {"status": {"nominatedNodeName": "node-a"}, "schedulingGates": [{"name": "later"}]}
+    gated: dict[str, Any] = {
+        "status": {"nominatedNodeName": "node-a"},
+        "schedulingGates": [{"name": "later"}],
+    }
     core.add(high("web-0", labels={"app": "db"}, **gated))
     term = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "kubernetes.io/hostname"}
     core.add(

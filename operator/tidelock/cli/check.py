@@ -1,0 +1,397 @@
+"""`kubectl tidelock check`: whether Tidelock is installed and works, and what to do where it does not."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from tidelock.cli.connect import Session, Target, ask
+from tidelock.cli.locks import Seen
+from tidelock.cli.options import Context, Format, Kubeconfig, Output
+from tidelock.cli.tables import Table, show, show_plain, span
+from tidelock.clock import SystemClock
+from tidelock.kube.client import (
+    EVENTS,
+    NODES,
+    PODS,
+    RESERVATIONQUOTAS,
+    RESERVATIONS,
+    WATERLEVELS,
+    Resource,
+)
+from tidelock.kube.errors import Forbidden, NotFound
+from tidelock.kube.lease import LEASES
+from tidelock.kube.listing import list_all
+from tidelock.kube.skew import TOLERANCE, skew_of
+from tidelock.model.crds import CUSTOM_RESOURCES, CustomResource
+from tidelock.model.groups import WaterLevel, decode_water_level
+from tidelock.model.instants import parse_instant
+from tidelock.model.levels import NODE_LEVEL, NodeLevel, Quality, decode_node_level, quality
+from tidelock.model.locks import Reservation, decode_reservation
+from tidelock.model.nodes import Node, decode_node
+from tidelock.scheduler.watches import OTHERS, OWN
+
+_CRDS = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+)
+_POLICIES = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicybindings",
+    "ValidatingAdmissionPolicyBinding",
+    namespaced=False,
+)
+_WEBHOOKS = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
+    namespaced=False,
+)
+_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+_BASE = "kubectl apply --server-side -k manifests/base"
+_BINDERS = "kubectl apply --server-side -k manifests/binders"
+_PATIENCE = 30.0  # seconds after which the operator ought to have looked at a lock, or ended it
+_NAMED = 3
+
+# What the operator writes; what it reads are the resources that it watches.
+_WRITES: tuple[tuple[str, Resource, str], ...] = (
+    ("create", PODS, "binding"),
+    ("patch", PODS, "status"),
+    ("delete", PODS, ""),
+    ("update", RESERVATIONS, "status"),
+    ("delete", RESERVATIONS, ""),
+    ("patch", WATERLEVELS, "status"),
+    ("update", RESERVATIONQUOTAS, "status"),
+    ("patch", NODES, ""),
+    ("create", EVENTS, ""),
+)
+
+
+class Level(StrEnum):
+    """How a finding is meant: `unknown` could not be looked at."""
+
+    OK = "ok"
+    NOTE = "note"
+    UNKNOWN = "unknown"
+    WRONG = "wrong"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found of one matter, and what to do about it; empty if there is nothing to do."""
+
+    matter: str
+    level: Level
+    found: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the operator is installed."""
+
+    namespace: str
+    account: str
+    lease: str
+
+
+def command(
+    context: Context = "",
+    kubeconfig: Kubeconfig = "",
+    output: Format = None,
+    system_namespace: Annotated[
+        str, typer.Option("--system-namespace", help="Namespace of the operator.")
+    ] = "tidelock-system",
+    account: Annotated[
+        str, typer.Option("--service-account", help="ServiceAccount of the operator.")
+    ] = "tidelock",
+    lease: Annotated[str, typer.Option("--lease", help="Lease of the operator.")] = "tidelock",
+) -> None:
+    """Check CRDs, rights, Lease, admission and staleness; status 1 if anything is wrong."""
+    place = Place(system_namespace, account, lease)
+    findings = ask(Target(kubeconfig=kubeconfig, context=context), lambda session: _check(session, place))
+    if output in (Output.JSON, Output.YAML):
+        show_plain([asdict(each) for each in findings], output)
+    else:
+        show(*report(findings))
+    if any(each.level is Level.WRONG for each in findings):
+        raise typer.Exit(1)
+
+
+def report(findings: Sequence[Finding]) -> list[Table | str]:
+    """Make the table, and below it what to do."""
+    table = Table(["CHECK", "", "FOUND"], [[each.matter, each.level.value, each.found] for each in findings])
+    todo = [f"{each.matter}: {each.advice}" for each in findings if each.advice]
+    return [table, *(["", "What to do:"] if todo else []), *(f"- {line}" for line in todo)]
+
+
+async def _check(session: Session, place: Place) -> list[Finding]:
+    await session.client.time_of_day()  # a cluster that is not there is one sentence, not eight
+    now = SystemClock().now()
+    found = await asyncio.gather(
+        *(_crd(session, resource) for resource in CUSTOM_RESOURCES),
+        _looked("rights", _rights, session, place),
+        _looked("Lease", _lease, session, place, now),
+        _looked("fence", _fence, session),
+        _looked("admission", _admission, session),
+        _looked("clock", _clock, session),
+        _looked("reservations", _reservations, session, now),
+        _looked("water levels", _water_levels, session, now),
+    )
+    return [finding for each in found for finding in each]
+
+
+async def _looked(matter: str, look: Callable[..., Awaitable[Finding]], *args: Any) -> list[Finding]:
+    """Look at a matter; what can't be looked at is said to be unknown."""
+    try:
+        return [await look(*args)]
+    except Forbidden as error:
+        advice = "ask somebody who may to run this, such as a cluster-admin"
+        return [Finding(matter, Level.UNKNOWN, f"not allowed to look: {error.message}", advice)]
+    except NotFound:
+        return [Finding(matter, Level.WRONG, "the API does not exist here", f"install Tidelock: {_BASE}")]
+
+
+async def _crd(session: Session, resource: CustomResource) -> list[Finding]:
+    matter = f"CRD {resource.plural}"
+    name = resource.definition()["metadata"]["name"]
+    try:
+        stored = msgspec.json.decode(await session.client.get(_CRDS.item(name)))
+    except NotFound:
+        return [Finding(matter, Level.WRONG, "is not installed", f"{_BASE}")]
+    except Forbidden as error:
+        return [Finding(matter, Level.UNKNOWN, f"not allowed to look: {error.message}")]
+    return [crd_finding(matter, resource.definition(), stored)]
+
+
+def crd_finding(matter: str, wanted: Mapping[str, Any], stored: Mapping[str, Any]) -> Finding:
+    """Compare a stored definition with that of this version."""
+    conditions = stored.get("status", {}).get("conditions", ())
+    established = any((each["type"], each["status"]) == ("Established", "True") for each in conditions)
+    if not established:
+        problems = "; ".join(each["message"] for each in conditions if each["status"] == "False")
+        return Finding(matter, Level.WRONG, f"is not served: {problems}", _BASE)
+    (version,) = wanted["spec"]["versions"]
+    schemas = {each["name"]: each.get("schema") for each in stored["spec"]["versions"]}
+    if version["name"] not in schemas:
+        found = f"has versions {', '.join(schemas)}, not {version['name']}"
+        return Finding(matter, Level.WRONG, found, _BASE)
+    if _stored(schemas[version["name"]]) != _stored(version["schema"]):
+        found = f"{version['name']} is served, with another schema than this version's"
+        advice = f"if the operator is of this version too, renew the CRDs: {_BASE}"
+        return Finding(matter, Level.NOTE, found, advice)
+    return Finding(matter, Level.OK, f"{version['name']} is served")
+
+
+def _stored(schema: Any) -> Any:
+    """Leave out what the API server does not store: what is empty."""
+    if isinstance(schema, dict):
+        return {key: _stored(value) for key, value in schema.items() if value not in ({}, [])}
+    return [_stored(value) for value in schema] if isinstance(schema, list) else schema
+
+
+async def _rights(session: Session, place: Place) -> Finding:
+    wanted = [
+        (verb, resource, "")
+        for resource in (
+            NODES,
+            PODS,
+            RESERVATIONS,
+            *(resource for resource, _ in (*OTHERS.values(), *OWN.values())),
+        )
+        for verb in ("list", "watch")
+    ]
+    wanted += _WRITES
+    allowed = await asyncio.gather(*(_may(session, place, *right) for right in wanted))
+    missing = [_right(*right) for right, may in zip(wanted, allowed, strict=True) if not may]
+    user = f"ServiceAccount {place.namespace}/{place.account}"
+    if missing:
+        named = ", ".join(missing[:_NAMED]) + (
+            f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        )
+        return Finding("rights", Level.WRONG, f"{user} may not {named}", f"bind the ClusterRole: {_BASE}")
+    return Finding("rights", Level.OK, f"{user} may do all {len(wanted)} things that the operator does")
+
+
+async def _may(session: Session, place: Place, verb: str, resource: Resource, subresource: str) -> bool:
+    attributes = {
+        "verb": verb,
+        "group": resource.group,
+        "resource": resource.plural,
+        "subresource": subresource,
+    }
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"system:serviceaccount:{place.namespace}:{place.account}",
+            "groups": [
+                "system:serviceaccounts",
+                f"system:serviceaccounts:{place.namespace}",
+                "system:authenticated",
+            ],
+            "resourceAttributes": attributes,
+        },
+    }
+    answer = msgspec.json.decode(await session.client.create(_REVIEWS, review))
+    return bool(answer["status"]["allowed"])
+
+
+def _right(verb: str, resource: Resource, subresource: str) -> str:
+    return f"{verb} {resource.plural}/{subresource}" if subresource else f"{verb} {resource.plural}"
+
+
+async def _lease(session: Session, place: Place, now: float) -> Finding:
+    try:
+        lease = msgspec.json.decode(await session.client.get(LEASES.item(place.lease, place.namespace)))
+    except NotFound:
+        return lease_finding(place, None, now)
+    return lease_finding(place, lease["spec"], now)
+
+
+def lease_finding(place: Place, spec: Mapping[str, Any] | None, now: float) -> Finding:
+    """Judge by the Lease whether an operator decides."""
+    name = f"Lease {place.namespace}/{place.lease}"
+    look = f"kubectl -n {place.namespace} get pods; kubectl -n {place.namespace} logs deployment/tidelock"
+    if spec is None:
+        advice = f"install the operator ({_BASE}), or see why it does not start: {look}"
+        return Finding("Lease", Level.WRONG, f"there is no {name}: no operator has ever led", advice)
+    holder, renewed = spec.get("holderIdentity") or "", spec.get("renewTime")
+    if not holder or not renewed:
+        return Finding("Lease", Level.WRONG, f"nobody holds {name}: no operator runs", look)
+    age, duration = now - parse_instant(renewed), spec.get("leaseDurationSeconds") or 0
+    if age > duration:
+        found = f"{holder} held {name} and has been silent for {span(age)} (limit {duration}s)"
+        return Finding("Lease", Level.WRONG, found, look)
+    epoch = spec.get("leaseTransitions") or 0
+    return Finding("Lease", Level.OK, f"{holder} leads, in leadership {epoch}")
+
+
+async def _fence(session: Session) -> Finding:
+    try:
+        await session.client.get(_POLICIES.item("tidelock-fence"))
+    except NotFound:
+        found = "ValidatingAdmissionPolicyBinding tidelock-fence is missing: a former leader may still write"
+        return Finding("fence", Level.WRONG, found, _BASE)
+    return Finding("fence", Level.OK, "the API server refuses writes of a former leader")
+
+
+async def _admission(session: Session) -> Finding:
+    try:
+        webhook = msgspec.json.decode(await session.client.get(_WEBHOOKS.item("tidelock")))
+    except NotFound:
+        found = "bindings of other schedulers are not reviewed: they may take locked room"
+        advice = f"needed only beside other schedulers: {_BINDERS}, see docs/other-binders.md"
+        return Finding("admission", Level.NOTE, found, advice)
+    return admission_finding(webhook)
+
+
+def admission_finding(webhook: Mapping[str, Any]) -> Finding:
+    """Judge whether the webhook can be called, and whether it holds while the operator is away."""
+    hooks = webhook.get("webhooks") or ()
+    if not hooks or not all(each["clientConfig"].get("caBundle") for each in hooks):
+        found = "the webhook has no caBundle: each binding of others is refused"
+        return Finding("admission", Level.WRONG, found, "run the operator with --admission: it fills that in")
+    if any(each.get("failurePolicy") == "Ignore" for each in hooks):
+        found = "failurePolicy Ignore: while the operator is away others may take locked room"
+        return Finding("admission", Level.NOTE, found, _BINDERS)
+    return Finding("admission", Level.OK, "bindings of other schedulers are reviewed")
+
+
+async def _clock(session: Session) -> Finding:
+    sent = SystemClock().now()
+    theirs = await session.client.time_of_day()
+    return clock_finding(theirs, sent, SystemClock().now())
+
+
+def clock_finding(theirs: float, sent: float, received: float) -> Finding:
+    """Compare this machine's clock with the API server's."""
+    apart = skew_of(theirs, sent, received)
+    if abs(apart) > TOLERANCE:
+        found = f"the API server's clock is {apart:+.1f}s from this machine's"
+        return Finding("clock", Level.NOTE, found, "times here are off by that; synchronise both (NTP)")
+    return Finding("clock", Level.OK, "as the API server's")
+
+
+async def _reservations(session: Session, now: float) -> Finding:
+    raw = await list_all(session.client, RESERVATIONS)
+    return reservations_finding([decode_reservation(each) for each in raw], now)
+
+
+def reservations_finding(locks: Iterable[Reservation], now: float) -> Finding:
+    """Find locks that a running operator would have looked at, or ended, by now."""
+    seen = [Seen(each) for each in locks]
+    ignored = [each for each in seen if not each.decided and now - each.lock.meta.created > _PATIENCE]
+    overdue = [
+        each
+        for each in seen
+        if each.active and (ends := each.instant("expiresAt")) is not None and now - ends > _PATIENCE
+    ]
+    violated = [each for each in seen if each.condition("Violated").get("status") == "True"]
+    look = "see whether an operator leads (Lease, above), and its log"
+    if ignored:
+        return Finding(
+            "reservations", Level.WRONG, f"not looked at for {_PATIENCE:.0f}s: {_names(ignored)}", look
+        )
+    if overdue:
+        return Finding("reservations", Level.WRONG, f"past their end and not ended: {_names(overdue)}", look)
+    if violated:
+        advice = f"keep other binders out: {_BINDERS}, see docs/other-binders.md"
+        return Finding("reservations", Level.NOTE, f"others took room of {_names(violated)}", advice)
+    active = sum(each.active for each in seen)
+    return Finding("reservations", Level.OK, f"{len(seen)} there, {active} active, all as they should be")
+
+
+def _names(seen: Sequence[Seen]) -> str:
+    names = ", ".join(str(each.lock.key) for each in seen[:_NAMED])
+    return names + (f" and {len(seen) - _NAMED} more" if len(seen) > _NAMED else "")
+
+
+async def _water_levels(session: Session, now: float) -> Finding:
+    levels = [decode_water_level(each) for each in await list_all(session.client, WATERLEVELS)]
+    if not levels:
+        return Finding("water levels", Level.OK, "none are measured: pods are placed by requests")
+    nodes = [decode_node(each) for each in await list_all(session.client, NODES)]
+    return levels_finding(levels, nodes, now)
+
+
+def levels_finding(levels: Iterable[WaterLevel], nodes: Iterable[Node], now: float) -> Finding:
+    """Find nodes of WaterLevels whose measurement is missing or too old."""
+    stale: dict[str, str] = {}
+    count = 0
+    everybody = list(nodes)
+    for level in levels:
+        if level.spec is None:
+            return Finding(
+                "water levels", Level.WRONG, f"{level.meta.name}: {level.problem}", "mend its spec"
+            )
+        for node in everybody:
+            if level.nodes is None or level.nodes.matches(node.name, node.meta.labels):
+                count += 1
+                worth = node_quality(node, now, level.spec.staleness_seconds)
+                if worth is not Quality.FRESH:
+                    stale[node.name] = worth.value
+    if stale:
+        named = ", ".join(f"{name} {worth}" for name, worth in sorted(stale.items())[:_NAMED])
+        more = f" and {len(stale) - _NAMED} more" if len(stale) > _NAMED else ""
+        found = f"{len(stale)} of {count} nodes have no fresh measurement: {named}{more}"
+        advice = (
+            "kubectl describe waterlevels says what is wrong with their source; until then requests count"
+        )
+        return Finding("water levels", Level.WRONG if len(stale) == count else Level.NOTE, found, advice)
+    return Finding("water levels", Level.OK, f"{count} nodes are measured, all freshly")
+
+
+def node_quality(node: Node, now: float, staleness: float) -> Quality:
+    """Judge a node's measurement by its annotation."""
+    text = node.meta.annotations.get(NODE_LEVEL)
+    if text is None:
+        return Quality.MISSING
+    level = decode_node_level(text)
+    return quality(level.at, now, staleness) if isinstance(level, NodeLevel) else Quality.INVALID

@@ -1,0 +1,114 @@
+"""From the command line to the API server; what goes wrong becomes one sentence that says what to do."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tidelock import __version__
+from tidelock.kube.client import KubeClient, Resource
+from tidelock.kube.config import ConfigError, Connection, load_connection
+from tidelock.kube.errors import ApiError, Forbidden, NotFound, TransientError, Unauthorized
+
+MANAGER = "kubectl-tidelock"
+"""The fieldManager of what is written."""
+
+_TIMEOUT = 30.0  # seconds for one answer: a whole cluster may be asked for
+
+T = TypeVar("T")
+
+
+class Failure(Exception):  # noqa: N818 -- it is the end of a command, not an error in it
+    """Why a command ends with status 1: one sentence that says what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Which cluster and namespace a command is about, as its options say; empty: as the kubeconfig says."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    namespace: str = ""
+    everywhere: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A client, and the namespace in question; None for all."""
+
+    client: KubeClient
+    namespace: str | None
+
+    @property
+    def home(self) -> str:
+        """The one namespace, for a command that is about one object."""
+        if self.namespace is None:
+            raise Failure("this is about one namespace: leave out --all-namespaces, or name one with -n")
+        return self.namespace
+
+
+def ask(target: Target, work: Callable[[Session], Awaitable[T]]) -> T:
+    """Do something with a cluster.
+
+    Raises:
+        Failure: it could not be reached, or did not want to.
+
+    """
+    logging.getLogger("tidelock").addHandler(logging.NullHandler())  # what matters is told as a Failure
+    try:
+        connection = load_connection(target.kubeconfig or None, context=target.context)
+    except ConfigError as error:
+        text = " ".join(str(error).split()).rstrip(".")
+        raise Failure(f"{text}; name a kubeconfig with --kubeconfig or $KUBECONFIG") from error
+    return asyncio.run(_ask(connection, target, work))
+
+
+async def _ask(connection: Connection, target: Target, work: Callable[[Session], Awaitable[T]]) -> T:
+    namespace = None if target.everywhere else target.namespace or connection.namespace
+    client = KubeClient(
+        connection,
+        user_agent=f"{MANAGER}/{__version__}",
+        timeout_seconds=_TIMEOUT,
+        manager=lambda: MANAGER,
+    )
+    try:
+        async with client:
+            return await work(Session(client, namespace))
+    except ConfigError as error:
+        raise Failure(f"{error}; look at the certificates that the kubeconfig names") from error
+    except ApiError as error:
+        raise Failure(explained(error, connection.server)) from error
+
+
+async def apply_dry_run(
+    session: Session, resource: Resource, name: str, namespace: str, body: dict[str, Any]
+) -> bytes:
+    """Have the API server complete and check an object as if it were applied; nothing is written."""
+    parameters = {"dryRun": "All", "fieldManager": MANAGER, "fieldValidation": "Strict", "force": "true"}
+    return await session.client.patch(resource.item(name, namespace), body, kind="apply", params=parameters)
+
+
+def explained(error: ApiError, server: str) -> str:
+    """Say what an error of the API server means, and what to do about it."""
+    said = " ".join(error.message.split()).rstrip(".")
+    match error:
+        case Unauthorized():
+            return f"{server} does not accept the kubeconfig's credentials: log in again"
+        case Forbidden():
+            return (
+                f"you have not the right: {said}; ask an admin for it (for locks, the ClusterRoles "
+                "tidelock-view and tidelock-reservations-edit have it)"
+            )
+        case NotFound() if not error.reason:  # of the API, not of an object
+            return (
+                "this cluster has no Tidelock: install it (kubectl apply --server-side -k manifests/base), "
+                "or choose another cluster with --context"
+            )
+        case TransientError() if not error.status:
+            return (
+                f"no answer from {server} ({said}): see that the cluster runs and can be reached, "
+                "or choose another with --context"
+            )
+        case _:
+            return said or str(error)

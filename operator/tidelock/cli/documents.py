@@ -1,0 +1,83 @@
+"""The objects of a YAML or JSON file, of which there may be several."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tidelock.cli.connect import Failure
+from tidelock.framework.configfile import StrictLoader
+
+
+class _Loader(StrictLoader):
+    """YAML as kubectl reads it: a time is a text."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 -- as in the base class
+        first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+        for first, resolvers in StrictLoader.yaml_implicit_resolvers.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """An object of a file; `place` says where it is, for messages."""
+
+    place: str
+    body: dict[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """API version and kind, as in `tidelock.dev/v1alpha1 Reservation`."""
+        return f"{self.body.get('apiVersion', '')} {self.body.get('kind', '')}".strip()
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The metadata; empty if there are none."""
+        metadata = self.body.get("metadata")
+        return metadata if isinstance(metadata, dict) else {}
+
+    @property
+    def name(self) -> str:
+        """The object's name."""
+        return str(self.metadata.get("name", ""))
+
+
+def read_documents(file: str) -> list[Document]:
+    """Read a file, or standard input for `-`; raises Failure if it holds anything but objects."""
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except OSError as error:
+        raise Failure(f"{file}: {error.strerror}; name a file with -f") from error
+    except UnicodeDecodeError as error:
+        raise Failure(f"{file}: is not UTF-8: {error.reason}; save it as UTF-8") from error
+    try:
+        loaded = list(yaml.load_all(text, _Loader))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        told = " ".join(str(error).split())
+        raise Failure(f"{file}: is not YAML: {told}") from error
+    bodies = [item for body in loaded if body is not None for item in _items(body)]
+    documents = []
+    for number, body in enumerate(bodies, start=1):
+        place = f"{file}: document {number}"
+        if not isinstance(body, dict):
+            raise Failure(f"{place}: should be an object with apiVersion, kind, metadata and spec")
+        documents.append(Document(_place(place, body), body))
+    if not documents:
+        raise Failure(f"{file}: there is nothing in it; give it a Reservation, see manifests/samples")
+    return documents
+
+
+def _items(body: Any) -> list[Any]:
+    """Take a List apart."""
+    if isinstance(body, dict) and body.get("kind") == "List" and isinstance(body.get("items"), list):
+        return list(body["items"])
+    return [body]
+
+
+def _place(place: str, body: dict[str, Any]) -> str:
+    metadata = body.get("metadata")
+    name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+    named = "/".join(str(part) for part in (body.get("kind", ""), name) if part)
+    return f"{place} ({named})" if named else place

@@ -1,0 +1,127 @@
+"""`kubectl tidelock lint`: what is wrong with Tidelock's objects in a file."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+import typer
+from pydantic import ValidationError
+
+from tidelock.cli.connect import Failure, Session, Target, apply_dry_run, ask
+from tidelock.cli.documents import Document, read_documents
+from tidelock.cli.options import Context, File, Format, Kubeconfig, Namespace, Output
+from tidelock.cli.tables import show, show_plain
+from tidelock.framework.configfile import invalid, problem_text
+from tidelock.kube.client import RESERVATIONQUOTAS, RESERVATIONS, WATERLEVELS, Resource
+from tidelock.kube.errors import ApiError, Forbidden, Invalid
+from tidelock.model.reservationquotas import ReservationQuotaSpec
+from tidelock.model.reservations import ReservationSpec
+from tidelock.model.waterlevels import WaterLevelSpec
+from tidelock.model.wire import Wire
+
+_KINDS: dict[str, tuple[Resource, type[Wire]]] = {
+    f"{resource.api_version} {resource.kind}": (resource, spec)
+    for resource, spec in (
+        (RESERVATIONS, ReservationSpec),
+        (WATERLEVELS, WaterLevelSpec),
+        (RESERVATIONQUOTAS, ReservationQuotaSpec),
+    )
+}
+_FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong with a document; no problems: nothing is."""
+
+    place: str
+    problems: tuple[str, ...]
+
+
+def command(
+    filename: File,
+    namespace: Namespace = "",
+    context: Context = "",
+    kubeconfig: Kubeconfig = "",
+    output: Format = None,
+    offline: Annotated[
+        bool,
+        typer.Option("--offline", help="Ask no API server: rules between fields (CEL) are not checked."),
+    ] = False,
+) -> None:
+    """Check the Reservations, WaterLevels and ReservationQuotas of a file, and change nothing.
+
+    Types and values are checked here; the rules between fields by the API server, in a dry run.
+    """
+    documents = read_documents(filename)
+    findings = [Finding(each.place, problems_of(each)) for each in documents]
+    sound = [each for each, found in zip(documents, findings, strict=True) if not found.problems]
+    if sound and not offline:
+        target = Target(kubeconfig=kubeconfig, context=context, namespace=namespace)
+        told = dict(ask(target, lambda session: _dry_run(session, sound)))
+        findings = [Finding(each.place, told.get(each.place, each.problems)) for each in findings]
+    if output in (Output.JSON, Output.YAML):
+        show_plain([{"document": each.place, "problems": list(each.problems)} for each in findings], output)
+    else:
+        show(*report(findings, offline=offline))
+    if any(each.problems for each in findings):
+        raise typer.Exit(1)
+
+
+def problems_of(document: Document) -> tuple[str, ...]:
+    """Check a document by the types of its kind: each problem names field, value and what is expected."""
+    known = _KINDS.get(document.kind)
+    if known is None:
+        kinds = " or ".join(_KINDS)
+        return (invalid("kind", document.kind, f"should be {kinds}"),)
+    problems = [
+        invalid(name, document.body[name], "is unknown") for name in document.body if name not in _FIELDS
+    ]
+    if not document.name:
+        problems.append("metadata.name: Required value")
+    spec = document.body.get("spec")
+    if spec is None:
+        return (*problems, "spec: Required value")
+    if not isinstance(spec, dict):
+        return (*problems, invalid("spec", spec, "should be an object"))
+    try:
+        # As JSON and strictly: the API server takes no "600" for a number either.
+        known[1].model_validate_json(msgspec.json.encode(spec), strict=True, by_alias=True, by_name=False)
+    except ValidationError as error:
+        problems += [
+            problem_text({**problem, "loc": ("spec", *problem["loc"])}) for problem in error.errors()
+        ]
+    return tuple(problems)
+
+
+async def _dry_run(session: Session, documents: Sequence[Document]) -> list[tuple[str, tuple[str, ...]]]:
+    return [(each.place, await _refusal(session, each)) for each in documents]
+
+
+async def _refusal(session: Session, document: Document) -> tuple[str, ...]:
+    """Ask the API server for what it has against a document."""
+    resource, _ = _KINDS[document.kind]
+    namespace = document.metadata.get("namespace") or session.home
+    try:
+        await apply_dry_run(session, resource, document.name, namespace, document.body)
+    except Invalid as error:
+        return (error.message,)
+    except Forbidden as error:
+        raise Failure(f"{error.message}; --offline checks all but the rules between fields") from error
+    except ApiError as error:
+        if error.status == 400:  # noqa: PLR2004 -- Bad Request
+            return (error.message,)
+        raise
+    return ()
+
+
+def report(findings: Sequence[Finding], *, offline: bool) -> list[str]:
+    """Say of each document what is wrong, or that nothing is."""
+    lines = []
+    for each in findings:
+        if each.problems:
+            lines += [f"{each.place}: {problem}" for problem in each.problems]
+        else:
+            lines.append(f"{each.place}: ok{', but for rules between fields' if offline else ''}")
+    return lines

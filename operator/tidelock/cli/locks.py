@@ -1,0 +1,93 @@
+"""What the status of a Reservation says, for all commands that show some."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidelock.model.instants import parse_instant
+from tidelock.model.locks import Reservation
+from tidelock.model.quantities import NOTHING, QuantityError, Resources, format_resources, parse_resources
+from tidelock.model.reservations import Phase, owner_text
+
+ENDED = frozenset({Phase.CONSUMED, Phase.EXPIRED, Phase.LOST, Phase.REJECTED})
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A Reservation as its status tells of it; whatever is not there, or can't be read, is empty.
+
+    Instants are seconds since the epoch. `decided` means that the operator has looked at the newest spec.
+    """
+
+    lock: Reservation
+
+    @property
+    def phase(self) -> str:
+        """The phase; Pending before the operator has looked."""
+        return str(self.lock.status.get("phase") or Phase.PENDING)
+
+    @property
+    def decided(self) -> bool:
+        """Whether the operator has looked at the newest spec."""
+        return bool(self.lock.status.get("observedGeneration") == self.lock.meta.generation)
+
+    @property
+    def active(self) -> bool:
+        """Whether the room is held for its owner."""
+        return self.decided and self.condition("Active").get("status") == "True"
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing becomes of it any more."""
+        return self.decided and self.phase in ENDED
+
+    @property
+    def node(self) -> str:
+        """The node of the room, or the node that the spec names."""
+        spec = self.lock.spec
+        return str(self.lock.status.get("nodeName") or (spec.node_name if spec else "") or "")
+
+    @property
+    def owner(self) -> str:
+        """Who may take it."""
+        return str(
+            self.lock.status.get("owner") or (owner_text(self.lock.spec.owners) if self.lock.spec else "")
+        )
+
+    @property
+    def resources(self) -> Resources:
+        """The room that is held or asked for."""
+        told = self.lock.status.get("resources")
+        try:
+            return parse_resources(told) if isinstance(told, dict) else NOTHING
+        except QuantityError:
+            return NOTHING
+
+    @property
+    def why(self) -> str:
+        """Why it is not in order, or why it ended; empty for one that holds."""
+        if not self.lock.status.get("conditions"):
+            return self.lock.problem or "the operator has not looked at it yet"
+        for name in ("Violated", "Stalled", "Ready", "Active"):
+            condition = self.condition(name)
+            bad = name in ("Violated", "Stalled")
+            if condition and (condition.get("status") == "True") == bad:
+                return f"{condition.get('reason', '')}: {condition.get('message', '')}"
+        return ""
+
+    def condition(self, name: str) -> Mapping[str, Any]:
+        """Give a condition; empty if it is not there."""
+        conditions = self.lock.status.get("conditions") or ()
+        return next((each for each in conditions if each.get("type") == name), {})
+
+    def instant(self, name: str) -> float | None:
+        """Give an instant of the status, such as `expiresAt`."""
+        try:
+            return parse_instant(str(self.lock.status[name]))
+        except (KeyError, ValueError):
+            return None
+
+
+def amounts(resources: Resources) -> str:
+    """Write amounts as `cpu=2,memory=4Gi`."""
+    return ",".join(f"{name}={amount}" for name, amount in format_resources(resources).items())

@@ -1,0 +1,64 @@
+"""The command `kubectl tidelock`, and its completion in the shell."""
+
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+
+import typer
+
+from tidelock.cli import check, lint, reserve, simulate, status, timeline, why
+from tidelock.cli.connect import Failure
+
+_PROGRAM = "kubectl-tidelock"
+_NAME = "kubectl tidelock"
+_COMPLETION = "_KUBECTL_TIDELOCK_COMPLETE"
+_NO_FILES = ":4"  # how kubectl is told that names of files are no completion
+
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "reserve": reserve.command,
+    "status": status.command,
+    "why": why.command,
+    "simulate": simulate.command,
+    "timeline": timeline.command,
+    "lint": lint.command,
+    "check": check.command,
+}
+
+
+def make_app(*, completing: bool = False) -> typer.Typer:
+    """Make the command; `completing` is for the shell's completion alone."""
+    app = typer.Typer(
+        name=_PROGRAM,
+        help="Locks on node capacity, and why pods go where they go.",
+        no_args_is_help=True,
+        add_completion=completing,  # adds options that kubectl's own completion makes needless
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    for name, command in _COMMANDS.items():
+        app.command(name)(command)
+    return app
+
+
+def main() -> None:
+    """Run the command; ends the process with its status."""
+    try:
+        make_app()(prog_name=_NAME)
+    except Failure as failure:
+        sys.stderr.write(f"error: {failure}\n")
+        sys.exit(1)
+
+
+def complete() -> None:
+    """Complete what stands on the command line, for kubectl, which runs kubectl_complete-tidelock."""
+    words = [_PROGRAM, *sys.argv[1:]]
+    os.environ |= {
+        "COMP_WORDS": shlex.join(words),
+        "COMP_CWORD": str(len(words) - 1),
+        _COMPLETION: "complete_bash",
+    }
+    with suppress(SystemExit):
+        make_app(completing=True)(prog_name=_PROGRAM, complete_var=_COMPLETION)
+    sys.stdout.write(f"{_NO_FILES}\n")

@@ -1,0 +1,263 @@
+"""`kubectl tidelock simulate`: what would become of the locks and pods of a file, and of whom else."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import msgspec
+import typer
+
+from tidelock.cli.connect import MANAGER, Failure, Session, Target, apply_dry_run, ask
+from tidelock.cli.documents import Document, read_documents
+from tidelock.cli.options import Context, File, Format, Kubeconfig, Namespace, Output, SchedulerConfig
+from tidelock.cli.tables import Table, show, show_plain
+from tidelock.cli.world import World, configuration_of, look
+from tidelock.clock import SystemClock
+from tidelock.framework.config import Configuration
+from tidelock.kube.client import PODS, RESERVATIONS
+from tidelock.kube.errors import AlreadyExists
+from tidelock.ledger.entry import Entry
+from tidelock.ledger.matching import POD_TEMPLATE_HASH
+from tidelock.model.locks import Reservation, decode_reservation
+from tidelock.model.pods import Pod, decode_pod
+from tidelock.model.reservations import Phase
+from tidelock.scheduler.cycle import Assumed
+from tidelock.scheduler.decider import Unschedulable
+from tidelock.scheduler.picture import Picture
+
+_HORIZON = 15.0  # seconds that are played: longer than any backoff
+_MOST_REPLICAS = 1000
+_HASH = "simulated"
+# Workloads: the field that counts their pods.
+_WORKLOADS = {
+    "Deployment": "replicas",
+    "StatefulSet": "replicas",
+    "ReplicaSet": "replicas",
+    "Job": "parallelism",
+}
+
+_GOOD = frozenset({Phase.ACTIVE, Phase.BOUND, Phase.CONSUMED})
+
+
+def command(
+    filename: File,
+    namespace: Namespace = "",
+    context: Context = "",
+    kubeconfig: Kubeconfig = "",
+    output: Format = None,
+    config: SchedulerConfig = "",
+) -> None:
+    """Show what would happen if a file were applied now; nothing is written.
+
+    Takes Reservations, Pods, Deployments, StatefulSets, ReplicaSets and Jobs. The API server completes and
+    checks them in a dry run; then the scheduler itself decides, over the cluster as it is. Status 1 if not
+    all find room.
+    """
+    configuration = configuration_of(config)
+    documents = read_documents(filename)
+    shapes = [shape for document in documents for shape in shapes_of(document)]
+    target = Target(kubeconfig=kubeconfig, context=context, namespace=namespace)
+    world, stored = ask(target, lambda session: _prepare(session, shapes))
+    played = play(world, configuration, stored, SystemClock().now())
+    if output in (Output.JSON, Output.YAML):
+        show_plain(
+            {"outcomes": [asdict(each) for each in played.outcomes], "besides": played.besides}, output
+        )
+    else:
+        show(*screen(played))
+    if not all(each.good for each in played.outcomes):
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """An object to be checked by the API server, and how many there are to be of it."""
+
+    document: Document
+    body: dict[str, Any]
+    count: int = 1
+    replicated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What would become of one object."""
+
+    object: str
+    outcome: str
+    node: str
+    why: str
+    good: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What would happen: to the objects of the file, and besides."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    besides: list[str] = field(default_factory=list)
+
+
+def shapes_of(document: Document) -> list[Shape]:
+    """Give what a document makes: itself, or the pods of a workload; raises Failure for other kinds."""
+    body, kind = document.body, str(document.body.get("kind"))
+    if kind in (PODS.kind, RESERVATIONS.kind):
+        return [Shape(document, body)]
+    if kind not in _WORKLOADS:
+        known = ", ".join((PODS.kind, RESERVATIONS.kind, *_WORKLOADS))
+        raise Failure(f"{document.place}: can't be simulated, only {known} can")
+    spec = body.get("spec") or {}
+    template, count = spec.get("template"), spec.get(_WORKLOADS[kind], 1)
+    if not isinstance(template, dict):
+        raise Failure(f"{document.place}: spec.template: should be a pod template")
+    if not isinstance(count, int) or not 0 <= count <= _MOST_REPLICAS:
+        raise Failure(
+            f"{document.place}: spec.{_WORKLOADS[kind]}: {count!r}: should be 0 to {_MOST_REPLICAS}"
+        )
+    return [Shape(document, _pod_of(document, template), count, replicated=True)]
+
+
+def _pod_of(document: Document, template: dict[str, Any]) -> dict[str, Any]:
+    """Write a pod as a workload's controller would; a Deployment has its ReplicaSet do so."""
+    kind, version, name = document.body["kind"], document.body.get("apiVersion", ""), document.name
+    metadata = dict(template.get("metadata") or {})
+    if kind == "Deployment":
+        kind, name = "ReplicaSet", f"{name}-{_HASH}"
+        metadata["labels"] = {**(metadata.get("labels") or {}), POD_TEMPLATE_HASH: _HASH}
+    owner = {"apiVersion": version, "kind": kind, "name": name, "uid": f"{_HASH}-{name}", "controller": True}
+    metadata |= {"name": name, "ownerReferences": [owner]}
+    if "namespace" in document.metadata:
+        metadata["namespace"] = document.metadata["namespace"]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template.get("spec")}
+
+
+async def _prepare(session: Session, shapes: Sequence[Shape]) -> tuple[World, list[Pod | Reservation]]:
+    stored = [made for shape in shapes for made in _replicas(shape, await _dry_run(session, shape))]
+    return await look(session), stored
+
+
+async def _dry_run(session: Session, shape: Shape) -> bytes:
+    """Have the API server complete and check an object as if it were applied."""
+    name, place = shape.document.name, shape.document.place
+    namespace = str(shape.document.metadata.get("namespace") or session.home)
+    if shape.body["kind"] == RESERVATIONS.kind:
+        if not name:
+            raise Failure(f"{place}: metadata.name: Required value")
+        return await apply_dry_run(session, RESERVATIONS, name, namespace, shape.body)
+    try:
+        return await session.client.request(
+            "POST",
+            PODS.collection(namespace),
+            params={"dryRun": "All", "fieldManager": MANAGER, "fieldValidation": "Strict"},
+            body=shape.body,
+        )
+    except AlreadyExists as error:
+        raise Failure(f"{place}: the pod is there already: see kubectl tidelock why pod/{name}") from error
+
+
+def _replicas(shape: Shape, raw: bytes) -> Iterator[Pod | Reservation]:
+    if shape.body["kind"] == RESERVATIONS.kind:
+        yield decode_reservation(raw)
+    elif not shape.replicated:
+        yield decode_pod(raw)
+    else:
+        stored = decode_pod(raw)
+        for number in range(shape.count):
+            name = f"{stored.meta.name}-{number}"
+            meta = msgspec.structs.replace(stored.meta, name=name, uid=f"{stored.uid}-{number}")
+            yield msgspec.structs.replace(stored, metadata=meta)
+
+
+def play(
+    world: World, configuration: Configuration, stored: Sequence[Pod | Reservation], now: float
+) -> Played:
+    """Decide what waits in the cluster already, and then these objects, one after the other."""
+    picture = world.picture(configuration, now)
+    feed, decider = picture.feed, picture.decider
+    pods: dict[str, Outcome] = {}
+    _run(picture, now, pods)
+    before = len(pods)
+    decider.take_preemptions()
+    decider.book.changes.clear()
+    for each in stored:
+        if isinstance(each, Reservation):
+            feed.reservations.upsert(None, each)
+        else:
+            feed.pods.upsert(None, each)
+        _run(picture, now, pods)
+    _run(picture, now + _HORIZON, pods)
+    ours = {each.meta.uid for each in stored}
+    played = Played(besides=list(world.remarks))
+    if before:
+        played.besides.append(f"Pods that wait for Tidelock already, and were decided first: {before}.")
+    for each in stored:
+        if isinstance(each, Reservation):
+            played.outcomes.append(_of_lock(each, decider.book.entries.get(each.key)))
+        else:
+            played.outcomes.append(pods.get(each.uid) or _left(each, picture))
+    played.besides.extend(_besides(picture, ours))
+    return played
+
+
+def _run(picture: Picture, until: float, pods: dict[str, Outcome]) -> None:
+    """Decide until nothing is due, and note what becomes of pods."""
+    decider = picture.decider
+    while (due := decider.next_due()) is not None and due <= until:
+        instant = max(due, picture.now)
+        outcome = decider.step(instant)
+        if isinstance(outcome, Assumed):
+            locks = [entry.key for entry in decider.book.own(outcome.pod)]
+            took = f"takes the room of {', '.join(map(str, locks))}" if locks else ""
+            decider.bound(outcome, instant)
+            pods[outcome.pod.uid] = Outcome(_name(outcome.pod), "bound", outcome.node_name, took, good=True)
+        elif isinstance(outcome, Unschedulable):
+            pod = outcome.waiting.pod
+            nominated = decider.cache.nominator.node_of(pod.uid)
+            word = f"waits for evictions on {nominated}" if nominated else "no room"
+            pods[pod.uid] = Outcome(_name(pod), word, "", outcome.refusal.message, good=False)
+
+
+def _name(of: Pod | Reservation) -> str:
+    return f"{'pod' if isinstance(of, Pod) else 'reservation'} {of.meta.key}"
+
+
+def _of_lock(lock: Reservation, entry: Entry | None) -> Outcome:
+    if entry is None:
+        return Outcome(_name(lock), "gone", "", "it is being deleted", good=False)
+    why = entry.message if entry.phase is not Phase.ACTIVE else ""
+    text = f"{entry.reason}: {why}" if why else ""
+    return Outcome(_name(lock), entry.phase.value, entry.node, text, good=entry.phase in _GOOD)
+
+
+def _left(pod: Pod, picture: Picture) -> Outcome:
+    """Tell of a pod that was not decided: it is another scheduler's, has its node already, or is gated."""
+    if pod.node_name:
+        return Outcome(_name(pod), "bound", pod.node_name, "as its spec says", good=True)
+    profile = picture.decider.profiles.get(pod.spec.scheduler_name)
+    if profile is None:
+        why = f"schedulerName is {pod.spec.scheduler_name}, expected {' or '.join(picture.decider.profiles)}"
+        return Outcome(_name(pod), "not Tidelock's", "", why, good=False)
+    gates = (plugin.pre_enqueue(pod) for plugin in profile.pre_enqueue)
+    reasons = ", ".join(reason for status in gates if not status.ok for reason in status.reasons)
+    return Outcome(_name(pod), "gated", "", reasons, good=False)
+
+
+def _besides(picture: Picture, ours: set[str]) -> Iterator[str]:
+    """Tell what would happen to others: pods that are evicted, locks that lose their room or end."""
+    for attempt in picture.decider.take_preemptions():
+        for victim in attempt.victims:
+            reason = f"{attempt.kind} {attempt.pod.key}"
+            yield f"pod {victim.key} would be evicted from {attempt.node_name} for {reason}."
+    last = {change.meta.key: change for change in picture.decider.book.changes}
+    for key, change in last.items():
+        if change.meta.uid not in ours and change.phase is not Phase.EXPIRED:  # which it would be anyway
+            yield f"reservation {key} would be {change.phase}: {change.message}."
+
+
+def screen(played: Played) -> list[Table | str]:
+    """Make the table and what stands below it."""
+    rows = [[each.object, each.outcome, each.node, each.why] for each in played.outcomes]
+    parts: list[Table | str] = [Table(["OBJECT", "OUTCOME", "NODE", "WHY"], rows)]
+    if played.besides:
+        parts += ["", *played.besides]
+    return [*parts, "", "Nothing was written."]

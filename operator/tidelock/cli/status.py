@@ -1,0 +1,217 @@
+"""`kubectl tidelock status`: the locks, what they hold of each node, the water levels."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Group
+from rich.live import Live
+
+from tidelock.cli.connect import Session, Target, ask
+from tidelock.cli.locks import Seen, amounts
+from tidelock.cli.options import Context, Everywhere, Format, Kubeconfig, Namespace, Output
+from tidelock.cli.tables import Table, lines_of, show, show_plain, span, terminal
+from tidelock.clock import SystemClock
+from tidelock.kube.client import RESERVATIONS, WATERLEVELS
+from tidelock.kube.errors import Forbidden, NotFound
+from tidelock.kube.listing import list_all
+from tidelock.kube.watch import Reflector
+from tidelock.model.locks import Reservation, decode_reservation
+from tidelock.model.quantities import Resources, plus
+from tidelock.model.waterlevels import Level, WaterLevelStatus
+
+
+def command(
+    namespace: Namespace = "",
+    everywhere: Everywhere = False,
+    context: Context = "",
+    kubeconfig: Kubeconfig = "",
+    output: Format = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on, and show what changes.")] = False,
+) -> None:
+    """Show the locks, what they hold of each node, and the water levels."""
+    target = Target(kubeconfig=kubeconfig, context=context, namespace=namespace, everywhere=everywhere)
+    if watch:
+        ask(target, lambda session: _watch(session, wide=output is Output.WIDE))
+        return
+    raw, levels = ask(target, _read)
+    if output in (Output.JSON, Output.YAML):
+        plain = {"reservations": [_plain(each) for each in raw], "waterLevels": levels}
+        show_plain(plain, output)
+        return
+    locks = [decode_reservation(each) for each in raw]
+    show(*screen(locks, levels, SystemClock().now(), everywhere=everywhere, wide=output is Output.WIDE))
+
+
+async def _read(session: Session) -> tuple[list[msgspec.Raw], list[dict[str, Any]]]:
+    locks = await list_all(session.client, RESERVATIONS, session.namespace)
+    try:
+        levels = await list_all(session.client, WATERLEVELS)
+    except (Forbidden, NotFound):
+        levels = []  # who may look at locks alone sees these
+    return locks, [_plain(each) for each in levels]
+
+
+def _plain(raw: msgspec.Raw) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.json.decode(raw)
+    plain.get("metadata", {}).pop("managedFields", None)
+    return plain
+
+
+def screen(
+    locks: Iterable[Reservation],
+    levels: Sequence[Mapping[str, Any]],
+    now: float,
+    *,
+    everywhere: bool,
+    wide: bool,
+) -> list[Table | str]:
+    """Make the tables; `now` is in seconds since the epoch."""
+    seen = [Seen(each) for each in sorted(locks, key=lambda each: each.key)]
+    parts: list[Table | str] = []
+    if seen:
+        parts.append(_lock_table(seen, now, everywhere=everywhere, wide=wide))
+    else:
+        parts.append("No reservations" + ("." if everywhere else " in this namespace; -A shows all."))
+    held = _node_table(seen, now)
+    if held.rows:
+        parts += ["", held]
+    if levels:
+        parts += ["", _level_table(levels, now)]
+    return parts
+
+
+def _lock_table(seen: Sequence[Seen], now: float, *, everywhere: bool, wide: bool) -> Table:
+    columns = ["NAME", "PHASE", "NODE", "OWNER", "ROOM", "ENDS IN", "AGE", "WHY"]
+    rows = []
+    for each in seen:
+        ends = each.instant("expiresAt")
+        rows.append(
+            [
+                each.lock.meta.name,
+                each.phase,
+                each.node or "<any>",
+                each.owner,
+                "" if each.ended else amounts(each.resources),
+                "" if ends is None or each.ended else span(ends - now),
+                span(now - each.lock.meta.created) if each.lock.meta.created else "",
+                each.why if wide else _short(each.why),
+            ]
+        )
+    if everywhere:
+        columns.insert(0, "NAMESPACE")
+        for each, row in zip(seen, rows, strict=True):
+            row.insert(0, each.lock.meta.namespace)
+    return Table(columns, rows)
+
+
+def _short(text: str, most: int = 90) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _node_table(seen: Sequence[Seen], now: float) -> Table:
+    """Sum what locks hold of each node, and tell when the next of them ends."""
+    held: dict[str, Resources] = {}
+    ends: dict[str, list[float]] = {}
+    counts: dict[str, int] = {}
+    for each in seen:
+        if each.active and each.node:
+            held[each.node] = plus(held.get(each.node, {}), each.resources)
+            counts[each.node] = counts.get(each.node, 0) + 1
+            ends.setdefault(each.node, []).append(each.instant("expiresAt") or now)
+    rows = [
+        [node, str(counts[node]), amounts(held[node]), span(min(ends[node]) - now)] for node in sorted(held)
+    ]
+    return Table(["NODE", "LOCKS", "HELD", "NEXT ENDS IN"], rows, right=frozenset({"LOCKS"}))
+
+
+def _level_table(levels: Sequence[Mapping[str, Any]], now: float) -> Table:
+    columns = ["WATER LEVEL", "CPU", "TARGET", "MEMORY", "NODES", "STALE", "MISSING", "SAMPLED", "WHY"]
+    rows = []
+    for each in levels:
+        status = WaterLevelStatus.model_validate(each.get("status") or {})
+        sampled = status.sampled_at
+        bad = [
+            f"{condition.reason}: {condition.message}"
+            for condition in status.conditions
+            if (condition.type, condition.status) in (("Ready", "False"), ("MetricsStale", "True"))
+        ]
+        rows.append(
+            [
+                str(each["metadata"]["name"]),
+                _level(status.cpu),
+                f"{status.cpu.target}%" if status.cpu else "",
+                _level(status.memory),
+                *(
+                    "" if count is None else str(count)
+                    for count in (status.nodes_measured, status.nodes_stale, status.nodes_missing)
+                ),
+                f"{span(now - sampled.timestamp())} ago" if sampled else "never",
+                _short(bad[0]) if bad else "",
+            ]
+        )
+    return Table(columns, rows, right=frozenset({"CPU", "TARGET", "MEMORY", "NODES", "STALE", "MISSING"}))
+
+
+def _level(level: Level | None) -> str:
+    return f"{level.mean}% ({level.min}-{level.max})" if level else ""
+
+
+class _Copy:
+    """The newest locks, and whether there is news of them."""
+
+    def __init__(self) -> None:
+        self.locks: dict[str, Reservation] = {}
+        self.news = asyncio.Event()
+
+    def upsert(self, old: Reservation | None, new: Reservation) -> None:
+        del old
+        self.locks[new.meta.uid] = new
+        self.news.set()
+
+    def remove(self, last: Reservation) -> None:
+        self.locks.pop(last.meta.uid, None)
+        self.news.set()
+
+    def synced(self) -> None:
+        self.news.set()
+
+
+async def _watch(session: Session, *, wide: bool) -> None:
+    """Show the screen again when anything has changed, and each second where it is a terminal."""
+    _, levels = await _read(session)  # whatever is in the way is told before the watch hides it
+    copy, clock, console = _Copy(), SystemClock(), terminal()
+    everywhere = session.namespace is None
+    reflector = Reflector(
+        session.client,
+        RESERVATIONS,
+        decode_reservation,
+        copy,
+        rng=Random(),  # noqa: S311 -- for jitter
+        namespace=session.namespace,
+    )
+    following = asyncio.create_task(reflector.run())
+    try:
+        await copy.news.wait()
+        with Live(console=console, auto_refresh=False) as live:
+            shown = ""
+            while not following.done():
+                copy.news.clear()
+                parts = screen(copy.locks.values(), levels, clock.now(), everywhere=everywhere, wide=wide)
+                if console.is_terminal:
+                    live.update(Group(*parts), refresh=True)
+                elif (text := lines_of(*parts)) != shown:
+                    console.file.write(text + "\n")
+                    console.file.flush()
+                    shown = text
+                try:
+                    await asyncio.wait_for(copy.news.wait(), 1.0 if console.is_terminal else None)
+                except TimeoutError:
+                    continue
+        following.result()
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)

@@ -1,0 +1,104 @@
+"""What commands print: tables as kubectl's, JSON, YAML."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import yaml
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from tidelock.cli.options import Output
+
+_UNBOUNDED = 10_000  # columns of a table that goes to a file or a program: nothing is folded
+
+STYLES = {
+    "Active": "green",
+    "Bound": "green",
+    "Consumed": "green",
+    "Pending": "yellow",
+    "Expired": "dim",
+    "Lost": "red",
+    "Rejected": "red",
+    "fits": "green",
+    "ok": "green",
+    "note": "yellow",
+    "unknown": "yellow",
+    "wrong": "bold red",
+}
+"""How words are shown that tell good from bad, where there are colours."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Headings and rows; `right` are the headings whose columns are numbers."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    right: frozenset[str] = field(default_factory=frozenset)
+
+    def __rich__(self) -> RichTable:
+        table = RichTable(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
+        for heading in self.columns:
+            table.add_column(heading, justify="right" if heading in self.right else "left", overflow="fold")
+        for row in self.rows:
+            table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
+        return table
+
+
+def terminal(*, stderr: bool = False) -> Console:
+    """Give what is printed to; it has no colours where they are not wanted ($NO_COLOR) or not seen."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else _UNBOUNDED
+    return Console(stderr=stderr, width=width, highlight=False, markup=False, soft_wrap=not stream.isatty())
+
+
+def lines_of(*parts: Table | str, width: int = _UNBOUNDED) -> str:
+    """Render as it is printed to a file; no line ends in spaces."""
+    console = Console(width=width, no_color=True, highlight=False, markup=False, force_terminal=False)
+    with console.capture() as captured:
+        for part in parts:
+            console.print(part)
+    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+
+
+def show(*parts: Table | str) -> None:
+    """Print tables and sentences, as wide as the terminal or, where there is none, as they are."""
+    console = terminal()
+    if not console.is_terminal:
+        sys.stdout.write(lines_of(*parts))
+        return
+    for part in parts:
+        console.print(part)
+
+
+def tell(sentence: str) -> None:
+    """Print a remark beside the result."""
+    terminal(stderr=True).print(sentence)
+
+
+def show_plain(plain: Any, output: Output) -> None:
+    """Print for programs."""
+    if output is Output.YAML:
+        sys.stdout.write(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
+    else:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(plain), indent=2).decode() + "\n")
+
+
+def span(seconds: float) -> str:
+    """Write a duration as kubectl does, by its two largest units at most: `45s`, `5m3s`, `2h`, `3d4h`."""
+    left = int(seconds)
+    if left < 0:
+        return f"-{span(-seconds)}"
+    if left < 120:  # noqa: PLR2004 -- as kubectl: 119s
+        return f"{left}s"
+    units = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
+    parts: list[tuple[int, str]] = []
+    for name, size in units:
+        count, left = divmod(left, size)
+        if count or parts:
+            parts.append((count, name))
+    return "".join(f"{count}{name}" for count, name in parts[:2] if count)

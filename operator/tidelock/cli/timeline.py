@@ -1,0 +1,183 @@
+"""`kubectl tidelock timeline`: locks on nodes over time, as text and as a picture."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from tidelock.cli.connect import Failure, Session, Target, ask
+from tidelock.cli.locks import Seen, amounts
+from tidelock.cli.options import Context, Everywhere, Format, Kubeconfig, Namespace, Output
+from tidelock.cli.reserve import seconds
+from tidelock.cli.tables import show, show_plain, span
+from tidelock.clock import SystemClock
+from tidelock.kube.client import RESERVATIONS
+from tidelock.kube.listing import list_all
+from tidelock.model.instants import format_instant
+from tidelock.model.locks import Reservation, decode_reservation
+from tidelock.model.reservations import Phase
+
+_CELLS = 60
+_PAST, _AHEAD, _ENDED = "█", "░", "▒"
+_COLOURS = {"Active": "tab:green", "Bound": "tab:blue", "Consumed": "tab:blue", "Expired": "tab:gray"}
+
+
+def command(
+    node: Annotated[str, typer.Argument(help="Node; default: all that have locks.", show_default=False)] = "",
+    namespace: Namespace = "",
+    everywhere: Everywhere = False,
+    context: Context = "",
+    kubeconfig: Kubeconfig = "",
+    output: Format = None,
+    since: Annotated[str, typer.Option("--since", help="How far back.")] = "1h",
+    ahead: Annotated[str, typer.Option("--ahead", help="How far ahead.")] = "1h",
+    png: Annotated[
+        str, typer.Option("--png", help="File to draw a picture to; needs matplotlib.", metavar="FILE")
+    ] = "",
+) -> None:
+    """Show the locks of nodes over time: those that hold, and those that ended and are retained."""
+    back, forth = seconds("--since", since), seconds("--ahead", ahead)
+    target = Target(kubeconfig=kubeconfig, context=context, namespace=namespace, everywhere=everywhere)
+    raw = ask(target, _read)
+    now = SystemClock().now()
+    window = Window(now - back, now + forth, now)
+    spans = spans_of([decode_reservation(each) for each in raw], window, node)
+    if png:
+        draw(spans, window, png)
+    if output in (Output.JSON, Output.YAML):
+        show_plain([_plain(each) for each in spans], output)
+    else:
+        show(*screen(spans, window))
+
+
+async def _read(session: Session) -> list[msgspec.Raw]:
+    return await list_all(session.client, RESERVATIONS, session.namespace)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The time that is shown, in seconds since the epoch."""
+
+    start: float
+    end: float
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A lock on a node from its activation to its end, which may be to come."""
+
+    node: str
+    lock: str
+    phase: str
+    holds: str
+    start: float
+    end: float
+
+
+def spans_of(locks: Sequence[Reservation], window: Window, node: str = "") -> list[Span]:
+    """Find the locks that held, or will hold, room within the window: by node, then by their beginning."""
+    spans = []
+    for seen in map(Seen, locks):
+        start = seen.instant("activatedAt")
+        end = seen.instant("finishedAt") or seen.instant("expiresAt")
+        if start is None or end is None or not seen.node or (node and seen.node != node):
+            continue
+        if seen.phase == Phase.PENDING or end < window.start or start > window.end:
+            continue
+        spans.append(Span(seen.node, str(seen.lock.key), seen.phase, amounts(seen.resources), start, end))
+    return sorted(spans, key=lambda each: (each.node, each.start, each.lock))
+
+
+def screen(spans: Sequence[Span], window: Window) -> list[str]:
+    """Draw a line a lock, under its node; `|` is now."""
+    if not spans:
+        return ["No lock in this time; --since and --ahead show more of it, -A all namespaces."]
+    width = max(len(each.lock) for each in spans) + 2
+    scale = _scale(window)
+    lines = []
+    for name in dict.fromkeys(each.node for each in spans):
+        lines += [name, f"  {'':{width}}{scale}"]
+        for each in spans:
+            if each.node == name:
+                left = each.end - window.now
+                ends = f"ends in {span(left)}" if each.phase in (Phase.ACTIVE, Phase.BOUND) else each.phase
+                lines.append(f"  {each.lock:{width}}{_bar(each, window)}  {each.holds}  {ends}")
+        lines.append("")
+    return [*lines, f"{_PAST} held so far   {_AHEAD} held from now on   {_ENDED} ended   | now"]
+
+
+def _bar(lock: Span, window: Window) -> str:
+    cell = (window.end - window.start) / _CELLS
+    cells = []
+    here = min(int((window.now - window.start) / cell), _CELLS - 1)
+    for place in range(_CELLS):
+        begin = window.start + place * cell
+        if place == here:
+            cells.append("|")
+        elif begin + cell <= lock.start or begin >= lock.end:
+            cells.append(" ")
+        elif lock.phase not in (Phase.ACTIVE, Phase.BOUND):
+            cells.append(_ENDED)
+        else:
+            cells.append(_PAST if place < here else _AHEAD)
+    return "".join(cells)
+
+
+def _scale(window: Window) -> str:
+    """Write times of day (UTC) over the quarters of the window."""
+    cells = [" "] * (_CELLS + 5)
+    for quarter in range(5):
+        at = window.start + (window.end - window.start) * quarter / 4
+        text = datetime.fromtimestamp(at, UTC).strftime("%H:%M")
+        place = quarter * _CELLS // 4
+        cells[place : place + len(text)] = text
+    return "".join(cells)
+
+
+def draw(spans: Sequence[Span], window: Window, file: str) -> None:
+    """Draw the locks into a PNG; raises Failure if that can't be."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 -- slow, and not always there
+        from matplotlib.figure import Figure  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise Failure("--png needs matplotlib: pip install matplotlib") from error
+    figure = Figure(figsize=(10, 1.5 + 0.4 * len(spans)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    for place, each in enumerate(spans):
+        colour = _COLOURS.get(each.phase, "tab:red")
+        minutes = ((each.start - window.now) / 60, (each.end - each.start) / 60)
+        axes.broken_barh([minutes], (place - 0.4, 0.8), color=colour, alpha=0.7)
+        axes.text(
+            max(minutes[0], (window.start - window.now) / 60),
+            place,
+            f" {each.holds}",
+            va="center",
+            fontsize=8,
+        )
+    axes.axvline(0, color="black", linewidth=1)
+    axes.set_xlim((window.start - window.now) / 60, (window.end - window.now) / 60)
+    axes.set_yticks(range(len(spans)), [f"{each.node}: {each.lock}" for each in spans])
+    axes.invert_yaxis()
+    axes.set_xlabel(f"minutes from {format_instant(int(window.now))}")
+    axes.set_title("Locks on nodes")
+    try:
+        figure.savefig(Path(file), format="png", dpi=120)
+    except OSError as error:
+        raise Failure(f"--png: {file}: {error.strerror}") from error
+
+
+def _plain(each: Span) -> dict[str, str]:
+    return {
+        "node": each.node,
+        "reservation": each.lock,
+        "phase": each.phase,
+        "holds": each.holds,
+        "start": format_instant(each.start),
+        "end": format_instant(each.end),
+    }

@@ -1,0 +1,342 @@
+"""`kubectl tidelock why`: what each node has for a pod or a lock, and what each plugin says of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from tidelock.cli.check import node_quality
+from tidelock.cli.connect import Failure, Session, Target, ask
+from tidelock.cli.locks import Seen, amounts
+from tidelock.cli.options import Context, Format, Kubeconfig, Namespace, Output, SchedulerConfig
+from tidelock.cli.tables import Table, show, show_plain
+from tidelock.cli.world import World, configuration_of, look
+from tidelock.clock import SystemClock
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.config import Configuration
+from tidelock.framework.course import PluginError
+from tidelock.framework.profile import Profile
+from tidelock.ledger.entry import Entry
+from tidelock.model.levels import NODE_LEVEL, WINDOW_SECONDS, NodeLevel, Quality, decode_node_level
+from tidelock.model.meta import Key
+from tidelock.model.nodes import Node
+from tidelock.model.pods import Pod, decode_pod
+from tidelock.model.quantities import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    PODS,
+    Resources,
+    format_quantity,
+    format_resources,
+)
+from tidelock.model.waterlevels import WaterLevelSpec
+from tidelock.scheduler.decider import Decider
+from tidelock.scheduler.examining import Opinion, examine
+from tidelock.scheduler.picture import Picture
+
+_POD_WORDS = frozenset({"pod", "pods", "po"})
+_LOCK_WORDS = frozenset({"reservation", "reservations", "rsv"})
+_STALENESS: int = WaterLevelSpec.model_fields["staleness_seconds"].default
+_LOCKS_TOLD = 3
+
+_LEGEND = (
+    "Amounts: used by pods + locked, of allocatable. Points: scores times weights; best node first.{where}"
+)
+
+
+def command(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="NAME of a pod, or else of a reservation; or pod/NAME, reservation/NAME.",
+            metavar="POD|RESERVATION",
+        ),
+    ],
+    namespace: Namespace = "",
+    context: Context = "",
+    kubeconfig: Kubeconfig = "",
+    output: Format = None,
+    config: SchedulerConfig = "",
+    limit: Annotated[int, typer.Option("--limit", help="So many nodes at most; 0: all.", min=0)] = 50,
+) -> None:
+    """Show why a pod or a lock is where it is, or is nowhere: one table of all nodes.
+
+    Every plugin of its profile is asked about every node, as the cluster is now. Nothing is written.
+    """
+    configuration = configuration_of(config)
+    target = Target(kubeconfig=kubeconfig, context=context, namespace=namespace)
+    key, world = ask(target, lambda session: _look(session, what))
+    answer = answer_for(world, configuration, key, SystemClock().now())
+    if output in (Output.JSON, Output.YAML):
+        show_plain(plain(answer), output)
+    else:
+        show(*screen(answer, limit=limit, wide=output is Output.WIDE))
+
+
+async def _look(session: Session, what: str) -> tuple[tuple[str, Key], World]:
+    kind, slash, name = what.rpartition("/")
+    if slash and kind not in _POD_WORDS | _LOCK_WORDS:
+        raise Failure(f"{what!r}: should be a name, pod/NAME or reservation/NAME")
+    word = "" if not slash else "pod" if kind in _POD_WORDS else "reservation"
+    return (word, Key(session.home, name)), await look(session)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a node has, and who has it: pods in use, locks with what each holds."""
+
+    allocatable: Resources
+    used: Resources
+    locked: Resources
+    locks: Mapping[Key, Resources]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """All that is to be told of a pod or a lock; `rooms` are by the nodes' names."""
+
+    title: str
+    needs: Resources
+    story: tuple[str, ...]
+    opinions: Sequence[Opinion]
+    rooms: Mapping[str, Room]
+    levels: Mapping[str, str]
+    node: str = ""
+
+
+def answer_for(world: World, configuration: Configuration, what: tuple[str, Key], now: float) -> Answer:
+    """Find the pod or lock in the cluster, and ask all plugins about it; raises Failure."""
+    word, key = what
+    pod = _pod(world, key) if word != "reservation" else None
+    picture = world.picture(configuration, now, without=pod.uid if pod is not None else "")
+    if pod is not None:
+        return _about_pod(picture, pod, world)
+    entry = picture.decider.book.entries.get(key)
+    if entry is None or word == "pod":
+        kinds = word or "pod and no reservation"
+        raise Failure(
+            f"there is no {kinds} {key}: name its namespace with -n, and see kubectl tidelock status -A"
+        )
+    return _about_lock(picture, entry, world)
+
+
+def _pod(world: World, key: Key) -> Pod | None:
+    for raw in world.objects["pods"]:
+        if msgspec.json.decode(raw, type=_Named).metadata.key == key:
+            return decode_pod(raw)
+    return None
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    name: str
+    namespace: str = ""
+
+    @property
+    def key(self) -> Key:
+        return Key(self.namespace, self.name)
+
+
+class _Named(msgspec.Struct, frozen=True):
+    metadata: _Meta
+
+
+def _about_pod(picture: Picture, pod: Pod, world: World) -> Answer:
+    decider, story = picture.decider, list(world.remarks)
+    profile = decider.profiles.get(pod.spec.scheduler_name)
+    if profile is None:
+        profile = decider.profile
+        story.append(
+            f"Its scheduler is {pod.spec.scheduler_name}; this is what {profile.scheduler_name} would say."
+        )
+    bound_to = pod.node_name
+    if bound_to:
+        story.append(f"It is bound to {bound_to}; the table is of the cluster without it.")
+    scheduled = next((each for each in pod.status.conditions if each.type == "PodScheduled"), None)
+    if scheduled is not None and scheduled.message and not bound_to:
+        story.append(f"{scheduled.reason}: {scheduled.message}")
+    unbound = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
+    for plugin in profile.pre_enqueue:
+        status = plugin.pre_enqueue(unbound)
+        if not status.ok and not bound_to:
+            story.append(f"{plugin.name}: {', '.join(status.reasons)}")
+    own = decider.book.own(unbound)
+    story += [f"Its lock {entry.key} is {entry.phase}{_place(entry)}." for entry in own]
+    return _answer(picture, profile, unbound, f"pod {pod.key}", tuple(story), None, bound_to)
+
+
+def _about_lock(picture: Picture, entry: Entry, world: World) -> Answer:
+    title = f"reservation {entry.key}"
+    pod = entry.reservation.pod
+    if pod is None:
+        raise Failure(f"{title} can't be read: {entry.problem}; see kubectl tidelock lint")
+    seen = Seen(entry.reservation)
+    story = [*world.remarks, f"It is {entry.phase}{_place(entry)}, for {seen.owner}."]
+    if seen.why:
+        story.append(seen.why)
+    return _answer(picture, picture.decider.profile, pod, title, tuple(story), entry, entry.node)
+
+
+def _place(entry: Entry) -> str:
+    return f" on {entry.node}, with {amounts(_shown(entry.held))}" if entry.held else ""
+
+
+def _answer(
+    picture: Picture,
+    profile: Profile,
+    pod: Pod,
+    title: str,
+    story: tuple[str, ...],
+    lock: Entry | None,
+    node: str,
+) -> Answer:
+    decider = picture.decider
+    try:
+        opinions = examine(decider.cache, profile, pod, picture.now, lock)
+    except PluginError as error:
+        raise Failure(f"{title} can't be judged: {error}") from error
+    snapshot = decider.cache.snapshot()
+    nodes = [opinion.node for opinion in opinions]
+    return Answer(
+        title,
+        _shown(pod.requests),
+        (*story, *(f"Left out, as it can't be read: {each}" for each in picture.unreadable)),
+        opinions,
+        {each.name: room_of(decider, snapshot, each) for each in nodes},
+        {each.name: level_of(each, picture.now, staleness_of(decider, each)) for each in nodes},
+        node,
+    )
+
+
+def _shown(resources: Resources) -> Resources:
+    return {name: units for name, units in resources.items() if name != PODS}
+
+
+def room_of(decider: Decider, snapshot: Snapshot, node: Node) -> Room:
+    """Read what a node has from the columns and the ledger."""
+    row = snapshot.row(node.name)
+    if row is None:
+        raise ValueError(f"no node {node.name}")
+    amount = {
+        kind: {name: int(values[row, column]) for column, name in enumerate(snapshot.resources)}
+        for kind, values in (
+            ("allocatable", snapshot.allocatable),
+            ("used", snapshot.requested),
+            ("locked", snapshot.locked),
+        )
+    }
+    locks = {entry.key: _shown(entry.held) for entry in decider.book.held_on(node.name)}
+    return Room(**amount, locks=locks)
+
+
+def staleness_of(decider: Decider, node: Node) -> float:
+    """Tell above which age a node's measurement is stale, by the WaterLevels that select it."""
+    limits = [
+        level.spec.staleness_seconds
+        for level in decider.objects.water_levels.all()
+        if level.spec is not None
+        and (level.nodes is None or level.nodes.matches(node.name, node.meta.labels))
+    ]
+    return min(limits, default=_STALENESS)
+
+
+def level_of(node: Node, now: float, staleness: float) -> str:
+    """Write a node's measured use over the shortest window, or why it does not count."""
+    worth = node_quality(node, now, staleness)
+    if worth is Quality.MISSING:
+        return ""
+    level = decode_node_level(node.meta.annotations[NODE_LEVEL])
+    if not isinstance(level, NodeLevel):
+        return str(worth.value)
+    window = next(name for name in WINDOW_SECONDS if level.windows.get(name))
+    uses = ", ".join(f"{name} {stat.mean:.0f}%" for name, stat in level.windows[window].items())
+    return uses if worth is Quality.FRESH else f"{uses} ({worth.value})"
+
+
+def screen(answer: Answer, *, limit: int, wide: bool) -> list[Table | str]:
+    """Make the table of nodes and what stands above it."""
+    shown = answer.opinions[:limit] if limit else answer.opinions
+    fitting = sum(not each.objections for each in answer.opinions)
+    needs = ", ".join(f"{name} {amount}" for name, amount in format_resources(answer.needs).items())
+    count = f"{fitting} of {len(answer.opinions)} nodes fit"
+    head = f"{answer.title} needs {needs or 'nothing but a place'}; {count}."
+    parts: list[Table | str] = [head, *answer.story, ""]
+    extended = sorted(name for name in answer.needs if name not in (CPU, MEMORY, EPHEMERAL_STORAGE, PODS))
+    resources = [CPU, MEMORY, *extended]
+    scorers = list(dict.fromkeys(name for each in answer.opinions for name in each.points))
+    columns = ["NODE", *(name.upper() for name in resources), "LOCKED BY", "WATER LEVEL", "VERDICT"]
+    columns += [*scorers, "TOTAL"] if wide else ["POINTS"]
+    rows = [_row(answer, each, resources, scorers if wide else None) for each in shown]
+    parts.append(Table(columns, rows, right=frozenset({*scorers, "TOTAL"})))
+    if len(shown) < len(answer.opinions):
+        parts.append(f"and {len(answer.opinions) - len(shown)} more nodes: --limit 0 shows all")
+    return [*parts, "", _LEGEND.format(where=" * is its node." if answer.node else "")]
+
+
+def _row(
+    answer: Answer, opinion: Opinion, resources: Sequence[str], scorers: Sequence[str] | None
+) -> list[str]:
+    name = opinion.node.name
+    room = answer.rooms[name]
+    row = [f"{name} *" if name == answer.node else name]
+    row += [_use(room, resource) for resource in resources]
+    lockers = [f"{key} ({amounts(held)})" for key, held in room.locks.items()]
+    more = len(lockers) - _LOCKS_TOLD
+    row.append(", ".join(lockers[:_LOCKS_TOLD]) + (f" and {more} more" if more > 0 else ""))
+    row.append(answer.levels[name])
+    # What lacks room beside locks often lacks it anyway, by the same numbers.
+    told = {each.numbers or ", ".join(each.reasons): each.plugin for each in reversed(opinion.objections)}
+    texts = [f"{plugin}: {text}" for text, plugin in reversed(told.items())]
+    row.append("; ".join(texts) or "fits")
+    if scorers is None:
+        parts = [f"{plugin} {points:.0f}" for plugin, points in opinion.points.items() if points]
+        total = " = ".join((f"{opinion.total:.0f}", *([" + ".join(parts)] if parts else [])))
+        row.append(total if opinion.points else "")
+    else:
+        row += [f"{opinion.points[plugin]:.0f}" if plugin in opinion.points else "" for plugin in scorers]
+        row.append(f"{opinion.total:.0f}" if opinion.points else "")
+    return row
+
+
+def _use(room: Room, resource: str) -> str:
+    used, locked, all_ = (
+        format_quantity(resource, of.get(resource, 0)) for of in (room.used, room.locked, room.allocatable)
+    )
+    return f"{used} + {locked} of {all_}" if room.locked.get(resource) else f"{used} of {all_}"
+
+
+def plain(answer: Answer) -> dict[str, Any]:
+    """Write the answer for programs: amounts as quantities, points by plugin."""
+    return {
+        "about": answer.title,
+        "needs": format_resources(answer.needs),
+        "notes": list(answer.story),
+        "node": answer.node,
+        "nodes": [_plain_node(answer, each) for each in answer.opinions],
+    }
+
+
+def _plain_node(answer: Answer, opinion: Opinion) -> dict[str, Any]:
+    room = answer.rooms[opinion.node.name]
+    return {
+        "name": opinion.node.name,
+        "fits": not opinion.objections,
+        "allocatable": format_resources(room.allocatable),
+        "used": format_resources(room.used),
+        "locked": format_resources(room.locked),
+        "locks": {str(key): format_resources(held) for key, held in room.locks.items()},
+        "waterLevel": answer.levels[opinion.node.name],
+        "objections": [
+            {
+                "plugin": each.plugin,
+                "reasons": list(each.reasons),
+                "numbers": each.numbers,
+                "evictionsMayHelp": each.resolvable,
+            }
+            for each in opinion.objections
+        ],
+        "points": dict(opinion.points),
+        "total": opinion.total,
+    }

@@ -1,0 +1,84 @@
+"""The live cluster as a picture that decisions can be tried on, and the configuration to try them with."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from tidelock.cli.connect import Failure, Session
+from tidelock.framework.config import Configuration, default_configuration, read_configuration
+from tidelock.framework.configfile import ConfigurationError
+from tidelock.framework.installed import load_plugins
+from tidelock.kube.client import NODES, PODS, RESERVATIONS, Resource
+from tidelock.kube.errors import Forbidden, NotFound
+from tidelock.kube.listing import list_all
+from tidelock.plugins.registry import BUILTINS
+from tidelock.scheduler.picture import Picture
+from tidelock.scheduler.watches import OTHERS, OWN
+from tidelock.settings import DEFAULT_SCHEDULER_NAME
+
+_NEEDED = {"nodes": NODES, "pods": PODS, "reservations": RESERVATIONS}
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """All objects that decisions need, as JSON by resource; `unseen` are resources that may not be listed."""
+
+    objects: Mapping[str, list[msgspec.Raw]]
+    unseen: tuple[str, ...]
+
+    def picture(self, configuration: Configuration, now: float, without: str = "") -> Picture:
+        """Make a decider that knows all this, but for the pod with that uid."""
+        try:
+            return Picture.of(configuration, self.objects, now, without)
+        except ConfigurationError as error:
+            raise Failure(f"--config: {error}") from error
+
+    @property
+    def remarks(self) -> list[str]:
+        """What is to be said about what could not be seen."""
+        if not self.unseen:
+            return []
+        names = ", ".join(self.unseen)
+        return [f"You may not list {names}: plugins that read them judge as if there were none."]
+
+
+async def look(session: Session) -> World:
+    """List everything that decisions need; what only some plugins read may be forbidden."""
+    others: dict[str, Resource] = {name: resource for name, (resource, _) in {**OTHERS, **OWN}.items()}
+    lists = await asyncio.gather(
+        *(list_all(session.client, resource) for resource in _NEEDED.values()),
+        *(_if_allowed(session, resource) for resource in others.values()),
+    )
+    found = dict(zip((*_NEEDED, *others), lists, strict=True))
+    unseen = tuple(others[name].plural for name, listed in found.items() if listed is None)
+    return World({name: listed for name, listed in found.items() if listed is not None}, unseen)
+
+
+async def _if_allowed(session: Session, resource: Resource) -> list[msgspec.Raw] | None:
+    try:
+        return await list_all(session.client, resource)
+    except (Forbidden, NotFound):
+        return None
+
+
+def configuration_of(file: str) -> Configuration:
+    """Read the scheduler's configuration, or take the default one; extenders are not asked.
+
+    Raises:
+        Failure: the file can't be read.
+
+    """
+    if not file:
+        return default_configuration(DEFAULT_SCHEDULER_NAME, BUILTINS)
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+        read = read_configuration(text, BUILTINS, partial(load_plugins, builtin=BUILTINS.registry))
+    except OSError as error:
+        raise Failure(f"--config: {file}: {error.strerror}") from error
+    except ValueError as error:  # a ConfigurationError, or not UTF-8
+        raise Failure(f"--config: {file}: {error}") from error
+    return replace(read, extenders=())

@@ -1,0 +1,78 @@
+"""An API server of a few fixed answers, in a thread of its own: commands have a loop of their own."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from urllib.parse import urlsplit
+
+from builders import Json
+from unit.kube.kubeconfigs import write_kubeconfig
+
+Answers = dict[str, tuple[int, Json | str]]
+"""Status and body by method and path, as in `GET /api/v1/pods`; others are 404 without a reason."""
+
+
+class FixedServer:
+    """Where it is, and what it was asked: method, path with its query, body."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self.kubeconfig = kubeconfig
+        self.asked: list[tuple[str, str, Json]] = []
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Let a client go that has read enough; whatever else is wrong is told."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
+@contextmanager
+def serving(answers: Answers, folder: Path) -> Iterator[FixedServer]:
+    """Serve; the kubeconfig's context `x` has the namespace `shop`."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            length = int(self.headers.get("Content-Length", 0))
+            body = json.loads(self.rfile.read(length)) if length else {}
+            served.asked.append((self.command, self.path, body))
+            code, told = answers.get(
+                f"{self.command} {urlsplit(self.path).path}", (404, "404 page not found")
+            )
+            text = (told if isinstance(told, str) else json.dumps(told)).encode()
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = _answer  # noqa: N815 -- the base class' names
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    server = _Server(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    url = f"http://127.0.0.1:{server.server_address[1]}"
+    served = FixedServer(write_kubeconfig(folder / "kubeconfig", url, {}, namespace="shop"))
+    try:
+        yield served
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def listed(*objects: Json) -> tuple[int, Json | str]:
+    """Give the answer to a list."""
+    return 200, {"kind": "List", "metadata": {"resourceVersion": "9"}, "items": list(objects)}
+
+
+def failed(code: int, reason: str, message: str) -> tuple[int, Json | str]:
+    """Give the API's own description of a failure."""
+    return code, {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message}

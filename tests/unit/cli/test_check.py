@@ -1,0 +1,158 @@
+import copy
+from typing import Any
+
+import pytest
+
+from builders import NOW, level, node, reservation, water_level
+from tidelock.cli.check import (
+    Finding,
+    Level,
+    Place,
+    admission_finding,
+    clock_finding,
+    crd_finding,
+    lease_finding,
+    levels_finding,
+    report,
+    reservations_finding,
+)
+from tidelock.model.crds import RESERVATION
+from tidelock.model.instants import format_instant
+from unit.cli.scenes import active_json, condition, lock, pending_json
+from unit.cli.screens import assert_screen
+
+PLACE = Place("tidelock-system", "tidelock", "tidelock")
+SERVED = {"conditions": [{"type": "Established", "status": "True"}]}
+
+
+def definition(**status: Any) -> dict[str, Any]:
+    return {**copy.deepcopy(RESERVATION.definition()), "status": status or SERVED}
+
+
+def crd(stored: dict[str, Any]) -> Finding:
+    return crd_finding("CRD", RESERVATION.definition(), stored)
+
+
+def test_the_definition_of_this_version_is_in_order() -> None:
+    assert crd(definition()).level is Level.OK
+
+
+def test_a_definition_that_is_not_served_says_why() -> None:
+    names = {"type": "NamesAccepted", "status": "False", "message": "rsv is taken"}
+    found = crd(definition(conditions=[names]))
+    assert (found.level, found.found) == (Level.WRONG, "is not served: rsv is taken")
+
+
+def test_a_definition_of_another_version_is_told() -> None:
+    stored = definition()
+    stored["spec"]["versions"][0]["name"] = "v1"
+    assert (crd(stored).level, crd(stored).found) == (Level.WRONG, "has versions v1, not v1alpha1")
+
+
+def test_a_definition_that_differs_is_noted() -> None:
+    stored = definition()
+    stored["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] = "of old"
+    assert crd(stored).level is Level.NOTE
+
+
+def lease(**fields: Any) -> Finding:
+    spec = {
+        "holderIdentity": "pod_1",
+        "renewTime": format_instant(NOW - 2),
+        "leaseDurationSeconds": 15,
+        "leaseTransitions": 3,
+    }
+    return lease_finding(PLACE, {**spec, **fields}, NOW)
+
+
+def test_a_lease_that_is_held_is_in_order() -> None:
+    assert lease() == Finding("Lease", Level.OK, "pod_1 leads, in leadership 3")
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"renewTime": format_instant(NOW - 60)}, "has been silent for 60s (limit 15s)"),
+        ({"holderIdentity": ""}, "nobody holds Lease tidelock-system/tidelock"),
+        ({"renewTime": None}, "nobody holds"),
+    ],
+)
+def test_a_lease_that_nobody_renews_is_wrong(fields: dict[str, Any], told: str) -> None:
+    found = lease(**fields)
+    assert found.level is Level.WRONG
+    assert told in found.found
+    assert "logs deployment/tidelock" in found.advice
+
+
+def test_a_lease_that_is_not_there_is_wrong() -> None:
+    assert lease_finding(PLACE, None, NOW).level is Level.WRONG
+
+
+@pytest.mark.parametrize(
+    ("bundle", "policy", "expected"),
+    [("Y2E=", "Fail", Level.OK), ("Y2E=", "Ignore", Level.NOTE), ("", "Fail", Level.WRONG)],
+)
+def test_the_webhook(bundle: str, policy: str, expected: Level) -> None:
+    hook = {"clientConfig": {"caBundle": bundle} if bundle else {}, "failurePolicy": policy}
+    assert admission_finding({"webhooks": [hook]}).level is expected
+
+
+def test_a_clock_that_is_off_is_noted() -> None:
+    assert clock_finding(NOW, NOW, NOW + 0.1).level is Level.OK
+    found = clock_finding(NOW + 10, NOW, NOW + 0.1)
+    assert (found.level, found.found) == (Level.NOTE, "the API server's clock is +9.9s from this machine's")
+
+
+def test_locks_that_are_as_they_should_be() -> None:
+    locks = [lock(active_json("a")), lock(pending_json()), reservation("new", created=NOW)]
+    found = reservations_finding(locks, NOW + 5)
+    assert found == Finding("reservations", Level.OK, "3 there, 1 active, all as they should be")
+
+
+def test_locks_that_nobody_looks_at_are_wrong() -> None:
+    locks = [reservation(f"new-{number}", created=NOW - 60) for number in range(5)]
+    found = reservations_finding(locks, NOW)
+    assert found.level is Level.WRONG
+    assert found.found == "not looked at for 30s: shop/new-0, shop/new-1, shop/new-2 and 2 more"
+
+
+def test_locks_that_outlive_their_end_are_wrong() -> None:
+    found = reservations_finding([lock(active_json("a", ends=NOW - 60))], NOW)
+    assert (found.level, found.found) == (Level.WRONG, "past their end and not ended: shop/a")
+
+
+def test_violations_are_noted() -> None:
+    plain = active_json("a")
+    plain["status"]["conditions"] = [condition("Violated", "True", "RoomTaken", "x")]
+    assert reservations_finding([lock(plain)], NOW).level is Level.NOTE
+
+
+def test_measurements() -> None:
+    fresh = node("fresh", annotations={"tidelock.dev/water-level": level(10, 10)})
+    old = node("old", annotations={"tidelock.dev/water-level": level(10, 10, at=NOW - 3600)})
+    odd = node("odd", annotations={"tidelock.dev/water-level": "{}"})
+    none = node("none")
+
+    assert levels_finding([water_level()], [fresh], NOW).level is Level.OK
+    some = levels_finding([water_level()], [fresh, old, odd, none], NOW)
+    assert some.level is Level.NOTE
+    assert some.found == "3 of 4 nodes have no fresh measurement: none missing, odd invalid, old stale"
+    assert levels_finding([water_level()], [old, none], NOW).level is Level.WRONG
+    assert levels_finding([water_level(refreshSeconds=0)], [], NOW).level is Level.WRONG
+
+
+def test_nodes_that_no_level_selects_need_no_measurement() -> None:
+    selecting = water_level(nodeSelector={"matchLabels": {"zone": "a"}})
+    found = levels_finding([selecting], [node("other")], NOW)
+    assert (found.level, found.found) == (Level.OK, "0 nodes are measured, all freshly")
+
+
+def test_the_report() -> None:
+    findings = [
+        crd(definition()),
+        lease(holderIdentity=""),
+        admission_finding({"webhooks": []}),
+        Finding("rights", Level.UNKNOWN, "not allowed to look: no", "ask an admin"),
+        reservations_finding([], NOW),
+    ]
+    assert_screen("check", report(findings))

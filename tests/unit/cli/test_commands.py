@@ -1,0 +1,317 @@
+"""Whole commands against fixed answers: what is asked for, what is printed, and the exit status."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from builders import pod_json, reservation_json
+from tidelock.cli.main import complete, main
+from tidelock.kube.client import NODES, PODS, RESERVATIONS, WATERLEVELS
+from unit.cli.scenes import LOCKS, active_json
+from unit.cli.scenes import NODES as NODE_OBJECTS
+from unit.cli.scenes import PODS as POD_OBJECTS
+from unit.cli.server import Answers, FixedServer, failed, listed, serving
+
+CLUSTER: Answers = {
+    f"GET {NODES.collection()}": listed(*NODE_OBJECTS),
+    f"GET {PODS.collection()}": listed(*POD_OBJECTS),
+    f"GET {RESERVATIONS.collection()}": listed(*LOCKS),
+    f"GET {RESERVATIONS.collection('shop')}": listed(*LOCKS),
+    f"GET {WATERLEVELS.collection()}": listed(),
+}
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[[Answers], FixedServer]]:
+    with ExitStack() as stack:
+        yield lambda answers: stack.enter_context(serving(answers, tmp_path))
+
+
+def run(*arguments: str) -> int:
+    """Run the command as the console script does; gives its exit status."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["kubectl-tidelock", *arguments])
+        with pytest.raises(SystemExit) as left:
+            main()
+    code = left.value.code
+    return code if isinstance(code, int) else 0
+
+
+def sentence(capsys: pytest.CaptureFixture[str]) -> str:
+    """Give the one line of an error."""
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("error: ")
+    assert told.err.count("\n") == 1, told.err
+    return told.err
+
+
+def test_status_of_the_contexts_namespace(
+    serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = serve(CLUSTER)
+
+    assert run("status", "--kubeconfig", str(server.kubeconfig)) == 0
+
+    told = capsys.readouterr()
+    assert told.err == ""
+    assert told.out.splitlines()[0].split()[:5] == ["NAME", "PHASE", "NODE", "OWNER", "ROOM"]
+    assert "\x1b" not in told.out
+    assert server.asked[0][1].startswith("/apis/tidelock.dev/v1alpha1/namespaces/shop/reservations")
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_status_of_all_namespaces_for_programs(
+    serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    server = serve(CLUSTER)
+
+    assert run("status", "-A", "-o", form, "--kubeconfig", str(server.kubeconfig)) == 0
+
+    plain = yaml.safe_load(capsys.readouterr().out)  # of which JSON is a part
+    assert [each["metadata"]["name"] for each in plain["reservations"]] == ["batch", "large", "used"]
+    assert server.asked[0][1].startswith("/apis/tidelock.dev/v1alpha1/reservations")
+
+
+def test_why_of_a_pod(serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str]) -> None:
+    server = serve(CLUSTER)
+
+    assert run("why", "pod/web-0", "--kubeconfig", str(server.kubeconfig)) == 0
+
+    told = capsys.readouterr().out
+    assert "locked by shop/batch" in told
+    assert "You may not list namespaces, services" in told
+    assert {method for method, _, _ in server.asked} == {"GET"}
+
+
+def test_why_of_something_else_is_told(
+    serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = serve(CLUSTER)
+    assert run("why", "node/a", "--kubeconfig", str(server.kubeconfig)) == 1
+    assert "should be a name, pod/NAME or reservation/NAME" in sentence(capsys)
+
+
+def test_simulate_asks_for_dry_runs_alone(
+    serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    lock, pod = reservation_json("new", owner="new-0"), pod_json("new-0")
+    server = serve(
+        CLUSTER
+        | {
+            f"PATCH {RESERVATIONS.item('new', 'shop')}": (200, lock),
+            f"POST {PODS.collection('shop')}": (201, pod),
+        }
+    )
+    file = tmp_path / "file.yaml"
+    file.write_text(yaml.safe_dump_all([{"kind": "Reservation", **lock}, {"kind": "Pod", **pod}]))
+
+    assert run("simulate", "-f", str(file), "-o", "json", "--kubeconfig", str(server.kubeconfig)) == 0
+
+    outcomes = json.loads(capsys.readouterr().out)["outcomes"]
+    assert [(each["object"], each["outcome"]) for each in outcomes] == [
+        ("reservation shop/new", "Consumed"),
+        ("pod shop/new-0", "bound"),
+    ]
+    writes = [path for method, path, _ in server.asked if method != "GET"]
+    assert len(writes) == 2
+    assert all("dryRun=All" in path for path in writes)
+
+
+def test_simulate_ends_with_1_if_there_is_no_room(
+    serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    lock = reservation_json("new", resources={"cpu": "64"})
+    server = serve(CLUSTER | {f"PATCH {RESERVATIONS.item('new', 'shop')}": (200, lock)})
+    file = tmp_path / "file.yaml"
+    file.write_text(yaml.safe_dump({"kind": "Reservation", **lock}))
+
+    assert run("simulate", "-f", str(file), "--kubeconfig", str(server.kubeconfig)) == 1
+    assert "InsufficientCapacity" in capsys.readouterr().out
+
+
+def lint_file(folder: Path, **spec: Any) -> str:
+    file = folder / "file.yaml"
+    body = {"apiVersion": RESERVATIONS.api_version, "kind": "Reservation"} | reservation_json(**spec)
+    file.write_text(yaml.safe_dump(body))
+    return str(file)
+
+
+def test_lint_asks_the_api_server_for_the_rules_between_fields(
+    serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    said = "Reservation.tidelock.dev is invalid: exactly one of expireAt and ttlSeconds is required"
+    server = serve({f"PATCH {RESERVATIONS.item('lock', 'shop')}": failed(422, "Invalid", said)})
+    file = lint_file(tmp_path, expireAt="2027-01-01T00:00:00Z")
+
+    assert run("lint", "-f", file, "--kubeconfig", str(server.kubeconfig)) == 1
+
+    assert said in capsys.readouterr().out
+    ((_, path, _),) = server.asked
+    assert "dryRun=All" in path
+
+
+def test_lint_without_a_cluster(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert run("lint", "--offline", "-f", lint_file(tmp_path)) == 0
+    assert capsys.readouterr().out.endswith(": ok, but for rules between fields\n")
+    assert run("lint", "--offline", "-f", lint_file(tmp_path, ttlSeconds=0)) == 1
+    assert "spec.ttlSeconds: Invalid value: 0: should be" in capsys.readouterr().out
+
+
+def test_lint_may_be_forbidden(
+    serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    server = serve({f"PATCH {RESERVATIONS.item('lock', 'shop')}": failed(403, "Forbidden", "no rights")})
+    assert run("lint", "-f", lint_file(tmp_path), "--kubeconfig", str(server.kubeconfig)) == 1
+    assert "no rights; --offline checks all but" in sentence(capsys)
+
+
+def test_reserve_without_waiting(
+    serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = serve({f"POST {RESERVATIONS.collection('shop')}": (201, reservation_json("web-0"))})
+
+    options = ("-r", "cpu=1", "--ttl", "1h", "--no-wait", "--kubeconfig", str(server.kubeconfig))
+    assert run("reserve", "web-0", *options) == 0
+
+    assert capsys.readouterr().out == "reservation/web-0 Pending: created\n"
+    ((method, path, body),) = server.asked
+    assert method == "POST"
+    assert "dryRun" not in path
+    assert body["spec"]["ttlSeconds"] == 3600
+
+
+def test_reserve_of_a_name_that_is_taken(
+    serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = serve({f"POST {RESERVATIONS.collection('shop')}": failed(409, "AlreadyExists", "is there")})
+    assert run("reserve", "web-0", "-r", "cpu=1", "--kubeconfig", str(server.kubeconfig)) == 1
+    assert "reservation shop/web-0 is there already: delete it first" in sentence(capsys)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((), "give either the NAME of a lock or"),
+        (("web-0", "-f", "file"), "give either the NAME of a lock or"),
+        (("web-0",), "--requests: '': should be name=value"),
+        (("web-0", "-r", "cpu=two"), "spec.resources: Invalid value"),
+        (("Web_0", "-r", "cpu=1"), "spec.owners[0].pod.name: Invalid value"),
+    ],
+)
+def test_reserve_refuses_what_is_wrong_before_it_asks(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], told: str
+) -> None:
+    assert run("reserve", *arguments, "--kubeconfig", "none") == 1
+    assert told in sentence(capsys)
+
+
+def test_check_of_a_cluster_without_tidelock(
+    serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = serve({"GET /version": (200, {})})
+
+    assert run("check", "--kubeconfig", str(server.kubeconfig), "-o", "json") == 1
+
+    found = {each["matter"]: each["level"] for each in json.loads(capsys.readouterr().out)}
+    assert found["CRD reservations"] == found["CRD waterlevels"] == found["Lease"] == "wrong"
+    assert found["admission"] == "note"
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (failed(401, "Unauthorized", "no"), "does not accept the kubeconfig's credentials: log in again"),
+        (
+            failed(403, "Forbidden", "user x cannot list pods"),
+            "you have not the right: user x cannot",
+        ),
+        ((404, "404 page not found"), "this cluster has no Tidelock: install it (kubectl apply"),
+        (failed(500, "InternalError", "etcd is down"), "etcd is down"),
+        ((200, "<html>a proxy's page"), "JSON is malformed"),
+    ],
+)
+@pytest.mark.parametrize("command", ["status", "timeline"])
+def test_what_the_api_server_has_against_it_is_one_sentence(
+    serve: Callable[[Answers], FixedServer],
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    answer: tuple[int, Any],
+    told: str,
+) -> None:
+    server = serve({f"GET {RESERVATIONS.collection('shop')}": answer})
+    assert run(command, "--kubeconfig", str(server.kubeconfig)) == 1
+    assert told in sentence(capsys)
+
+
+def test_a_cluster_that_does_not_answer(
+    serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    config = tmp_path / "dead"
+    plain = yaml.safe_load(serve({}).kubeconfig.read_text())
+    plain["clusters"][0]["cluster"]["server"] = "http://127.0.0.1:1"
+    config.write_text(yaml.safe_dump(plain))
+
+    assert run("status", "--kubeconfig", str(config)) == 1
+    assert "no answer from http://127.0.0.1:1 (" in sentence(capsys)
+
+
+def test_a_context_that_is_not_there(
+    serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = serve(CLUSTER)
+    assert run("status", "--context", "prod", "--kubeconfig", str(server.kubeconfig)) == 1
+    assert "there is no context 'prod', those that it has: x; name" in sentence(capsys)
+    assert run("status", "--context", "x", "--kubeconfig", str(server.kubeconfig)) == 0
+
+
+def test_a_kubeconfig_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert run("status", "--kubeconfig", str(tmp_path / "none")) == 1
+    assert f"kubeconfig {tmp_path / 'none'}: " in sentence(capsys)
+
+
+def test_one_object_is_of_one_namespace(
+    serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = serve(CLUSTER)
+    assert run("why", "batch", "-n", "bank", "--kubeconfig", str(server.kubeconfig)) == 1
+    assert "there is no pod and no reservation bank/batch" in sentence(capsys)
+
+
+def test_an_unknown_command_or_option_ends_with_2() -> None:
+    assert run("explain") == 2
+    assert run("status", "--colour") == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ((), ("reserve", "status", "why", "simulate", "timeline", "lint", "check")),
+        (("st",), ("status",)),
+        (("status", "--na"), ("--namespace",)),
+        (("status", "-o", "y"), ("yaml",)),
+    ],
+)
+def test_kubectl_completes(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], expected: tuple[str, ...]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.environ", dict(os.environ))
+        patch.setattr("sys.argv", ["kubectl_complete-tidelock", *(words or ("",))])
+        complete()
+    *offered, directive = capsys.readouterr().out.split()
+    assert set(expected) <= set(offered)
+    assert directive == ":4"
+
+
+def test_locks_are_drawn(serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str]) -> None:
+    server = serve({f"GET {RESERVATIONS.collection('shop')}": listed(active_json("batch"))})
+    arguments = ("timeline", "--since", "99999d", "--ahead", "99999d", "-o", "json")
+    assert run(*arguments, "--kubeconfig", str(server.kubeconfig)) == 0
+    assert [each["reservation"] for each in json.loads(capsys.readouterr().out)] == ["shop/batch"]

@@ -1,0 +1,165 @@
+from typing import Any
+
+import pytest
+
+from builders import NOW, reservation
+from tidelock.cli.connect import Failure
+from tidelock.cli.documents import Document
+from tidelock.cli.lint import problems_of
+from tidelock.cli.locks import Seen
+from tidelock.cli.reserve import Wish, manifest, owner, pairs, progress, seconds, sentence
+from unit.cli.scenes import active_json, condition, consumed_json, lock, pending_json
+
+
+def wish(**fields: Any) -> Wish:
+    ordinary: dict[str, Any] = {
+        "name": "web-0",
+        "requests": {"cpu": "2", "memory": "4Gi"},
+        "owners": ({"pod": {"name": "web-0"}},),
+        "node": "",
+        "node_selector": {},
+        "ttl": 600,
+        "until": "",
+        "deadline": 60,
+        "priority": 0,
+        "preempt": False,
+        "retain": False,
+    }
+    return Wish(**(ordinary | fields))
+
+
+def test_the_least_that_can_be_wished_for() -> None:
+    assert manifest(wish()) == {
+        "apiVersion": "tidelock.dev/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": "web-0"},
+        "spec": {
+            "resources": {"cpu": "2", "memory": "4Gi"},
+            "owners": [{"pod": {"name": "web-0"}}],
+            "ttlSeconds": 600,
+            "pendingDeadlineSeconds": 60,
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {
+            "node": "a",
+            "ttl": None,
+            "until": "2027-01-01T00:00:00Z",
+            "deadline": 0,
+            "priority": -5,
+            "preempt": True,
+            "retain": True,
+        },
+        {"node_selector": {"zone": "a"}, "owners": (owner("deployment/web"), owner("app=web"))},
+    ],
+)
+def test_whatever_is_wished_for_is_a_sound_reservation(fields: dict[str, Any]) -> None:
+    assert problems_of(Document("wish", manifest(wish(**fields)))) == ()
+
+
+def test_an_amount_that_is_none_is_told_by_its_field() -> None:
+    (problem,) = problems_of(Document("wish", manifest(wish(requests={"cpu": "two"}))))
+    assert problem.startswith("""spec.resources: Invalid value: {"cpu": "two"}: cpu: 'two' is not""")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("90s", 90), ("10m", 600), ("1h30m", 5400), ("2d", 172_800), ("0s", 0)]
+)
+def test_a_duration_is_read(text: str, expected: int) -> None:
+    assert seconds("--ttl", text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "10", "m", "10 m", "1.5h", "-1s", "1h-1m"])
+def test_what_is_no_duration_is_told(text: str) -> None:
+    with pytest.raises(Failure, match=f"--ttl: '{text}': should be a duration such as 90s"):
+        seconds("--ttl", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("pod/web-0", {"pod": {"name": "web-0"}}),
+        (
+            "StatefulSet/db",
+            {"controller": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"}},
+        ),
+        ("job/load", {"controller": {"apiVersion": "batch/v1", "kind": "Job", "name": "load"}}),
+        ("app=web,tier=db", {"selector": {"matchLabels": {"app": "web", "tier": "db"}}}),
+        ("example.org/app=web", {"selector": {"matchLabels": {"example.org/app": "web"}}}),
+    ],
+)
+def test_an_owner_is_read(text: str, expected: dict[str, Any]) -> None:
+    assert owner(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [("node/a", "should begin with pod/, or with one of deployment"), ("web", "should be name=value")],
+)
+def test_what_is_no_owner_is_told(text: str, told: str) -> None:
+    with pytest.raises(Failure, match=told):
+        owner(text)
+
+
+@pytest.mark.parametrize("text", ["", "cpu", "cpu=", "=2", "cpu=2,,memory=1Gi"])
+def test_what_are_no_amounts_is_told(text: str) -> None:
+    with pytest.raises(Failure, match=r"--requests: .*should be name=value,name=value"):
+        pairs("--requests", text)
+
+
+def test_progress_and_end_of_a_lock_that_is_given() -> None:
+    fresh, held = Seen(reservation("new")), Seen(lock(active_json("new", ends=NOW + 600)))
+
+    assert (fresh.active, fresh.ended) == (False, False)
+    assert progress(fresh) == "the operator has not looked at it yet"
+    assert (held.active, held.ended) == (True, False)
+    assert progress(held) == "holds cpu=2,memory=1Gi on node-a"
+    assert sentence(held) == "holds cpu=2,memory=1Gi on node-a until 2027-01-15T08:10:00Z"
+
+
+def test_a_lock_that_waits_says_the_numbers() -> None:
+    waiting = Seen(lock(pending_json()))
+    assert (waiting.active, waiting.ended) == (False, False)
+    assert progress(waiting).startswith("InsufficientCapacity: 0/4 nodes are available: ")
+    assert "cpu 9 needed, 4 free" in sentence(waiting)
+
+
+def test_a_lock_whose_owner_is_there_is_an_end() -> None:
+    consumed = Seen(lock(consumed_json()))
+    assert (consumed.active, consumed.ended) == (False, True)
+    assert sentence(consumed) == (
+        "nothing is locked, as its owner is there already: pod shop/used is bound to node-b"
+    )
+
+
+def test_a_rejected_lock_is_an_end_and_says_why() -> None:
+    plain = pending_json()
+    plain["status"] |= {
+        "phase": "Rejected",
+        "conditions": [
+            condition("Active", "False", "DeadlineExceeded", "no room"),
+            condition("Stalled", "True", "DeadlineExceeded", "no room"),
+        ],
+    }
+    rejected = Seen(lock(plain))
+    assert rejected.ended
+    assert sentence(rejected) == "DeadlineExceeded: no room"
+
+
+def test_what_was_said_of_an_older_spec_does_not_count() -> None:
+    edited = Seen(lock(active_json("new", generation=2)))
+    assert (edited.active, edited.decided) == (False, False)
+
+
+def test_a_lock_that_was_violated_says_by_whom() -> None:
+    plain = active_json("new")
+    plain["status"]["conditions"] = [
+        condition("Active", "False", "Violated", "gone"),
+        condition("Violated", "True", "RoomTaken", "pod shop/x took cpu 1"),
+    ]
+    assert Seen(lock(plain)).why == "RoomTaken: pod shop/x took cpu 1"

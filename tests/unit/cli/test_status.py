@@ -1,0 +1,67 @@
+import pytest
+
+from builders import NOW, Json, reservation_json
+from tidelock.cli.status import screen
+from tidelock.cli.tables import span
+from tidelock.model.instants import format_instant
+from unit.cli.scenes import LOCKS, active_json, condition, consumed_json, lock
+from unit.cli.screens import assert_screen
+
+LEVELS: list[Json] = [
+    {
+        "metadata": {"name": "workers"},
+        "status": {
+            "cpu": {"mean": 40, "min": 12, "max": 61, "standardDeviation": 16, "target": 30},
+            "memory": {"mean": 55, "min": 50, "max": 63, "standardDeviation": 5, "target": 50},
+            "nodesMeasured": 3,
+            "nodesStale": 1,
+            "nodesMissing": 0,
+            "sampledAt": format_instant(NOW),
+            "conditions": [
+                condition("Ready", "True", "Measured"),
+                condition("MetricsStale", "True", "NodesStale", "node-d has not been measured for 1h"),
+            ],
+        },
+    },
+    {"metadata": {"name": "new"}, "spec": {}},
+]
+
+
+def test_locks_nodes_and_levels() -> None:
+    locks = [lock(each) for each in (*LOCKS, active_json("second", cpu="1", ends=NOW + 90))]
+    assert_screen("status", screen(locks, LEVELS, NOW + 30, everywhere=False, wide=False))
+
+
+def test_all_namespaces_and_whole_messages() -> None:
+    locks = [lock(each) for each in (*LOCKS, active_json("batch", namespace="bank"))]
+    assert_screen("status-wide", screen(locks, [], NOW + 30, everywhere=True, wide=True))
+
+
+def test_nothing_to_show() -> None:
+    assert screen([], [], NOW, everywhere=False, wide=False) == [
+        "No reservations in this namespace; -A shows all."
+    ]
+    assert screen([], [], NOW, everywhere=True, wide=False) == ["No reservations."]
+
+
+def test_a_status_that_nobody_can_read_is_no_crash() -> None:
+    odd = reservation_json("odd", status={"phase": "Active", "expiresAt": "soon", "resources": {"cpu": "x"}})
+    shown = screen([lock(odd), lock(consumed_json())], [], NOW, everywhere=False, wide=False)
+    assert len(shown) == 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (119, "119s"),
+        (120, "2m"),
+        (303, "5m3s"),
+        (7200, "2h"),
+        (7261, "2h1m"),
+        (3 * 86_400 + 4 * 3600, "3d4h"),
+        (-30, "-30s"),
+    ],
+)
+def test_a_span_is_written_as_kubectl_does(seconds: float, text: str) -> None:
+    assert span(seconds) == text

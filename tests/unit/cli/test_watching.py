@@ -1,0 +1,134 @@
+"""Commands that follow the cluster: what they show, one change after the other."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders import Json, encode, reservation_json
+from tidelock.cli import reserve, status
+from tidelock.cli.connect import Session
+from tidelock.cli.documents import Document
+from tidelock.kube.client import KubeClient
+from tidelock.kube.config import load_connection
+from unit.cli.scenes import active_json, pending_json
+from unit.kube.kubeconfigs import write_kubeconfig
+from unit.kube.scripted import ScriptedServer, answers, page
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ScriptedServer]:
+    scripted = ScriptedServer()
+    await scripted.start()
+    yield scripted
+    await scripted.close()
+
+
+@pytest.fixture
+async def session(server: ScriptedServer, tmp_path: Path) -> AsyncIterator[Session]:
+    connection = load_connection(write_kubeconfig(tmp_path / "kubeconfig", server.url, {}))
+    async with KubeClient(connection, user_agent="test", timeout_seconds=5.0) as client:
+        yield Session(client, "shop")
+
+
+def event(kind: str, plain: Json, version: int) -> bytes:
+    plain["metadata"]["resourceVersion"] = str(version)
+    return encode({"type": kind, "object": plain}) + b"\n"
+
+
+async def until(accept: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not accept():  # noqa: ASYNC110 -- what is printed tells nobody
+            await asyncio.sleep(0.01)
+
+
+async def test_status_goes_on(
+    server: ScriptedServer, session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    waiting, held = pending_json("large"), active_json("batch")
+    server.plays(
+        page(waiting, version=5),
+        page(version=5),
+        page(waiting, version=5),
+        server.quiet_watch(event("ADDED", held, 6)),
+    )
+    watching = asyncio.create_task(status._watch(session, wide=False))
+    shown: list[str] = []
+
+    def told() -> bool:
+        shown.append(capsys.readouterr().out)
+        return "batch" in "".join(shown)
+
+    await until(told)
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    first, *_ = "".join(shown).split("batch")
+    assert "large" in first
+    assert "Pending" in first
+
+
+def wish(name: str = "web-0") -> Document:
+    return Document(
+        f"reservation/{name}",
+        {
+            "apiVersion": "tidelock.dev/v1alpha1",
+            "kind": "Reservation",
+            "metadata": {"name": name},
+            "spec": reservation_json(name)["spec"],
+        },
+    )
+
+
+async def reserved(server: ScriptedServer, session: Session, *events: bytes) -> list[reserve.Result]:
+    """Reserve, with this to come from the watch after the creation."""
+    fresh = reservation_json("web-0")
+    server.plays(answers(fresh, 201), page(fresh, version=5), server.quiet_watch(*events))
+    return await reserve._reserve(session, [wish()], wait=True)
+
+
+async def test_a_lock_is_waited_for_until_it_holds(
+    server: ScriptedServer, session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    waiting, held = pending_json("web-0"), active_json("web-0")
+
+    (result,) = await reserved(server, session, event("MODIFIED", waiting, 6), event("MODIFIED", held, 7))
+
+    assert result.seen.active
+    assert result.text == "holds cpu=2,memory=1Gi on node-a until 2027-01-15T08:10:00Z"
+    assert [line.split(": ")[1] for line in capsys.readouterr().err.splitlines()] == [
+        "the operator has not looked at it yet",
+        "InsufficientCapacity",
+        "holds cpu=2,memory=1Gi on node-a",
+    ]
+
+
+async def test_a_lock_that_is_rejected_is_waited_for_no_longer(
+    server: ScriptedServer, session: Session
+) -> None:
+    rejected = pending_json("web-0", "DeadlineExceeded")
+    rejected["status"]["phase"] = "Rejected"
+
+    (result,) = await reserved(server, session, event("MODIFIED", rejected, 6))
+
+    assert not result.seen.active
+    assert result.text.startswith("DeadlineExceeded: 0/4 nodes are available")
+    assert result.raw["status"]["phase"] == "Rejected"
+
+
+async def test_a_lock_that_somebody_deletes_is_told(server: ScriptedServer, session: Session) -> None:
+    (result,) = await reserved(server, session, event("DELETED", reservation_json("web-0"), 6))
+    assert result.text == "it was deleted before it held"
+
+
+async def test_an_operator_that_does_not_decide_is_told(
+    server: ScriptedServer, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reserve, "_GRACE", 0.1)
+    fresh: dict[str, Any] = reservation_json("web-0", pendingDeadlineSeconds=0)
+    server.plays(answers(fresh, 201), page(fresh, version=5), server.quiet_watch())
+
+    (result,) = await reserve._reserve(session, [wish()], wait=True)
+
+    assert result.text == "no decision in time: see with kubectl tidelock check whether the operator runs"

@@ -1,0 +1,139 @@
+from typing import Any
+
+import pytest
+
+from builders import NAMESPACE, NOW, node_json, pod_json, reservation_json
+from tidelock.cli.connect import Failure
+from tidelock.cli.why import Answer, answer_for, plain, screen
+from tidelock.cli.world import World, configuration_of
+from tidelock.model.meta import Key
+from unit.cli.scenes import LOCKS, active_json, raw, world
+from unit.cli.screens import assert_screen
+
+
+def about(name: str, word: str = "", cluster: World | None = None) -> Answer:
+    return answer_for(cluster or world(), configuration_of(""), (word, Key(NAMESPACE, name)), NOW)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_pod_that_waits(*, wide: bool) -> None:
+    assert_screen(f"why-pod{'-wide' if wide else ''}", screen(about("web-0"), limit=0, wide=wide))
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_lock_that_holds(*, wide: bool) -> None:
+    assert_screen(f"why-lock{'-wide' if wide else ''}", screen(about("batch"), limit=0, wide=wide))
+
+
+def test_a_lock_that_waits() -> None:
+    assert_screen("why-lock-that-waits", screen(about("large"), limit=2, wide=False))
+
+
+def test_a_bound_pod_is_judged_as_if_it_were_still_to_come() -> None:
+    told = about("resident")
+
+    assert told.node == "node-d"
+    assert told.story[0] == "It is bound to node-d; the table is of the cluster without it."
+    assert told.rooms["node-d"].used["cpu"] == 0
+    assert [each.node.name for each in told.opinions if not each.objections] == ["node-d"]
+
+
+def test_an_owner_sees_its_lock() -> None:
+    told = about("other", cluster=world(pod_json("other", requests={"cpu": "2"})))
+
+    assert "Its lock shop/batch is Active on node-a, with cpu=2,memory=1Gi." in told.story
+    assert told.opinions[0].node.name == "node-a"
+
+
+def test_a_gate_is_told() -> None:
+    gated = pod_json("gated", annotations={"tidelock.dev/require-reservation": "true"})
+    told = about("gated", cluster=world(gated))
+    assert told.story == ("Reservation: waiting for one of the pod's reservations to be active",)
+
+
+def test_a_pod_of_another_scheduler_is_judged_all_the_same() -> None:
+    told = about("foreign", cluster=world(pod_json("foreign", scheduler="default-scheduler")))
+    assert told.story == ("Its scheduler is default-scheduler; this is what tidelock-scheduler would say.",)
+
+
+def test_a_pod_goes_before_a_lock_of_its_name() -> None:
+    cluster = world(locks=(*LOCKS, active_json("web-0")))
+    assert about("web-0", cluster=cluster).title == "pod shop/web-0"
+    assert about("web-0", "reservation", cluster).title == "reservation shop/web-0"
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "told"),
+    [
+        ("none", "", "there is no pod and no reservation shop/none: "),
+        ("batch", "pod", "there is no pod shop/batch: "),
+        ("web-0", "reservation", "there is no reservation shop/web-0: "),
+    ],
+)
+def test_what_is_not_there_is_told(name: str, word: str, told: str) -> None:
+    with pytest.raises(Failure, match=told):
+        about(name, word)
+
+
+def test_a_lock_whose_spec_cannot_be_read_is_told() -> None:
+    bad = reservation_json("bad", ttlSeconds=0)
+    with pytest.raises(Failure, match=r"reservation shop/bad can't be read: spec\.ttlSeconds: "):
+        about("bad", cluster=world(locks=(bad,)))
+
+
+def test_an_object_that_cannot_be_read_is_left_out_and_named() -> None:
+    bad = node_json("odd")
+    bad["status"]["allocatable"]["cpu"] = "many"
+    told = about("web-0", cluster=world(nodes=(node_json("good"), bad)))
+
+    assert [each.node.name for each in told.opinions] == ["good"]
+    assert told.story[-1].startswith(
+        "Left out, as it can't be read: nodes odd: cpu: 'many' is not a quantity"
+    )
+
+
+def test_what_may_not_be_listed_is_told() -> None:
+    objects = {**world().objects, "nodes": raw(node_json("a", cpu="1"))}
+    told = about("web-0", cluster=World(objects, ("csinodes", "services")))
+    assert told.story[0] == (
+        "You may not list csinodes, services: plugins that read them judge as if there were none."
+    )
+
+
+def test_programs_get_all_of_it() -> None:
+    told: dict[str, Any] = plain(about("web-0"))
+
+    by_name = {each["name"]: each for each in told["nodes"]}
+    assert told["needs"] == {"cpu": "3", "memory": "1Gi"}
+    assert by_name["node-a"]["locks"] == {"shop/batch": {"cpu": "2", "memory": "1Gi"}}
+    assert by_name["node-a"]["locked"]["cpu"] == "2"
+    assert by_name["node-d"]["used"]["cpu"] == "6"
+    assert by_name["node-a"]["objections"] == [
+        {
+            "plugin": "Reservation",
+            "reasons": ["Insufficient cpu beside reservations"],
+            "numbers": "cpu 3 needed, 2 free, 2 locked by shop/batch",
+            "evictionsMayHelp": True,
+        }
+    ]
+
+
+def test_a_configuration_of_the_operator_is_taken(tmp_path: Any) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "profiles: [{schedulerName: tidelock-scheduler, plugins: {score: {disabled: [{name: '*'}]}}}]"
+    )
+    answer = answer_for(world(), configuration_of(str(file)), ("reservation", Key(NAMESPACE, "batch")), NOW)
+    assert set(answer.opinions[0].points) == {"Reservation"}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [("kind: Pod", "--config: .*: apiVersion: Required value"), (None, "No such file")]
+)
+def test_a_configuration_that_is_wrong_is_told(tmp_path: Any, text: str | None, told: str) -> None:
+    file = tmp_path / "config.yaml"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(Failure, match=told):
+        configuration_of(str(file))
