@@ -87,6 +87,12 @@ class Actor:
         """Wait until a lock is told to hold."""
         await self.seen.until(RESERVATIONS, name, lambda story: story.was_active, "Active")
 
+    async def given(self, name: str) -> None:
+        """Wait until a lock is told to hold, or to be over: a short one may end before that is told."""
+        await self.seen.until(
+            RESERVATIONS, name, lambda story: story.was_active or story.phase == "Expired", "given"
+        )
+
     async def phase(self, name: str, phase: str) -> None:
         """Wait until a lock is in a phase that lasts."""
         await self.seen.until(RESERVATIONS, name, lambda story: story.phase == phase, phase)
@@ -134,7 +140,7 @@ async def retained(actor: Actor, name: str) -> None:
 async def expired(actor: Actor, name: str) -> None:
     """Let a lock that nobody takes end by itself."""
     await actor.lock(name, ttlSeconds=actor.rng.randint(1, 5))
-    await actor.active(name)
+    await actor.given(name)
     await actor.gone(RESERVATIONS, name)
 
 
