@@ -21,7 +21,8 @@ Amounts = dict[str, Decimal]
 
 _SETTLED = {"Consumed", "Expired", "Lost"}
 _TROUBLED = {"Overcommitted", "Violated", "NodeLost"}
-_ROOMLESS = {"InsufficientCapacity", "DeadlineExceeded"}
+# A lock that has lost its place waits anew, and may be told why before anybody sees that it has.
+_ROOMLESS = {"InsufficientCapacity", "NoMatchingNode", "NodeNotFound", "DeadlineExceeded"}
 _DONE = {"Succeeded", "Failed"}
 # Seconds of the loop that the checker's watch, or the operator's next question, may come later than what it
 # tells of: a claim of a lock, which is no write, is seen by the requests about its owner.
