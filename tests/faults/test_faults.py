@@ -1,7 +1,7 @@
 """The real operator behind a faulty proxy in front of a real API server keeps I1 to I5, whatever goes wrong.
 
-TIDELOCK_FAULT_SEEDS says which runs to play, as `0-199`, or a single one such as `17`. They race against a clock
-that goes ten times as fast as others, so they want a machine of their own and are played on demand.
+TIDELOCK_FAULT_SEEDS says which runs to play, as `0-199`, or a single one such as `17`. They race
+against a clock that goes ten times as fast as others, so they want a machine of their own: on demand only.
 """
 
 import gc
