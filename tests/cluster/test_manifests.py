@@ -45,6 +45,8 @@ KINDS = [
     "ServiceAccount",
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
     "ValidatingAdmissionPolicyBinding",
     "ValidatingAdmissionPolicyBinding",
 ]

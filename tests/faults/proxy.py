@@ -324,7 +324,7 @@ class _Lines:
 
     async def _admit_gap(self, seconds: float, late: bytes = b"") -> None:
         """Leave a line out, or tell it after the next, and some time later say that the version is gone."""
-        with suppress(TimeoutError):
+        with suppress(TimeoutError, asyncio.IncompleteReadError):
             async with asyncio.timeout(0.0 if self._proxy._calm.is_set() else seconds):
                 for _ in range(_LINES_IN_A_GAP):
                     await self._response.write(await self._next() + late)
