@@ -1,6 +1,7 @@
 """What was last measured of pods and workloads, and who goes by it."""
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Protocol
 
 from tidelock.cluster.levels import NEVER
@@ -22,7 +23,7 @@ class Measurements:
 
     Attributes:
         uses: use of pods and of workloads.
-        at: time of the newest measurement of a pod; what is known of workloads may be from before a restart.
+        at: time of the newest measurement among them.
 
     """
 
@@ -44,7 +45,7 @@ class Measurements:
         for reader in self._readers:
             yield from reader.remeasure()
         newest = NEVER
-        for number, usage in enumerate(uses.pods.values()):
+        for number, usage in enumerate(chain(uses.pods.values(), uses.workloads.values())):
             newest = max(newest, usage.at)
             if number % _SLICE == _SLICE - 1:
                 yield
