@@ -130,8 +130,8 @@ class Sums:
         return view
 
     def take_news(self) -> Rows:
-        """Give the rows whose sums may be others than when this was last asked."""
-        rows = self._news.nonzero()[0]
+        """Give the rows whose sums may be others than when this was last asked, as far as they still are nodes'."""
+        rows = self._news[: len(self._columns)].nonzero()[0]
         self._news[rows] = False
         return rows
 
