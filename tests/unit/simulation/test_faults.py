@@ -1,11 +1,13 @@
 """What is left of the effect when measurements fail: never less than the default profile gives."""
 
+from collections.abc import Sequence
 from math import ceil
+from statistics import fmean
 
 import numpy as np
 import pytest
 
-from tidelock.simulation.engine import NOWHERE, Simulation
+from tidelock.simulation.engine import NOWHERE, Run, Simulation
 from tidelock.simulation.measuring import FAULTS, Faults
 from tidelock.simulation.policies import POLICIES
 from tidelock.simulation.results import figures
@@ -20,17 +22,20 @@ _TO_HERE = {
 }
 """The faults of a day, brought into the hours of a small world."""
 
+# In one small world the ratio of two policies is anywhere between 0.7 and 1.2.
+_SEEDS = range(1, 5)
+
 _CASES = [("water-level", fault) for fault in FAULTS if fault != "none"]
 _CASES += [("water-level-nodes", fault) for fault in ("down", "missing", "ahead")]
 
 
 @pytest.mark.parametrize(("policy", "fault"), _CASES)
 def test_a_fault_never_makes_it_worse_than_requests_and_all_pods_are_placed(policy: str, fault: str) -> None:
-    faulty, default = play(policy, 1, _TO_HERE[fault]), play("default", 1)
+    faulty = [play(policy, seed, _TO_HERE[fault]) for seed in _SEEDS]
+    default = [play("default", seed) for seed in _SEEDS]
 
-    assert (faulty.node != NOWHERE).all()
-    assert not faulty.pending.any()
-    assert figures(faulty, HOUR).spread <= 1.05 * figures(default, HOUR).spread
+    assert all((run.node != NOWHERE).all() and not run.pending.any() for run in faulty)
+    assert _mean_spread(faulty) <= 1.05 * _mean_spread(default)
 
 
 @pytest.mark.parametrize("policy", ["water-level", "water-level-nodes"])
@@ -54,6 +59,10 @@ def test_a_burst_with_frozen_metrics_is_shared_out_evenly(policy: str, *, apart:
 
 def test_a_burst_herds_without_the_guard() -> None:
     assert _most_of_a_burst("nodes-without-guard", apart=True) > ceil(_REPLICAS / _NODES) + 1
+
+
+def _mean_spread(runs: Sequence[Run]) -> float:
+    return fmean(figures(run, HOUR).spread for run in runs)
 
 
 _NODES, _REPLICAS = 8, 60
