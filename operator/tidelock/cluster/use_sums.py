@@ -130,7 +130,7 @@ class Sums:
         return view
 
     def take_news(self) -> Rows:
-        """Give the rows whose sums may be others than when this was last asked, as far as they still are nodes'."""
+        """Give the rows of nodes whose sums may be others than when this was last asked."""
         rows = self._news[: len(self._columns)].nonzero()[0]
         self._news[rows] = False
         return rows
