@@ -24,7 +24,7 @@ _POD_SIZE = {"cpu": "100m", "memory": "256Mi"}
 _QUARTER = {"cpu": "4", "memory": "1Gi"}  # as much cpu as a quarter of a node
 _ON_A_FULL_NODE = 4
 _DEDICATED = {"key": "dedicated", "value": "batch", "effect": "NoSchedule"}
-_IMAGE = "registry.k8s.io/pause:3.10"
+_IMAGE = "pause"
 
 
 @dataclass(frozen=True, kw_only=True)
