@@ -11,21 +11,20 @@ import asyncio
 import base64
 import ssl
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 import msgspec
 
+from bench.command import is_quick, play_alone
 from bench.figures import Figure, percentile, table
 from bench.programs import cpu_seconds, tidelock
 from bench.world import NAMESPACE, add_nodes, admin, each, install
-from devcluster import LocalCluster, start_cluster
+from devcluster import LocalCluster
 from devcluster.identity import BINDERS, SYSTEM_NAMESPACE, operator_kubeconfig
 from devcluster.loopback import HOST, free_ports
 from devcluster.output import say
@@ -158,16 +157,11 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="bench.admission", description="Measure how long a binding's review takes."
     )
-    parser.add_argument("--quick", action="store_true", help="smaller counts, for a first look")
-    quick = parser.parse_known_args(arguments)[0].quick
+    quick = is_quick(parser, arguments, "smaller counts, for a first look")
     parser.add_argument("--nodes", type=int, default=100 if quick else 1_000, help="bare nodes")
     parser.add_argument("--reviews", type=int, default=200 if quick else 1_000, help="reviews in each run")
     options = parser.parse_args(arguments)
-    with (
-        tempfile.TemporaryDirectory(prefix="tidelock-bench-") as directory,
-        start_cluster(Path(directory), controller_manager=False, kwok=False) as cluster,
-    ):
-        return asyncio.run(run(cluster, options))
+    return play_alone(run, options)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-import msgspec
-
+from bench.events import decode_event
 from bench.following import following
 from bench.scenarios import pod_object
 from tidelock.kube.client import PODS, RESERVATIONS, KubeClient
@@ -25,40 +24,6 @@ class Way(Enum):
     POD = "pods of Tidelock"
     BINDING = "bindings by hand"
     STOCK = "pods of kube-scheduler"
-
-
-class _Meta(msgspec.Struct, rename="camel"):
-    name: str = ""
-    resource_version: str = ""
-
-
-class _Condition(msgspec.Struct):
-    type: str
-    status: str
-    reason: str = ""
-
-
-class _Spec(msgspec.Struct, rename="camel"):
-    node_name: str = ""
-
-
-class _Status(msgspec.Struct, rename="camel"):
-    node_name: str = ""
-    conditions: tuple[_Condition, ...] = ()
-
-
-class _Object(msgspec.Struct):
-    metadata: _Meta
-    spec: _Spec = msgspec.field(default_factory=_Spec)
-    status: _Status = msgspec.field(default_factory=_Status)
-
-
-class _Event(msgspec.Struct):
-    type: str
-    object: _Object
-
-
-_decode_event = msgspec.json.Decoder(_Event).decode
 
 
 @dataclass
@@ -101,7 +66,7 @@ class Claims:
 
     def take_pod(self, line: bytes, now: float) -> str:
         """Take an event of a pod."""
-        event = _decode_event(line)
+        event = decode_event(line)
         pod = event.object
         if event.type != "DELETED" and pod.metadata.name in self.begun:
             if pod.spec.node_name:
@@ -112,11 +77,11 @@ class Claims:
 
     def take_lock(self, line: bytes, now: float) -> str:
         """Take an event of a Reservation."""
-        event = _decode_event(line)
+        event = decode_event(line)
         name, status = event.object.metadata.name, event.object.status
         if event.type != "DELETED" and name in self.begun:
             active = [each for each in status.conditions if each.type == "Active"]
-            if any(each.status == "True" for each in active):
+            if status.active:
                 self._given(name, status.node_name, now)
             elif name in self.won:
                 self.faults.append(f"{name} was Active and is not any more: {active}")

@@ -11,10 +11,8 @@ import asyncio
 import base64
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -22,12 +20,13 @@ import msgspec
 
 from bench.audit import audit_pods
 from bench.claims import Claimant, Claims, Way, attempt, claims
+from bench.command import add_counts, is_quick, play_alone
 from bench.comparison import PEER
 from bench.figures import columns, percentile
 from bench.pods import clear
 from bench.programs import kube_scheduler, tidelock
 from bench.world import NAMESPACE, admin, each, install, install_kube_scheduler, put_nodes
-from devcluster import LocalCluster, start_cluster
+from devcluster import LocalCluster
 from devcluster.binders import NAMES, scheduler_configuration, webhook_configuration
 from devcluster.identity import BINDERS, SYSTEM_NAMESPACE, operator_kubeconfig
 from devcluster.loopback import free_ports
@@ -214,26 +213,21 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line; --quick changes the defaults, and what is given counts more."""
     parser = argparse.ArgumentParser(prog="bench.contend", description="Have many claim the last room.")
-    parser.add_argument("--quick", action="store_true", help="fewer rounds, for a first look")
-    quick = "--quick" in arguments
-    for name, full, small, text in (
+    quick = is_quick(parser, arguments, "fewer rounds, for a first look")
+    counts = (
         ("rounds", 100, 5, "rounds"),
         ("claimants", 200, 200, "claimants of a round, a quarter in each way"),
         ("nodes", 5, 5, "nodes of a round"),
         ("room", 4, 4, "claimants that a node takes"),
-    ):
-        parser.add_argument(f"--{name}", type=int, default=small if quick else full, help=text)
+    )
+    add_counts(parser, counts, quick=quick)
     return parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the benchmark on a control plane of its own; gives the exit status."""
     options = parse(arguments)
-    with (
-        tempfile.TemporaryDirectory(prefix="tidelock-bench-") as directory,
-        start_cluster(Path(directory), controller_manager=False, kwok=False) as cluster,
-    ):
-        return asyncio.run(run(cluster, options))
+    return play_alone(run, options)
 
 
 if __name__ == "__main__":

@@ -12,10 +12,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import isnan
-from pathlib import Path
 
 import msgspec
 
+from bench.command import add_counts, add_json, is_quick
 from bench.decisions import Workload, furnished, pods, seconds_a_decision, workloads
 from bench.figures import columns, exponent
 from devcluster.output import say
@@ -107,20 +107,19 @@ def _kind(alike: bool) -> str:
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line; --quick changes the defaults, and what is given counts more."""
     parser = argparse.ArgumentParser(prog="bench.cycle", description="Measure decisions alone.")
-    parser.add_argument("--quick", action="store_true", help="fewer sizes and decisions, for a first look")
-    quick = parser.parse_known_args(arguments)[0].quick
+    quick = is_quick(parser, arguments, "fewer sizes and decisions, for a first look")
     sizes = [1_000, _AT] if quick else [1_000, 2_500, _AT, 10_000, 15_000]
     parser.add_argument("--nodes", type=int, nargs="+", default=sizes, metavar="N", help="sizes of clusters")
-    for name, full, small, text in (
+    counts = (
         ("placed", 30_000, 30_000, "pods that are placed already"),
         ("locks", 5_000, 5_000, "locks that are held, in the set with locks"),
         ("decisions", 3_000, 1_000, "at most so many of each kind and size"),
-    ):
-        parser.add_argument(f"--{name}", type=int, default=small if quick else full, help=text)
+    )
+    add_counts(parser, counts, quick=quick)
     parser.add_argument("--seconds", type=float, default=5.0, help="processor time for each kind and size")
     parser.add_argument("--sets", metavar="A,B", help="only these sets of plugins, by name")
     parser.add_argument("--profile", action="store_true", help="print where the time goes, and slow it down")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    add_json(parser)
     options = parser.parse_args(arguments)
     known = {workload.name: workload for workload in workloads(options.locks)}
     wanted = options.sets.split(",") if options.sets else list(known)

@@ -11,7 +11,6 @@ import asyncio
 import os
 import signal
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -25,15 +24,16 @@ import msgspec
 
 from bench.audit import audit, audit_pods
 from bench.bindings import Bindings, bindings
+from bench.command import add_counts, is_quick, play_alone
 from bench.figures import columns, percentile
 from bench.following import following
-from bench.locks import LockLostError, Locks
+from bench.locks import Locks
 from bench.pods import clear, pod_name
 from bench.programs import tidelock
 from bench.scenarios import plain_pod, pod_object
 from bench.witness import witness
 from bench.world import BACKGROUND, NAMESPACE, add_nodes, admin, each, install
-from devcluster import Component, LocalCluster, start_cluster
+from devcluster import Component, LocalCluster
 from devcluster.identity import SYSTEM_NAMESPACE
 from devcluster.output import say
 from tidelock.kube.client import PODS, KubeClient
@@ -311,9 +311,8 @@ async def _terms(client: KubeClient) -> AsyncIterator[Terms]:
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line; --quick changes the defaults, and what is given counts more."""
     parser = argparse.ArgumentParser(prog="bench.failover", description="Have leaders end in three ways.")
-    parser.add_argument("--quick", action="store_true", help="smaller counts, for a first look")
-    quick = "--quick" in arguments
-    for name, full, small, text in (
+    quick = is_quick(parser, arguments, "smaller counts, for a first look")
+    counts = (
         ("kills", 10, 2, "how often a leader ends in each of the ways"),
         ("rate", 100, 50, "pods a second"),
         ("locks", 2_500, 100, "live locks"),
@@ -321,8 +320,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         ("placed", 0, 0, "pods that are placed already"),
         ("seconds", 3, 2, "how long pods come before a leader ends, and after another has followed"),
         ("lease", 5, 3, "duration of the Lease in seconds; installations have 15"),
-    ):
-        parser.add_argument(f"--{name}", type=int, default=small if quick else full, help=text)
+    )
+    add_counts(parser, counts, quick=quick)
     parser.add_argument("--signals", nargs="+", choices=_STRIKES, default=list(_STRIKES), help="only these")
     return parser.parse_args(arguments)
 
@@ -330,16 +329,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> int:
     """Run the benchmark on a control plane of its own; gives the exit status."""
     options = parse(arguments)
-    with (
-        tempfile.TemporaryDirectory(prefix="tidelock-bench-") as directory,
-        start_cluster(Path(directory), controller_manager=False, kwok=False) as cluster,
-    ):
-        status = 1
-        try:
-            status = asyncio.run(run(cluster, options))
-        except* LockLostError as lost:
-            say("; ".join(str(error) for error in lost.exceptions))
-        return status
+    return play_alone(run, options)
 
 
 if __name__ == "__main__":

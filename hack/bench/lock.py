@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,12 +19,13 @@ from pathlib import Path
 import msgspec
 
 from bench.audit import audit
+from bench.command import add_counts, add_json, is_quick, play_alone
 from bench.figures import Figure, percentile, table
-from bench.locks import LockLostError, Locks
+from bench.locks import Locks
 from bench.programs import bare_kopf, cpu_seconds, floor, resident_bytes, tidelock
 from bench.witness import witness
 from bench.world import IDENTITY, IN_FLIGHT, add_nodes, admin, install, install_answerer
-from devcluster import Component, LocalCluster, start_cluster
+from devcluster import Component, LocalCluster
 from devcluster.output import say
 from devcluster.programs import APISERVER_GOGC
 
@@ -183,9 +183,8 @@ def report(
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line; --quick changes the defaults, and what is given counts more."""
     parser = argparse.ArgumentParser(prog="bench.lock", description="Measure how fast a lock holds.")
-    parser.add_argument("--quick", action="store_true", help="smaller counts, for a first look")
-    quick = parser.parse_known_args(arguments)[0].quick
-    for name, full, small, text in (
+    quick = is_quick(parser, arguments, "smaller counts, for a first look")
+    counts = (
         ("nodes", 1_000, 100, "bare nodes"),
         ("rounds", 3, 1, "rounds of each program, in turn, and cold starts"),
         ("locks", 200, 50, "locks one at a time in a round"),
@@ -193,26 +192,17 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         ("bursts", 3, 1, "bursts in a round"),
         ("live", 10_000, 500, "live locks beside a cold start"),
         ("settle", 15, 2, "seconds before memory is read"),
-    ):
-        parser.add_argument(f"--{name}", type=int, default=small if quick else full, help=text)
+    )
+    add_counts(parser, counts, quick=quick)
     parser.add_argument("--fsync", action="store_true", help="have etcd write to the disk itself")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    add_json(parser)
     return parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the benchmark on a control plane of its own; gives the exit status."""
     options = parse(arguments)
-    with (
-        tempfile.TemporaryDirectory(prefix="tidelock-bench-") as directory,
-        start_cluster(Path(directory), controller_manager=False, kwok=False, fsync=options.fsync) as cluster,
-    ):
-        status = 1
-        try:
-            status = asyncio.run(run(cluster, options))
-        except* LockLostError as lost:
-            say("; ".join(str(error) for error in lost.exceptions))
-        return status
+    return play_alone(run, options, fsync=options.fsync)
 
 
 if __name__ == "__main__":

@@ -9,24 +9,23 @@ long they took is told, and how long without one. The floor is a bare client tha
 import argparse
 import asyncio
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
-from pathlib import Path
 
 import msgspec
 
 from bench.bindings import Bindings, bindings
+from bench.command import add_counts, add_json, is_quick, play_alone
 from bench.figures import Figure, percentile, table
 from bench.histograms import Histogram
 from bench.programs import cpu_seconds, resident_bytes, scrape, tidelock
 from bench.scenarios import plain_pod, pod_object
 from bench.scripted import QUERIES, Scripted, serving
 from bench.world import BACKGROUND, NAMESPACE, add_nodes, admin, each, install
-from devcluster import Component, LocalCluster, start_cluster
+from devcluster import Component, LocalCluster
 from devcluster.output import say
 from tidelock.kube.client import NODES, PODS, WATERLEVELS, KubeClient, Resource
 from tidelock.model.levels import (
@@ -316,24 +315,19 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
 def main(arguments: Sequence[str]) -> int:
     """Run the benchmark on a control plane of its own; gives the exit status."""
     parser = argparse.ArgumentParser(prog="bench.refresh", description="Measure what a refresh costs.")
-    parser.add_argument("--quick", action="store_true", help="smaller counts, for a first look")
-    quick = parser.parse_known_args(arguments)[0].quick
-    for name, full, small, text in (
+    quick = is_quick(parser, arguments, "smaller counts, for a first look")
+    counts = (
         ("nodes", 5_000, 500, "bare nodes"),
         ("workloads", 2_000, 200, "Deployments"),
         ("pods", 10_000, 1_000, "pods of these, on nodes"),
         ("rounds", 2, 1, "refreshes of each kind"),
         ("seconds", 30, 10, "how long pods are made without a refresh"),
-    ):
-        parser.add_argument(f"--{name}", type=int, default=small if quick else full, help=text)
+    )
+    add_counts(parser, counts, quick=quick)
     parser.add_argument("--rate", type=float, default=20, help="pods a second that are made beside")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    add_json(parser)
     options = parser.parse_args(arguments)
-    with (
-        tempfile.TemporaryDirectory(prefix="tidelock-bench-") as directory,
-        start_cluster(Path(directory), controller_manager=False, kwok=False) as cluster,
-    ):
-        return asyncio.run(run(cluster, options))
+    return play_alone(run, options)
 
 
 if __name__ == "__main__":

@@ -11,22 +11,21 @@ import argparse
 import asyncio
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from bench.audit import audit
+from bench.command import add_counts, add_json, is_quick, play_alone
 from bench.figures import Figure, percentile, table
-from bench.locks import LockLostError, Locks
+from bench.locks import Locks
 from bench.programs import tidelock
 from bench.witness import witness
 from bench.world import BACKGROUND, NAMESPACE, add_nodes, admin, install
-from devcluster import LocalCluster, start_cluster
+from devcluster import LocalCluster
 from devcluster.output import say
 from devcluster.programs import APISERVER_GOGC
 from tidelock.kube.client import RESERVATIONQUOTAS, RESERVATIONS, KubeClient
@@ -194,35 +193,25 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="bench.tenants", description="Measure how fast a lock is beside thousands of another namespace."
     )
-    parser.add_argument("--quick", action="store_true", help="smaller counts, for a first look")
-    quick = parser.parse_known_args(arguments)[0].quick
-    for name, full, small, text in (
+    quick = is_quick(parser, arguments, "smaller counts, for a first look")
+    counts = (
         ("nodes", 1_000, 100, "bare nodes"),
         ("rounds", 3, 1, "rounds"),
         ("locks", 200, 100, "locks one at a time in each situation"),
         ("burst", 100, 20, "locks at once beforehand, to warm up"),
         ("flood", 10_000, 1_000, "locks of the other namespace"),
         ("writers", 4, 4, "locks of the flood that are made at once"),
-    ):
-        parser.add_argument(f"--{name}", type=int, default=small if quick else full, help=text)
+    )
+    add_counts(parser, counts, quick=quick)
     parser.add_argument("--fsync", action="store_true", help="have etcd write to the disk itself")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    add_json(parser)
     return parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the benchmark on a control plane of its own; gives the exit status."""
     options = parse(arguments)
-    with (
-        tempfile.TemporaryDirectory(prefix="tidelock-bench-") as directory,
-        start_cluster(Path(directory), controller_manager=False, kwok=False, fsync=options.fsync) as cluster,
-    ):
-        status = 1
-        try:
-            status = asyncio.run(run(cluster, options))
-        except* LockLostError as lost:
-            say("; ".join(str(error) for error in lost.exceptions))
-        return status
+    return play_alone(run, options, fsync=options.fsync)
 
 
 if __name__ == "__main__":

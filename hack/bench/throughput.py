@@ -9,7 +9,6 @@ import argparse
 import asyncio
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from bench.audit import audit
+from bench.command import add_counts, add_json, is_quick, play_alone
 from bench.comparison import PEER, Comparison
 from bench.locks import Locks
 from bench.pods import add_priorities, clear_world
@@ -25,7 +25,7 @@ from bench.rounds import Contestant, Round, RoundError, bare_bindings, play
 from bench.scenarios import Scenario, Sizes, scenarios
 from bench.witness import witness
 from bench.world import admin, install, install_kube_scheduler, put_nodes
-from devcluster import LocalCluster, start_cluster
+from devcluster import LocalCluster
 from devcluster.output import say
 from devcluster.programs import APISERVER_GOGC
 from tidelock.kube.client import KubeClient
@@ -135,8 +135,7 @@ def _write(options: argparse.Namespace, comparisons: Sequence[Comparison]) -> No
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line; --quick changes the defaults, and what is given counts more."""
     parser = argparse.ArgumentParser(prog="bench.throughput", description="Compare with kube-scheduler.")
-    parser.add_argument("--quick", action="store_true", help="smaller counts, for a first look")
-    quick = parser.parse_known_args(arguments)[0].quick
+    quick = is_quick(parser, arguments, "smaller counts, for a first look")
     parser.add_argument(
         "--nodes",
         type=int,
@@ -145,7 +144,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="N",
         help="bare nodes: one plain drain for each number, all else with the first",
     )
-    for name, full, small, text in (
+    counts = (
         ("pods", 5_000, 500, "pods of a drain"),
         ("rounds", 3, 1, "rounds of each program, in turn"),
         ("gated", 10_000, 1_000, "pods at a gate"),
@@ -153,11 +152,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         ("placed", 30_000, 3_000, "pods that are placed already, where there are any"),
         ("seconds", 30, 10, "how long pods are made at a fixed rate"),
         ("limit", 600, 180, "seconds after which a round is given up"),
-    ):
-        parser.add_argument(f"--{name}", type=int, default=small if quick else full, help=text)
+    )
+    add_counts(parser, counts, quick=quick)
     parser.add_argument("--scenarios", metavar="A,B", help="only these, by name")
     parser.add_argument("--fsync", action="store_true", help="have etcd write to the disk itself")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    add_json(parser)
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the figures there")
     parser.add_argument(
         "--profile", type=Path, metavar="FILE", help="have cProfile slow Tidelock down and write there"
@@ -185,13 +184,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the benchmark on a control plane of its own; gives the exit status."""
     options = parse(arguments)
     try:
-        with (
-            tempfile.TemporaryDirectory(prefix="tidelock-bench-") as directory,
-            start_cluster(
-                Path(directory), controller_manager=False, kwok=False, fsync=options.fsync
-            ) as cluster,
-        ):
-            return asyncio.run(run(cluster, options))
+        return play_alone(run, options, fsync=options.fsync)
     except KeyboardInterrupt:
         say("Interrupted; everything is stopped.")
         return _INTERRUPTED

@@ -6,45 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-import msgspec
-
+from bench.events import Event, decode_event
 from bench.following import following
 from bench.world import NAMESPACE
 from tidelock.kube.client import RESERVATIONS, KubeClient
-
-
-class _Meta(msgspec.Struct, rename="camel"):
-    name: str = ""
-    uid: str = ""
-    resource_version: str = ""
-
-
-class _Condition(msgspec.Struct):
-    type: str
-    status: str
-
-
-class _Status(msgspec.Struct, rename="camel"):
-    conditions: tuple[_Condition, ...] = ()
-    node_name: str = ""
-    activated_at: str = ""
-
-    @property
-    def active(self) -> bool:
-        return any(each.type == "Active" and each.status == "True" for each in self.conditions)
-
-
-class _Object(msgspec.Struct):
-    metadata: _Meta
-    status: _Status = msgspec.field(default_factory=_Status)
-
-
-class _Event(msgspec.Struct):
-    type: str
-    object: _Object
-
-
-_decode_event = msgspec.json.Decoder(_Event).decode
 
 
 @dataclass
@@ -66,7 +31,7 @@ class Witness:
         """Wait for a lock's Active=True; gives when it was seen, as of `time.perf_counter`."""
         return await asyncio.shield(self._seen[name])
 
-    def take(self, event: _Event, now: float) -> None:
+    def take(self, event: Event, now: float) -> None:
         """Take an event in."""
         meta, status = event.object.metadata, event.object.status
         if event.type == "DELETED":
@@ -88,7 +53,7 @@ async def witness(client: KubeClient) -> AsyncIterator[Witness]:
     seen = Witness()
 
     def take(line: bytes, now: float) -> str:
-        event = _decode_event(line)
+        event = decode_event(line)
         seen.take(event, now)
         return event.object.metadata.resource_version
 

@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-import msgspec
-
+from bench.events import decode_event
 from bench.following import following
 from tidelock.kube.client import PODS, RESERVATIONS, KubeClient, Resource
 
@@ -32,40 +31,6 @@ class Story:
     was_active: bool = False
     gone: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-
-
-class _Meta(msgspec.Struct, rename="camel"):
-    name: str
-    resource_version: str
-
-
-class _Condition(msgspec.Struct):
-    type: str
-    status: str
-
-
-class _Spec(msgspec.Struct, rename="camel"):
-    node_name: str = ""
-
-
-class _Status(msgspec.Struct, rename="camel"):
-    phase: str = ""
-    node_name: str = ""
-    conditions: tuple[_Condition, ...] = ()
-
-
-class _Object(msgspec.Struct):
-    metadata: _Meta
-    spec: _Spec = msgspec.field(default_factory=_Spec)
-    status: _Status = msgspec.field(default_factory=_Status)
-
-
-class _Event(msgspec.Struct):
-    type: str
-    object: _Object
-
-
-_decode = msgspec.json.Decoder(_Event).decode
 
 
 class Seen:
@@ -114,14 +79,13 @@ class Seen:
         return self._take(PODS, line)
 
     def _take(self, resource: Resource, line: bytes) -> str:
-        event = _decode(line)
+        event = decode_event(line)
         meta, status = event.object.metadata, event.object.status
         story = self._stories.get((resource.plural, meta.name))
         if story is not None:
             story.node = event.object.spec.node_name if resource is PODS else status.node_name
             story.phase = status.phase
-            active = any((each.type, each.status) == ("Active", "True") for each in status.conditions)
-            story.was_active = story.was_active or active
+            story.was_active = story.was_active or status.active
             story.gone = event.type == "DELETED"
             story.changed.set()  # who waits looks again
             story.changed = asyncio.Event()

@@ -1,0 +1,53 @@
+"""What the benchmarks' commands have in common: counts, and a control plane to play on."""
+
+import argparse
+import asyncio
+import tempfile
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.locks import LockLostError
+from devcluster import LocalCluster, start_cluster
+from devcluster.output import say
+
+Count = tuple[str, int, int, str]
+"""An option: its name, its default, its default with --quick, and its help."""
+
+
+def is_quick(parser: argparse.ArgumentParser, arguments: Sequence[str], text: str) -> bool:
+    """Add --quick, which changes other options' defaults; whether it is given."""
+    parser.add_argument("--quick", action="store_true", help=text)
+    alone = argparse.ArgumentParser(add_help=False)  # --help is for the parser that knows all options
+    alone.add_argument("--quick", action="store_true")
+    return bool(alone.parse_known_args(arguments)[0].quick)
+
+
+def add_counts(parser: argparse.ArgumentParser, counts: Iterable[Count], *, quick: bool) -> None:
+    """Add counts as options."""
+    for name, full, small, text in counts:
+        parser.add_argument(f"--{name}", type=int, default=small if quick else full, help=text)
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add the option for a file of figures."""
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+
+
+def play_alone(
+    run: Callable[[LocalCluster, argparse.Namespace], Coroutine[Any, Any, int]],
+    options: argparse.Namespace,
+    *,
+    fsync: bool = False,
+) -> int:
+    """Run a benchmark on a bare control plane of its own; gives its exit status, 1 if a lock was lost."""
+    with (
+        tempfile.TemporaryDirectory(prefix="tidelock-bench-") as directory,
+        start_cluster(Path(directory), controller_manager=False, kwok=False, fsync=fsync) as cluster,
+    ):
+        status = 1
+        try:
+            status = asyncio.run(run(cluster, options))
+        except* LockLostError as lost:
+            say("; ".join(str(error) for error in lost.exceptions))
+        return status
