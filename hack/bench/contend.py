@@ -31,8 +31,8 @@ from devcluster.binders import NAMES, scheduler_configuration, webhook_configura
 from devcluster.identity import BINDERS, SYSTEM_NAMESPACE, operator_kubeconfig
 from devcluster.loopback import free_ports
 from devcluster.output import say
-from tidelock.binders.keeper import CONFIGURATION, SECRETS, WEBHOOKS
-from tidelock.kube.client import NODES, PODS, RESERVATIONS, KubeClient
+from tidelock.binders.keeper import CONFIGURATION, SECRETS
+from tidelock.kube.client import NODES, PODS, RESERVATIONS, WEBHOOKS, KubeClient
 from tidelock.kube.errors import ApiError, NotFound
 from tidelock.settings import DEFAULT_SCHEDULER_NAME
 

@@ -13,15 +13,8 @@ from typing import Any
 from cluster.api import Api
 from devcluster.keys import make_keys
 from devcluster.loopback import HOST
-from tidelock.kube.client import Resource
+from tidelock.kube.client import WEBHOOKS
 
-_WEBHOOKS = Resource(
-    "admissionregistration.k8s.io",
-    "v1",
-    "validatingwebhookconfigurations",
-    "ValidatingWebhookConfiguration",
-    namespaced=False,
-)
 _TIMEOUT = 30  # seconds; the API server waits no longer for any webhook
 
 
@@ -61,12 +54,12 @@ def binding_gate(api: Api, namespace: str, directory: Path) -> Iterator[BindingG
     thread.start()
     name = f"binding-gate-{namespace}"
     authority = base64.b64encode(keys.authority.read_bytes()).decode()
-    api.create(_WEBHOOKS.collection(), _configuration(name, namespace, server.server_port, authority))
+    api.create(WEBHOOKS.collection(), _configuration(name, namespace, server.server_port, authority))
     try:
         yield gate
     finally:
         gate.open()
-        api.delete(_WEBHOOKS.item(name))
+        api.delete(WEBHOOKS.item(name))
         server.shutdown()
         thread.join()
         server.server_close()

@@ -17,8 +17,8 @@ from devcluster.binaries import find_binaries
 from devcluster.binders import NAMES, webhook_configuration
 from devcluster.identity import BINDERS, SYSTEM_NAMESPACE, operator_kubeconfig
 from devcluster.loopback import HOST, Health, free_ports
-from tidelock.binders.keeper import CONFIGURATION, SECRETS, WEBHOOKS
-from tidelock.kube.client import PODS
+from tidelock.binders.keeper import CONFIGURATION, SECRETS
+from tidelock.kube.client import PODS, WEBHOOKS
 
 BY_STOCK: Manifest = {"schedulerName": "default-scheduler"}
 ADDRESS = "10.11.12.13"

@@ -12,20 +12,13 @@ import msgspec
 
 from tidelock.binders.certificates import Certificates, renewed
 from tidelock.clock import Clock
-from tidelock.kube.client import KubeClient, Resource
+from tidelock.kube.client import WEBHOOKS, KubeClient, Resource
 from tidelock.kube.errors import AlreadyExists, Conflict, NotFound
 from tidelock.model.meta import Key, ObjectMeta
 
 logger = logging.getLogger(__name__)
 
 SECRETS = Resource("", "v1", "secrets", "Secret")
-WEBHOOKS = Resource(
-    "admissionregistration.k8s.io",
-    "v1",
-    "validatingwebhookconfigurations",
-    "ValidatingWebhookConfiguration",
-    namespaced=False,
-)
 CONFIGURATION = "tidelock"
 """Name of the ValidatingWebhookConfiguration."""
 WEBHOOK_NAMES = ("bindings.tidelock.dev", "pods.tidelock.dev")

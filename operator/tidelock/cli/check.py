@@ -21,6 +21,7 @@ from tidelock.kube.client import (
     RESERVATIONQUOTAS,
     RESERVATIONS,
     WATERLEVELS,
+    WEBHOOKS,
     Resource,
 )
 from tidelock.kube.errors import Forbidden, NotFound
@@ -43,13 +44,6 @@ _POLICIES = Resource(
     "v1",
     "validatingadmissionpolicybindings",
     "ValidatingAdmissionPolicyBinding",
-    namespaced=False,
-)
-_WEBHOOKS = Resource(
-    "admissionregistration.k8s.io",
-    "v1",
-    "validatingwebhookconfigurations",
-    "ValidatingWebhookConfiguration",
     namespaced=False,
 )
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -284,7 +278,7 @@ async def _fence(session: Session) -> Finding:
 
 async def _admission(session: Session) -> Finding:
     try:
-        webhook = msgspec.json.decode(await session.client.get(_WEBHOOKS.item("tidelock")))
+        webhook = msgspec.json.decode(await session.client.get(WEBHOOKS.item("tidelock")))
     except NotFound:
         found = "bindings of other schedulers are not reviewed: they may take locked room"
         advice = f"needed only beside other schedulers: {_BINDERS}, see docs/other-binders.md"

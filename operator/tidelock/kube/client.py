@@ -20,6 +20,7 @@ from yarl import URL
 
 from tidelock.kube.config import Connection
 from tidelock.kube.errors import MalformedAnswer, Unreachable, error_from_answer
+from tidelock.model.meta import ObjectMeta
 
 PatchKind = Literal["merge", "json", "strategic", "apply"]
 Propagation = Literal["Background", "Foreground", "Orphan"]
@@ -79,6 +80,13 @@ class Resource:
 PODS = Resource("", "v1", "pods", "Pod")
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
+WEBHOOKS = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
+    namespaced=False,
+)
 RESERVATIONS = Resource("tidelock.dev", "v1alpha1", "reservations", "Reservation")
 RESOURCEQUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 RESERVATIONQUOTAS = Resource("tidelock.dev", "v1alpha1", "reservationquotas", "ReservationQuota")
@@ -212,6 +220,25 @@ class KubeClient:
     async def replace(self, path: str, body: object) -> bytes:
         """Put an object, or a subresource such as its status, in the place of the stored one."""
         return await self.request("PUT", path, params=self._named(), body=body)
+
+    async def replace_status(self, resource: Resource, meta: ObjectMeta, status: object) -> bytes:
+        """Put the status of an object in the place of the stored one, if it is still in that version.
+
+        Put, as the API server works less on it than on a patch. All but the status it takes from the stored
+        object, so nothing else needs to be sent.
+        """
+        body = {
+            "apiVersion": resource.api_version,
+            "kind": resource.kind,
+            "metadata": {
+                "name": meta.name,
+                "namespace": meta.namespace,
+                "uid": meta.uid,
+                "resourceVersion": meta.resource_version,
+            },
+            "status": status,
+        }
+        return await self.replace(resource.item(meta.name, meta.namespace, "status"), body)
 
     async def patch(
         self, path: str, body: object, *, kind: PatchKind = "merge", params: Params | None = None

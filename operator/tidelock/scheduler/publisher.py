@@ -129,20 +129,7 @@ class Publisher:
 
     async def _write_status(self, entry: Entry, wanted: dict[str, Any]) -> None:
         meta, stored = entry.reservation.meta, entry.reservation.status
-        # Put, as the API server works less on it than on a patch. All but the status it takes from the stored
-        # object, so nothing else needs to be sent.
-        body = {
-            "apiVersion": RESERVATIONS.api_version,
-            "kind": RESERVATIONS.kind,
-            "metadata": {
-                "name": meta.name,
-                "namespace": meta.namespace,
-                "uid": meta.uid,
-                "resourceVersion": meta.resource_version,
-            },
-            "status": wanted,
-        }
-        answer = await self._client.replace(RESERVATIONS.item(meta.name, meta.namespace, "status"), body)
+        answer = await self._client.replace_status(RESERVATIONS, meta, wanted)
         written = decode_reservation(answer)
         self._book.acknowledge(written)
         was_active = stored.get("phase") == Phase.ACTIVE

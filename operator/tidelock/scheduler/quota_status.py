@@ -48,20 +48,9 @@ class QuotaReporter:
         if wanted == quota.status:
             return
         meta = quota.meta
-        body = {
-            "apiVersion": RESERVATIONQUOTAS.api_version,
-            "kind": RESERVATIONQUOTAS.kind,
-            "metadata": {
-                "name": meta.name,
-                "namespace": meta.namespace,
-                "uid": meta.uid,
-                "resourceVersion": meta.resource_version,
-            },
-            "status": wanted,
-        }
         try:
             async with self._turn.of(meta.namespace):
-                await self._client.replace(RESERVATIONQUOTAS.item(meta.name, meta.namespace, "status"), body)
+                await self._client.replace_status(RESERVATIONQUOTAS, meta, wanted)
         except (Conflict, NotFound):
             return  # the watch will tell, or has told
         except ApiError as error:
