@@ -1,16 +1,21 @@
-"""The loopback interface, where all programs listen: free ports, and questions after health."""
+"""The loopback interface, where all programs listen: free ports, small servers, questions after health."""
 
 import http.client
 import random
 import socket
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from socketserver import BaseServer
+from threading import Thread
 
 HOST = "127.0.0.1"
 # Below the ephemeral ports of every system: were it one of those, a client's outgoing connection could take
 # the port of a component that a test has stopped.
 _PORTS = range(20_000, 32_000)
 _ANSWER_TIMEOUT = 2.0  # seconds
+_LOOK = 0.01  # seconds after which a server has noticed that it is to end
 
 
 @dataclass(frozen=True)
@@ -50,3 +55,16 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+@contextmanager
+def running(server: BaseServer) -> Iterator[None]:
+    """Have a server answer in a thread of its own while the context lasts, and close it."""
+    with server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": _LOOK})
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+            thread.join()

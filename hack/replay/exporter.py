@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-HOST = "127.0.0.1"
+from devcluster.loopback import HOST, running
+
 SECONDS = 20
 """Seconds over which `NODE_CPU` and `POD_CPU` take rates."""
 NODE_CPU = (
@@ -98,12 +99,7 @@ def exporting() -> Iterator[Exporter]:
         def log_message(self, *_: object) -> None:
             """Keep quiet."""
 
-    with ThreadingHTTPServer((HOST, 0), Handler) as server:
-        exporter = Exporter(f"{HOST}:{server.server_port}")
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield exporter
-        finally:
-            server.shutdown()
-            thread.join()
+    server = ThreadingHTTPServer((HOST, 0), Handler)
+    exporter = Exporter(f"{HOST}:{server.server_port}")
+    with running(server):
+        yield exporter

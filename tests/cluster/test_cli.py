@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import yaml
 
+from cluster.api import Api
+from cluster.leases import forget_lease
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import LocalCluster
 from devcluster.binaries import find_binaries
-from devcluster.identity import SYSTEM_NAMESPACE
 from tidelock.kube.client import RESERVATIONS, WATERLEVELS
-from tidelock.settings import Settings
 
 PLUGIN = Path(sys.executable).with_name("kubectl-tidelock")
 
@@ -66,8 +66,7 @@ def leader(
     folder = tmp_path_factory.mktemp("leader")
     with OperatorProcess(private_kubeconfig, folder, "--leader-elect") as process:
         yield process
-    # The fence goes by this Lease, and would refuse operators that other tests start without an election.
-    private_cluster.kubectl("delete", "lease", Settings().lease_name, "--namespace", SYSTEM_NAMESPACE)
+    forget_lease(Api(private_cluster.kubeconfig))
 
 
 @pytest.fixture

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 from cluster.operator_process import Launch
 from cluster.world import World
-from devcluster.loopback import HOST
+from devcluster.loopback import HOST, running
 
 HEAD = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 FOO = "example.com/foo"
@@ -54,14 +53,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def extending() -> Iterator[Extender]:
-    with Extender() as extender:
-        thread = Thread(target=extender.serve_forever)
-        thread.start()
-        try:
-            yield extender
-        finally:
-            extender.shutdown()
-            thread.join()
+    extender = Extender()
+    with running(extender):
+        yield extender
 
 
 def test_one_process_serves_several_schedulers_with_plugins_of_their_own(

@@ -4,7 +4,7 @@ import json
 import signal
 import ssl
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from http import HTTPStatus
 from http.client import HTTPSConnection
 from pathlib import Path
@@ -13,6 +13,7 @@ import pytest
 
 from cluster.api import Api, RefusedError
 from cluster.door import BY_STOCK, addresses, authority, bind, until_reviewed, webhooks
+from cluster.leases import forget_lease
 from cluster.live import Node, Pod
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
@@ -21,9 +22,7 @@ from devcluster.identity import BINDERS, SYSTEM_NAMESPACE, operator_kubeconfig
 from devcluster.loopback import HOST, free_ports
 from tidelock.binders.endpoint import SERVICE, SLICES
 from tidelock.binders.server import EXTENDER_PATH
-from tidelock.kube.lease import LEASES
 
-LEASE = LEASES.item("tidelock", SYSTEM_NAMESPACE)
 SECONDS = 20  # of the Lease; a leader on a machine that stalls must not lose it
 
 Replica = Callable[..., OperatorProcess]
@@ -34,7 +33,7 @@ Replica = Callable[..., OperatorProcess]
 def replica(private_cluster: LocalCluster, private_kubeconfig: Path, tmp_path: Path) -> Iterator[Replica]:
     """Start an operator under a name, ready to lead or to stand by; the Lease goes with the test."""
     with ExitStack() as running:
-        running.callback(_forget_lease, Api(private_cluster.kubeconfig))
+        running.callback(forget_lease, Api(private_cluster.kubeconfig))
 
         def start(name: str, *options: str) -> OperatorProcess:
             directory = tmp_path / name
@@ -51,11 +50,6 @@ def replica(private_cluster: LocalCluster, private_kubeconfig: Path, tmp_path: P
             )
 
         yield start
-
-
-def _forget_lease(api: Api) -> None:
-    with suppress(RefusedError):
-        api.delete(LEASE)
 
 
 def until_led(operator: OperatorProcess) -> None:

@@ -3,7 +3,6 @@
 import base64
 import json
 import secrets
-import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from cluster.water_level import water_level
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
 from devcluster.identity import BINDERS, SERVICE_ACCOUNT, SYSTEM_NAMESPACE, operator_kubeconfig
-from devcluster.loopback import HOST, free_ports
+from devcluster.loopback import HOST, free_ports, running
 from tidelock.kube.client import EVENTS, Resource
 from tidelock.load.access import SECRETS
 
@@ -55,15 +54,10 @@ def refusing() -> Iterator[Refusing]:
         def log_message(self, *_: object) -> None:
             """Keep quiet."""
 
-    with ThreadingHTTPServer((HOST, 0), Handler) as listener:
-        server = Refusing(f"http://{HOST}:{listener.server_port}")
-        thread = threading.Thread(target=listener.serve_forever)
-        thread.start()
-        try:
-            yield server
-        finally:
-            listener.shutdown()
-            thread.join()
+    listener = ThreadingHTTPServer((HOST, 0), Handler)
+    server = Refusing(f"http://{HOST}:{listener.server_port}")
+    with running(listener):
+        yield server
 
 
 @pytest.fixture

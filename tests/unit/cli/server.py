@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
 
 from builders import Json
+from devcluster.loopback import HOST, running
 from unit.kube.kubeconfigs import write_kubeconfig
 
 Answers = dict[str, tuple[int, Json | str]]
@@ -55,17 +55,11 @@ def serving(answers: Answers, folder: Path) -> Iterator[FixedServer]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             pass
 
-    server = _Server(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    url = f"http://127.0.0.1:{server.server_address[1]}"
+    server = _Server((HOST, 0), Handler)
+    url = f"http://{HOST}:{server.server_address[1]}"
     served = FixedServer(write_kubeconfig(folder / "kubeconfig", url, {}, namespace="shop"))
-    try:
+    with running(server):
         yield served
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def listed(*objects: Json) -> tuple[int, Json | str]:

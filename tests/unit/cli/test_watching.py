@@ -19,14 +19,6 @@ from unit.kube.scripted import ScriptedServer, answers, page
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ScriptedServer]:
-    scripted = ScriptedServer()
-    await scripted.start()
-    yield scripted
-    await scripted.close()
-
-
-@pytest.fixture
 async def session(server: ScriptedServer, tmp_path: Path) -> AsyncIterator[Session]:
     connection = load_connection(write_kubeconfig(tmp_path / "kubeconfig", server.url, {}))
     async with KubeClient(connection, user_agent="test", timeout_seconds=5.0) as client:

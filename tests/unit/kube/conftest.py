@@ -10,14 +10,6 @@ from unit.kube.scripted import ScriptedServer
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ScriptedServer]:
-    scripted = ScriptedServer()
-    await scripted.start()
-    yield scripted
-    await scripted.close()
-
-
-@pytest.fixture
 async def client(server: ScriptedServer, tmp_path: Path) -> AsyncIterator[KubeClient]:
     connection = load_connection(write_kubeconfig(tmp_path / "kubeconfig", server.url, {}))
     async with KubeClient(connection, user_agent="tidelock-test", timeout_seconds=5.0) as opened:

@@ -343,14 +343,6 @@ async def until(condition: Any) -> None:
             await asyncio.sleep(0.005)
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[ScriptedServer]:
-    scripted = ScriptedServer()
-    await scripted.start()
-    yield scripted
-    await scripted.close()
-
-
 class TestLoop:
     def shell(self, server: ScriptedServer, **fields: Any) -> Shell:
         configuration = with_extender(server.url, nodeCacheCapable=True, **fields)

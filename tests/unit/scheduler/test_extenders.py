@@ -34,14 +34,6 @@ NODES = tuple(keeping_raw(decode_node)(encode(plain)) for plain in NODES_JSON)
 ALL = frozenset({"node-a", "node-b", "node-c"})
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[ScriptedServer]:
-    scripted = ScriptedServer()
-    await scripted.start()
-    yield scripted
-    await scripted.close()
-
-
 def extender(server: ScriptedServer, **fields: Any) -> Extender:
     return Extender.model_validate({"urlPrefix": f"{server.url}/scheduler/", "weight": 1, **fields})
 
