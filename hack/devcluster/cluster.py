@@ -12,7 +12,7 @@ from devcluster.errors import DevClusterError
 
 ATTACH_VARIABLE = "TIDELOCK_KUBECONFIG"
 _KUBECTL_TIMEOUT = 120.0  # seconds
-_OLDEST_KUBECTL = 33  # 1.33: one before the oldest API server, as Kubernetes lets them differ
+_OLDEST_KUBECTL = 24  # 1.24: the first with `create token`
 
 
 class Cluster:

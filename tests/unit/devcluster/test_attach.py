@@ -51,9 +51,9 @@ def test_failure_of_kubectl_carries_its_error(machine: Machine, kubeconfig: Path
 @pytest.mark.parametrize(
     ("version", "advice"),
     [
-        ("v1.20.15", "; kubectl 1.20.15 is too old: install 1.33 or later"),
-        ("v1.32.0", "; kubectl 1.32.0 is too old: install 1.33 or later"),
-        ("v1.33.0", ""),
+        ("v1.20.15", "; kubectl 1.20.15 is too old: install 1.24 or later"),
+        ("v1.23.17", "; kubectl 1.23.17 is too old: install 1.24 or later"),
+        ("v1.24.0", ""),
         ("v1.36.3", ""),
     ],
 )

@@ -60,7 +60,9 @@ def test_the_development_container_is_made_from_files_that_are_there() -> None:
     assert f"golang:{needed[1]}" in dockerfile
 
 
-@pytest.mark.parametrize("template", sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "template", sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yaml")), ids=lambda path: path.stem
+)
 def test_issue_templates_are_forms(template: Path) -> None:
     form = yaml.safe_load(template.read_text())
     assert {"name", "description", "body"} <= set(form)
