@@ -141,7 +141,7 @@ def _parser() -> argparse.ArgumentParser:
         help="schedulerName of pods to schedule with the default profile",
     )
     run.add_argument("--listen", default=defaults.listen, help="address for metrics and probes")
-    run.add_argument("--port", type=int, default=defaults.port, help="port for metrics and probes")
+    run.add_argument("--port", type=_port, default=defaults.port, help="port for metrics and probes")
     run.add_argument(
         "--metrics-token-file",
         default=defaults.metrics_token_file,
@@ -187,7 +187,7 @@ def _add_binders(run: argparse.ArgumentParser, defaults: Settings) -> None:
         help="serve the extender API, for schedulers that shall honour locks",
     )
     run.add_argument("--admission", action="store_true", help="review the bindings of others")
-    run.add_argument("--tls-port", type=int, default=defaults.tls_port, help="port for these, over TLS")
+    run.add_argument("--tls-port", type=_port, default=defaults.tls_port, help="port for these, over TLS")
     run.add_argument(
         "--tls-address",
         type=_address,
@@ -216,6 +216,13 @@ def _address(text: str) -> str:
         return str(ipaddress.ip_address(text)) if text else ""
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r}: should be an IP address") from None
+
+
+def _port(text: str) -> int:
+    """Check a TCP port; 0 is any that is free."""
+    if not text.isdecimal() or not int(text) < 2**16:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: should be a whole number from 0 to 65535")
+    return int(text)
 
 
 def _namespaced(text: str) -> str:
