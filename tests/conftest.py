@@ -1,11 +1,13 @@
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from devcluster import DevClusterError, attached
 from devcluster.binaries import find_binaries
-from devcluster.prometheus import find_prometheus
+from devcluster.monitoring import SOURCES, find_program
 
 # A slow machine is no fault of what is tested, and a test that passes once passes again: whoever looks for
 # other examples says --hypothesis-profile=explore.
@@ -18,7 +20,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Build what is needed before the first test: a test's time-out is shorter than a cold build."""
     fixtures = {name for item in session.items for name in getattr(item, "fixturenames", ())}
     cluster = "scheduled_cluster" in fixtures or ("controlplane" in fixtures and attached() is None)
-    wanted = [find_binaries] * cluster + [find_prometheus] * ("prometheus" in fixtures)
+    wanted: list[Callable[[], object]] = [find_binaries] if cluster else []
+    wanted += [partial(find_program, name) for name in SOURCES if name.replace("-", "_") in fixtures]
     if not wanted or session.config.option.collectonly:
         return
     capture = session.config.pluginmanager.getplugin("capturemanager")
