@@ -209,7 +209,8 @@ class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
 
     def _with(self, pod: Pod, used: Figures, state: CycleState) -> Figures:
         wanted = np.array(self._estimated(pod))[:, np.newaxis]
-        return np.where(self._fresh(state), used + wanted, np.nan)
+        figures: Figures = np.where(self._fresh(state), used + wanted, np.nan)
+        return figures
 
     def _summed(self, sums: Sums) -> Figures:
         """Give the sums of the shortest window, R x N in units."""
