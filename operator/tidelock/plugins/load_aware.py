@@ -209,14 +209,14 @@ class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
 
     def _with(self, pod: Pod, used: Figures, state: CycleState) -> Figures:
         wanted = np.array(self._estimated(pod))[:, np.newaxis]
-        figures: Figures = np.where(self._fresh(state), used + wanted, np.nan)
-        return figures
+        return np.where(self._fresh(state), used + wanted, np.nan)
 
     def _summed(self, sums: Sums) -> Figures:
         """Give the sums of the shortest window, R x N in units."""
         levels = self._levels
         at = np.where(np.isfinite(levels.at), levels.at, NEVER)
-        return sums.of(at, np.zeros_like(levels.capacity))[0]
+        summed: Figures = sums.of(at, np.zeros_like(levels.capacity))[0]
+        return summed
 
     def _unreported(self, slots: Slots) -> Figures:
         """Count what is expected of pods that the sample may lack, beyond what was measured of them."""
