@@ -24,7 +24,7 @@ _MONITORING_LABELS = """\
     {{- toYaml . | nindent 4 }}
     {{- end }}
 """
-_OF_THE_CLUSTER = frozenset(
+OF_THE_CLUSTER = frozenset(
     {
         "ClusterRole",
         "ClusterRoleBinding",
@@ -150,7 +150,7 @@ def _labelled(source: Source, document: str) -> str:
     if kind is None or name is None:
         raise ValueError(f"expected a manifest whose metadata begin with its name:\n{document}")
     before, after = document[: name.end()], document[name.end() :]
-    if kind[1] not in _OF_THE_CLUSTER:
+    if kind[1] not in OF_THE_CLUSTER:
         before += f"  namespace: {_RELEASE_NAMESPACE}\n"
     if kind[1] == _CRD:
         before += f"  {{{{- if .Values.crds.keep }}}}\n{_KEEP}  {{{{- end }}}}\n"

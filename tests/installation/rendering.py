@@ -31,6 +31,7 @@ FOREIGN: Mapping[str, str] = {
     "ResourceInterpreterCustomization": "Karmada's",
 }
 """Kinds of CRDs that are not ours, and whose: neither schemas nor the test cluster know them."""
+ADDED, GONE = "an object that was not there", "an object that is not there any more"
 _TIMEOUT = 120
 
 
@@ -105,6 +106,31 @@ def by_key(objects: Sequence[Manifest]) -> dict[str, Manifest]:
     """Index objects, no two of which may have one key."""
     found = {key(each): each for each in objects}
     assert len(found) == len(objects)
+    return found
+
+
+def differences(before: Any, after: Any, path: str = "") -> Manifest:
+    """Name what differs by its path, with what it is afterwards; None is nothing."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        found: Manifest = {}
+        for name in before.keys() | after.keys():
+            found |= differences(before.get(name), after.get(name), f"{path}.{name}" if path else name)
+        return found
+    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        found = {}
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            found |= differences(old, new, f"{path}[{index}]")
+        return found
+    return {} if before == after else {path: after}
+
+
+def changed(before: Sequence[Manifest], after: Sequence[Manifest]) -> Manifest:
+    """Name what differs between two renderings."""
+    old, new = by_key(before), by_key(after)
+    found: Manifest = dict.fromkeys(new.keys() - old.keys(), ADDED)
+    found |= dict.fromkeys(old.keys() - new.keys(), GONE)
+    for each in old.keys() & new.keys():
+        found |= {f"{each}: {path}": value for path, value in differences(old[each], new[each]).items()}
     return found
 
 

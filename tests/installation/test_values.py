@@ -2,18 +2,27 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from installation.rendering import CHART, EVERYTHING, OVERLAYS, Charted, Manifest, RefusedError, by_key
+from installation.rendering import (
+    ADDED,
+    CHART,
+    EVERYTHING,
+    GONE,
+    OVERLAYS,
+    Charted,
+    Manifest,
+    RefusedError,
+    by_key,
+    changed,
+)
 from tidelock import __version__
 from tidelock.model.reservations import ReservationSpec
 
 POD = "Deployment/tidelock: spec.template.spec"
 CONTAINER = f"{POD}.containers[0]"
-ADDED, GONE = "an object that was not there", "an object that is not there any more"
 DIGEST = f"sha256:{'0123456789abcdef' * 4}"
 TOLERATION = {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}
 AFFINITY: Manifest = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
@@ -84,31 +93,6 @@ CHANGES: dict[str, tuple[Manifest, Manifest]] = {
         },
     ),
 }
-
-
-def differences(before: Any, after: Any, path: str = "") -> Manifest:
-    """Name what differs by its path, with what it is afterwards; None is nothing."""
-    if isinstance(before, dict) and isinstance(after, dict):
-        found: Manifest = {}
-        for name in before.keys() | after.keys():
-            found |= differences(before.get(name), after.get(name), f"{path}.{name}" if path else name)
-        return found
-    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        found = {}
-        for index, (old, new) in enumerate(zip(before, after, strict=True)):
-            found |= differences(old, new, f"{path}[{index}]")
-        return found
-    return {} if before == after else {path: after}
-
-
-def changed(before: list[Manifest], after: list[Manifest]) -> Manifest:
-    """Name what differs between two renderings."""
-    old, new = by_key(before), by_key(after)
-    found: Manifest = dict.fromkeys(new.keys() - old.keys(), ADDED)
-    found |= dict.fromkeys(old.keys() - new.keys(), GONE)
-    for each in old.keys() & new.keys():
-        found |= {f"{each}: {path}": value for path, value in differences(old[each], new[each]).items()}
-    return found
 
 
 @pytest.fixture(scope="module")
