@@ -3,6 +3,8 @@
 import re
 import secrets
 from collections.abc import Iterator
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +63,14 @@ RESERVATIONS = [
 LABELS = {"topology.kubernetes.io/zone": "zone-a", "kubernetes.io/os": "linux", "accelerator": "a100"}
 
 
-def of_kind(cluster: Cluster, kind: str, name: str = "") -> Manifest:
+_rendered = cache(rendered)
+
+
+def of_kind(cluster: Cluster, kind: str, name: str = "", installation: Path = BASE) -> Manifest:
     """Find the manifest of a kind, which must be alone of it, or of its name."""
     (found,) = [
-        manifest
-        for manifest in rendered(cluster)
+        deepcopy(manifest)
+        for manifest in _rendered(cluster, installation)
         if manifest["kind"] == kind and name in {"", manifest["metadata"]["name"]}
     ]
     return found
@@ -181,8 +186,7 @@ def test_the_network_lets_the_pod_be_reached_at_its_ports_alone(
 def test_one_operator_leads_and_one_stands_by(controlplane: Cluster) -> None:
     """The Lease, the right to it and the fence are of one name, that of the process' default."""
     name, account = Settings().lease_name, f"system:serviceaccount:{SYSTEM_NAMESPACE}:tidelock"
-    (deployment,) = (each for each in rendered(controlplane, OVERLAYS / "ha") if each["kind"] == "Deployment")
-    assert deployment["spec"]["replicas"] == 2
+    assert of_kind(controlplane, "Deployment", installation=OVERLAYS / "ha")["spec"]["replicas"] == 2
     assert "--no-leader-elect" not in container(of_kind(controlplane, "Deployment"))["args"]
     assert of_kind(controlplane, "Role")["rules"][0]["resourceNames"] == [name]
     binding = of_kind(controlplane, "ValidatingAdmissionPolicyBinding", "tidelock-fence")["spec"]
