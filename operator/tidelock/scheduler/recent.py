@@ -49,8 +49,9 @@ class Recent:
         self._decisions: dict[tuple[Kind, Key, str], Decision] = {}
 
     def __iter__(self) -> Iterator[Decision]:
-        """Yield the decisions, the newest first; a copy, so that others may be noted meanwhile."""
-        return iter(tuple(self._decisions.values())[::-1])
+        """Yield the decisions, the newest first; of those of one instant, the last that was noted."""
+        noted = reversed(self._decisions.values())
+        return iter(sorted(noted, key=lambda decision: decision.at, reverse=True))
 
     def placed(self, assumed: Assumed, now: float) -> None:
         """Note that a pod has got a node, to which it is being bound."""

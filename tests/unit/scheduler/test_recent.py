@@ -90,6 +90,7 @@ async def test_a_claim_is_told_by_its_pod_and_its_end_by_the_lock() -> None:
     shell = Shell(node("node-a"))
     shell.store_lock(owner="web-0")
     shell.step()
+    await shell.publish()
     shell.store_pod("web-0")
     shell.binder.bind(shell.place(), 0.0)
     await shell.publish()

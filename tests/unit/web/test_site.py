@@ -12,10 +12,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from builders import node
+from devcluster.loopback import HOST
 from tidelock.serving import serve
 from tidelock.web import site
-from tidelock.web.site import MOST_STREAMS, Standing, pause_after
-from unit.web.watched import LOOPBACK, Watched
+from tidelock.web.site import MOST_STREAMS, pause_after
+from unit.web.watched import Watched
+from webview.stage import LEADING, STANDING_BY
 
 PATIENCE = 60.0
 TOKEN = {"Authorization": "Bearer first"}
@@ -60,7 +62,7 @@ async def until_told(response: aiohttp.ClientResponse, what: str) -> News:
 
 
 async def test_the_page_is_made_of_three_files(browser: aiohttp.ClientSession) -> None:
-    async with Watched().served() as address:
+    async with Watched().stage.served() as address:
         kinds = {}
         for name in ("", "page.css", "page.js"):
             async with browser.get(address + name) as response:
@@ -78,7 +80,7 @@ async def test_the_page_is_made_of_three_files(browser: aiohttp.ClientSession) -
 async def test_a_browser_is_to_load_and_to_tell_nothing_else(
     browser: aiohttp.ClientSession, path: str
 ) -> None:
-    async with Watched().served() as address, browser.get(address + path) as response:
+    async with Watched().stage.served() as address, browser.get(address + path) as response:
         policy = response.headers["Content-Security-Policy"].split("; ")
         assert {"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'"} <= set(policy)
         assert not [part for part in policy if "unsafe" in part or "http" in part or "*" in part]
@@ -90,31 +92,31 @@ async def test_a_browser_is_to_load_and_to_tell_nothing_else(
 @pytest.mark.parametrize("path", ["", "page.js", "page.css", "events"])
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
 async def test_nothing_can_be_written(browser: aiohttp.ClientSession, path: str, method: str) -> None:
-    async with Watched().served() as address, browser.request(method, address + path) as response:
+    async with Watched().stage.served() as address, browser.request(method, address + path) as response:
         assert response.status == 405
 
 
 async def test_there_is_none_unless_it_is_asked_for(browser: aiohttp.ClientSession) -> None:
-    async with serve(LOOPBACK, 0, CollectorRegistry(), alive=bool, ready=bool) as port:
+    async with serve(HOST, 0, CollectorRegistry(), alive=bool, ready=bool) as port:
         for path in ("", "events", "page.js"):
-            async with browser.get(f"http://{LOOPBACK}:{port}/web/{path}") as response:
+            async with browser.get(f"http://{HOST}:{port}/web/{path}") as response:
                 assert response.status == 404
 
 
 async def test_a_stream_tells_a_page_and_then_what_has_changed(browser: aiohttp.ClientSession) -> None:
     core = Watched(node("node-a"))
-    async with core.served() as address, browser.get(f"{address}events") as response:
+    async with core.stage.served() as address, browser.get(f"{address}events") as response:
         first, second = await event(response), await event(response)
         core.lock(owner="nobody")
-        core.decide()
+        core.stage.settle()
         core.clock.advance(5)
         third = await until_told(response, "page")
 
     assert response.headers["Content-Type"] == "text/event-stream"
     assert first["standing"] == {
         "state": "leading",
-        "instance": "tidelock-a",
-        "leader": "tidelock-a_1",
+        "instance": "tidelock-7d9c5-x2x9p",
+        "leader": "tidelock-7d9c5-x2x9p_1",
         "epoch": 3,
         "silence": 0,
     }
@@ -128,13 +130,13 @@ async def test_a_stream_tells_a_page_and_then_what_has_changed(browser: aiohttp.
 async def test_a_stream_is_of_what_is_asked_for(browser: aiohttp.ClientSession) -> None:
     core = Watched(node("node-a"), node("node-b"))
     query = "events?text=NODE-&sort=-name"
-    async with core.served() as address, browser.get(address + query) as response:
+    async with core.stage.served() as address, browser.get(address + query) as response:
         first = await event(response)
     assert [row["name"] for row in first["page"]["nodes"]] == ["node-b", "node-a"]
 
 
 async def test_a_bad_question_is_told(browser: aiohttp.ClientSession) -> None:
-    async with Watched().served() as address, browser.get(f"{address}events?nodes=few") as response:
+    async with Watched().stage.served() as address, browser.get(f"{address}events?nodes=few") as response:
         assert response.status == 400
         assert await response.text() == "nodes: Invalid value: 'few': expected a whole number, such as 0"
 
@@ -143,20 +145,20 @@ async def test_a_replica_that_stands_by_tells_who_leads_and_nothing_else(
     browser: aiohttp.ClientSession,
 ) -> None:
     core = Watched(node("node-a"))
-    core.standing = Standing("standby", "tidelock-b", "tidelock-a_1")
-    async with core.served() as address, browser.get(f"{address}events") as response:
+    core.stage.standing = STANDING_BY
+    async with core.stage.served() as address, browser.get(f"{address}events") as response:
         first = await event(response)
-        core.standing = Standing("leading", "tidelock-b", "tidelock-b_2", epoch=4)
+        core.stage.standing = LEADING
         second = await until_told(response, "standing")
 
-    assert (first["standing"]["state"], first["standing"]["leader"]) == ("standby", "tidelock-a_1")
+    assert (first["standing"]["state"], first["standing"]["leader"]) == ("standby", LEADING.leader)
     assert first["page"] is None
     assert second["page"]["nodes"][0]["name"] == "node-a"
 
 
 async def test_events_are_for_those_who_show_the_token(browser: aiohttp.ClientSession, file: Path) -> None:
     statuses = {}
-    async with Watched().served(file) as address:
+    async with Watched().stage.served(file) as address:
         for name, headers in {"none": {}, "wrong": {"Authorization": "Bearer x"}, "right": TOKEN}.items():
             async with browser.get(f"{address}events", headers=headers) as response:
                 statuses[name] = response.status
@@ -166,7 +168,7 @@ async def test_events_are_for_those_who_show_the_token(browser: aiohttp.ClientSe
 
 
 async def test_browsers_are_bounded_and_one_that_leaves_makes_room(browser: aiohttp.ClientSession) -> None:
-    async with Watched().served() as address:
+    async with Watched().stage.served() as address:
         url = f"{address}events"
         streams = [await browser.get(url) for _ in range(MOST_STREAMS)]
         async with browser.get(url) as refused:
@@ -184,7 +186,7 @@ async def test_browsers_are_bounded_and_one_that_leaves_makes_room(browser: aioh
 async def test_streams_end_with_the_server(browser: aiohttp.ClientSession) -> None:
     @asynccontextmanager
     async def followed() -> AsyncIterator[aiohttp.ClientResponse]:
-        async with Watched(node("node-a")).served() as address:
+        async with Watched(node("node-a")).stage.served() as address:
             response = await browser.get(f"{address}events")
             await event(response)
             yield response

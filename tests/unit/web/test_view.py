@@ -233,7 +233,7 @@ def test_what_happens_between_two_slices_does_no_harm() -> None:
     entry = core.lock("gone", owner="nobody")
     core.lock("stays", owner="nobody")
     core.step()
-    slices = core.view.look(Query(), NOW)
+    slices = core.stage.view.look(Query(), NOW)
     next(slices)
     core.feed.reservations.remove(entry.reservation)
     core.feed.nodes.remove(core.decider.columns.nodes[0])
