@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PYTHONPATH := operator:hack
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test unit verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants audit sbom soak clean
+.PHONY: help venv test chromium web-view unit verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants audit sbom soak clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -25,8 +25,14 @@ demo-water: venv ## Play load on a real control plane, by requests and by measur
 	mkdir -p build
 	$(BIN)/python -m demo.water --plot build/water-live.png
 
-test: venv verify ## Install everything, check everything, run all tests
+test: venv chromium verify ## Install everything, check everything, run all tests
 	$(BIN)/python -m pytest
+
+chromium: ## Install the browser that the web view is tested in, where that can be done
+	hack/chromium
+
+web-view: venv chromium ## Take the pictures of the web view in docs/images
+	$(BIN)/python -m webview docs/images
 
 unit: venv ## Only the tests that need no cluster
 	$(BIN)/python -m pytest tests/unit tests/property tests/contract

@@ -57,7 +57,7 @@ async def test_it_shows_the_cluster_and_goes_on_by_itself(page: Page) -> None:
         await expect(page.get_by_role("status")).to_have_text(
             "Live: tidelock-7d9c5-x2x9p leads, leadership 3"
         )
-        node = page.locator("#nodes tbody tr", has_text="gpu-1")
+        node = page.locator("#nodes tbody tr", has_text="gpu-3")
         await expect(node).to_contain_text("24 + 16 of 64")
         await expect(node).to_contain_text("24 free")
         lock = page.locator("#locks tbody tr", has_text="shop/train-6")
@@ -66,7 +66,7 @@ async def test_it_shows_the_cluster_and_goes_on_by_itself(page: Page) -> None:
         decision = page.locator("#decisions tbody tr", has_text="shop/huge-0")
         await expect(decision).to_contain_text("Unschedulable")
 
-        scene.lock("late-0", {"cpu": "1"}, nodeName="gpu-1")
+        scene.lock("late-0", {"cpu": "1"}, nodeName="gpu-3")
         scene.stage.settle()
 
         await expect(node).to_contain_text("24 + 17 of 64")

@@ -4,8 +4,8 @@ Pure. However large the cluster is, a page is bounded: what all nodes take part 
 locks take part in comes in slices, and only what is shown is written out.
 """
 
-import heapq
 import math
+from array import array
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from itertools import islice
@@ -22,7 +22,6 @@ from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import shown_resources
 from tidelock.model.levels import Quality, quality
-from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.quantities import CPU, MEMORY, PODS, format_resources
 from tidelock.model.reservations import Phase, owner_text
@@ -37,7 +36,9 @@ DECISIONS = 50
 # Devices that have a column beside cpu and memory.
 _MOST_DEVICES = 2
 # Locks looked at in one go, which takes about a millisecond.
-_SLICE = 1000
+_SLICE = 500
+# More seconds than there are from the epoch to the latest instant that a lock can end at, the year 9998.
+_AGES = 1e12
 _LONGEST_TEXT = 253  # as long as a name can be
 _LONGEST_NUMBER = 9  # digits
 _DIGITS = 1  # of percents
@@ -213,23 +214,25 @@ class View:
     def look(self, query: Query, now: float) -> Generator[None, None, Page]:
         """Make a page, which is what the generator returns, in slices of about a millisecond.
 
-        Decisions may be made between the slices. All is shown as it is at the end, but a lock that has come
-        meanwhile is not among those that are looked at.
+        Decisions may be made between the slices: a lock that has come meanwhile is not among those that are
+        looked at.
         """
         phases: Counter[str] = Counter()
-        found: list[tuple[int, float, Key]] = []
+        found: list[Entry] = []
+        places = array("d")
         entries = tuple(self._book.entries.values())
         for start in range(0, len(entries), _SLICE):
             for entry in entries[start : start + _SLICE]:
                 phases[entry.phase.value] += 1
                 if not query.text or _mentions(entry, query.text):
-                    found.append(_place(entry))
+                    found.append(entry)
+                    places.append(_place(entry))
             yield
         part = _part(len(entries), len(found), query.locks)
-        keys = [key for *_, key in heapq.nsmallest(part.first + ROWS, found)[part.first :]]
+        order = np.argsort(np.array(places), kind="stable")[part.first : part.first + ROWS]
+        shown = [found[index] for index in order.tolist()]
+        locks = [_lock_row(entry) for entry in shown if self._book.entries.get(entry.key) is entry]
         yield
-        shown = (self._book.entries.get(key) for key in keys)
-        locks = [_lock_row(entry) for entry in shown if entry is not None]
         return self._page(query, now, locks, part, phases)
 
     def _page(
@@ -353,13 +356,18 @@ def _mentions(entry: Entry, text: str) -> bool:
     return any(text in each.lower() for each in (str(entry.key), entry.phase, entry.node, _owner(entry)))
 
 
-def _place(entry: Entry) -> tuple[int, float, Key]:
+def _place(entry: Entry) -> float:
     """Say where a lock stands: who waits first, then what lives, the next to end first, and what is over."""
-    urgency = _URGENCY[entry.phase]
+    start = _URGENCY[entry.phase] * _AGES
     if entry.finished_at is not None:
-        return urgency, -entry.finished_at, entry.key
-    until = entry.deadline() if entry.phase is Phase.PENDING else entry.expires_at
-    return urgency, math.inf if until is None else until, entry.key
+        return start - entry.finished_at
+    until = _until(entry)
+    return start + (_AGES / 2 if until is None else until)
+
+
+def _until(entry: Entry) -> float | None:
+    """Tell until when a lock holds, or waits."""
+    return entry.deadline() if entry.phase is Phase.PENDING else entry.expires_at
 
 
 def _lock_row(entry: Entry) -> LockRow:
@@ -371,7 +379,7 @@ def _lock_row(entry: Entry) -> LockRow:
         node=entry.node,
         owner=_owner(entry),
         room=", ".join(f"{name} {amount}" for name, amount in format_resources(amounts).items()),
-        until=entry.deadline() if entry.phase is Phase.PENDING else entry.expires_at,
+        until=_until(entry),
         ended_at=entry.finished_at,
         why=why,
         trouble=trouble,

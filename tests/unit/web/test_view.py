@@ -236,8 +236,8 @@ def test_what_happens_between_two_slices_does_no_harm() -> None:
     slices = core.stage.view.look(Query(), NOW)
     next(slices)
     core.feed.reservations.remove(entry.reservation)
-    core.feed.nodes.remove(core.decider.columns.nodes[0])
     next(slices)
+    core.feed.nodes.remove(core.decider.columns.nodes[0])
     with pytest.raises(StopIteration) as end:
         next(slices)
 

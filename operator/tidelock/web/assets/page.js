@@ -231,7 +231,7 @@ function showDecisions() {
     put(kid(name, "span", 0), decision.name);
     const kind = kid(name, "span", 1);
     kind.className = "quiet";
-    put(kind, ` ${decision.kind}`);
+    put(kind, ` ${decision.kind.toLowerCase()}`);
     put(badge(kid(cells("td"), "span", 0), decision.verdict.toLowerCase()), decision.verdict);
     put(cells("td"), decision.node);
     const why = cells("td");
