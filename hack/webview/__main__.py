@@ -20,7 +20,7 @@ from webview.browser import chromium, find_chromium
 from webview.scene import Scene, ordinary
 
 _SIZE = 1240, 860  # CSS pixels
-_COLOURS = 64  # in a picture, whose file is a third so of what it would be
+_COLOURS = 256  # in a picture, which makes its file smaller
 
 
 async def take(browser: Browser, address: str, scheme: Literal["light", "dark"], file: Path) -> None:

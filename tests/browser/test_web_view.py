@@ -135,7 +135,7 @@ async def test_it_asks_for_the_token_until_it_is_right_and_keeps_it_for_the_tab(
     file.write_text("right")
     async with ordinary().stage.served(file) as address:
         await page.goto(address)
-        field = page.get_by_label("Token", exact=True).locator("visible=true")
+        field = page.get_by_role("textbox", name="Token")
         for token in ("wrong", "right"):
             await expect(field).to_be_focused()
             await page.keyboard.type(token)

@@ -43,7 +43,7 @@ class Decision(NamedTuple):
 
 
 class Recent:
-    """The last decisions; noting one takes a microsecond."""
+    """The last decisions; noting one takes a microsecond or two."""
 
     def __init__(self) -> None:
         self._decisions: dict[tuple[Kind, Key, str], Decision] = {}

@@ -23,9 +23,9 @@ from tidelock.web.view import BadQueryError, Page, Query, read_query
 MOST_STREAMS = 16
 """How many browsers may look at once: the decision loop pays for them."""
 
-# Seconds between two looks of a browser; and the part of the time that its looks may take at most.
+# Seconds between two looks of a browser; and the part of the time that the looks of all may take.
 _PAUSE = 1.0
-_SHARE = 0.05
+_SHARE = 0.1
 
 _FILES = MappingProxyType(
     {
@@ -127,7 +127,7 @@ class Site:
             now = b'"now":%.3f' % self._clock.now()
             await response.write(b"data: {%b}\n\n" % (now if news == told else b",".join((now, news))))
             told = news
-            await asyncio.sleep(pause_after(spent))
+            await asyncio.sleep(pause_after(spent, self._streams))
 
     async def _page(self, query: Query) -> tuple[bytes, float]:
         """Make a page, letting all else run between the slices; gives its JSON, and the seconds it took."""
@@ -146,9 +146,9 @@ class Site:
         self._ending.set()
 
 
-def pause_after(spent: float) -> float:
-    """Tell how long to wait after a look that took some seconds of the processor's time."""
-    return max(_PAUSE, spent / _SHARE)
+def pause_after(spent: float, browsers: int) -> float:
+    """Tell how long to wait after a look that took some seconds, if so many browsers look."""
+    return max(_PAUSE, spent * browsers / _SHARE)
 
 
 def _giving(body: bytes, kind: str) -> Handler:

@@ -230,8 +230,8 @@ class View:
             yield
         part = _part(len(entries), len(found), query.locks)
         order = np.argsort(np.array(places), kind="stable")[part.first : part.first + ROWS]
-        shown = [found[index] for index in order.tolist()]
-        locks = [_lock_row(entry) for entry in shown if self._book.entries.get(entry.key) is entry]
+        shown = (self._book.entries.get(found[index].key) for index in order.tolist())
+        locks = [_lock_row(entry) for entry in shown if entry is not None]
         yield
         return self._page(query, now, locks, part, phases)
 

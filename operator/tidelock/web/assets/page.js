@@ -2,7 +2,7 @@
 // Everything is written as text, never as markup.
 "use strict";
 
-const SILENCE = 10_000; // ms without news after which a connection counts as lost; there is some each second
+const SILENCE = 30_000; // ms without news after which a connection counts as lost; mostly there is some each second
 const RETRY = 2_000; // ms
 const TYPING = 300; // ms
 const ROWS = 50;
@@ -212,7 +212,9 @@ function showLocks() {
     put(badge(kid(cells("td"), "span", 0), lock.phase.toLowerCase()), lock.phase);
     put(cells("td"), lock.node);
     put(cells("td"), lock.owner);
-    put(cells("td"), lock.room);
+    const room = cells("td");
+    room.className = "room";
+    put(room, lock.room);
     const time = kid(cells("td"), "time", 0);
     if (lock.endedAt !== null) moment(time, lock.endedAt, (left) => `ended ${ago(left)}`);
     else moment(time, lock.until, (left) => (lock.phase === "Pending" ? `waits ${span(left)} more` : span(left)));
