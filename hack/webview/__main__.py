@@ -1,7 +1,8 @@
-"""Takes pictures of the web view, or serves it, over a cluster that is made up.
+"""Takes pictures of the web view, serves it, or measures it, over a cluster that is made up.
 
     python -m webview docs/images          # web-view-light.png and web-view-dark.png
     python -m webview --port 8080          # to be looked at in a browser, until Ctrl-C
+    python -m webview --cost               # what a look takes with thousands of nodes and locks
 
 Pictures take a chromium, see hack/chromium.
 """
@@ -17,6 +18,7 @@ from typing import Literal
 from playwright.async_api import Browser
 
 from webview.browser import chromium, find_chromium
+from webview.cost import measure
 from webview.scene import Scene, ordinary
 
 _SIZE = 1240, 860  # CSS pixels
@@ -68,7 +70,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="webview", description=__doc__.split("\n", 1)[0])
     parser.add_argument("folder", nargs="?", type=Path, help="where the pictures go")
     parser.add_argument("--port", type=int, default=0, help="serve here instead")
+    parser.add_argument("--cost", action="store_true", help="measure instead")
     options = parser.parse_args(argv)
+    if options.cost:
+        measure()
+        return 0
     if options.folder is None:
         with suppress(KeyboardInterrupt):
             asyncio.run(serve(ordinary(), options.port))
