@@ -31,7 +31,7 @@ test: venv verify ## Install everything, check everything, run all tests
 unit: venv ## Only the tests that need no cluster
 	$(BIN)/python -m pytest tests/unit tests/property tests/contract
 
-test-pythons: ## Only the tests that need no cluster, with each other Python that can be had
+test-pythons: ## Unit tests and contracts with each other Python that can be had
 	PYTHON=$(PYTHON) hack/test-pythons $(PYTHONS)
 
 verify: venv ## Style, types, layers, generated files
