@@ -3,6 +3,9 @@ PYTHON ?= python3
 PYTHONS := 3.11 3.12 3.13
 VENV := .venv
 BIN := $(VENV)/bin
+# Tests that need no cluster are spread over all cores; the others share servers, and wait most of the time.
+PURE := tests/unit tests/property tests/contract tests/model
+SPREAD := --numprocesses=auto --dist=worksteal
 export PYTHONPATH := operator:hack
 
 .DEFAULT_GOAL := help
@@ -26,10 +29,11 @@ demo-water: venv ## Play load on a real control plane, by requests and by measur
 	$(BIN)/python -m demo.water --plot build/water-live.png
 
 test: venv verify ## Install everything, check everything, run all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(SPREAD) $(PURE)
+	$(BIN)/python -m pytest $(addprefix --ignore=,$(PURE))
 
 unit: venv ## Only the tests that need no cluster
-	$(BIN)/python -m pytest tests/unit tests/property tests/contract
+	$(BIN)/python -m pytest $(SPREAD) $(PURE)
 
 test-pythons: ## Unit tests and contracts with each other Python that can be had
 	PYTHON=$(PYTHON) hack/test-pythons $(PYTHONS)

@@ -13,6 +13,8 @@ from pathlib import Path
 from random import Random
 from uuid import uuid4
 
+import uvloop
+
 from tidelock import __version__
 from tidelock.clock import SystemClock
 from tidelock.framework.config import Configuration, default_configuration, read_configuration
@@ -249,7 +251,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = Settings(**arguments)
     configure_logs(settings.log_format, settings.log_level)
     try:
-        asyncio.run(_serve(settings))
+        # Half of the processor time goes into sockets and TLS, with which asyncio's own loop is slower.
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(settings))
     except ConfigurationError as error:
         sys.stderr.write(f"tidelock: configuration {settings.config}: {error}\n")
         return 1
