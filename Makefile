@@ -41,7 +41,7 @@ web-view: venv chromium ## Take the pictures of the web view in docs/images
 unit: venv ## Only the tests that need no cluster
 	$(BIN)/python -m pytest $(SPREAD) $(PURE)
 
-test-pythons: ## Only the tests that need no cluster, with each other Python that can be had
+test-pythons: ## Unit tests and contracts with each other Python that can be had
 	PYTHON=$(PYTHON) hack/test-pythons $(PYTHONS)
 
 verify: venv ## Style, types, layers, generated files

@@ -7,9 +7,10 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
@@ -17,7 +18,11 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 logger = logging.getLogger(__name__)
 
-_OTHER_PORT = (errno.EADDRINUSE, errno.EACCES)
+_OTHER_PORT = "; choose another port by {option}"
+_OTHER_ADDRESS = "; name an address of this machine by --listen"
+_ADVICE: Mapping[int, str] = MappingProxyType(
+    {errno.EADDRINUSE: _OTHER_PORT, errno.EACCES: _OTHER_PORT, errno.EADDRNOTAVAIL: _OTHER_ADDRESS}
+)
 # Seconds that requests get at the end.
 _LAST = 1.0
 
@@ -89,11 +94,10 @@ async def listen(
 def _reason(error: OSError, option: str) -> str:
     """Say why an address can't be listened on, and what to do; asyncio's own text names it once more."""
     if isinstance(error, socket.gaierror):
-        return f"{error.strerror}; name an address of this machine by --listen"
-    why = os.strerror(error.errno or 0)
-    if error.errno == errno.EADDRNOTAVAIL:
-        return f"{why}; name an address of this machine by --listen"
-    return f"{why}; choose another port by {option}" if error.errno in _OTHER_PORT else why
+        return f"{error.strerror}{_OTHER_ADDRESS}"
+    number = error.errno or errno.EADDRNOTAVAIL  # Python 3.13 leaves it out where no address could be bound
+    advice = _ADVICE.get(number, "")
+    return f"{os.strerror(number)}{advice.format(option=option)}"
 
 
 @asynccontextmanager
