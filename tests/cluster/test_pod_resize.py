@@ -23,6 +23,7 @@ def test_room_that_a_pod_gives_up_in_place_is_free_when_its_node_has_taken_it_ba
     pod.grant("3")
     pod.ask_for("1")
     lock = world.lock("web-0", "3", node, pendingDeadlineSeconds=600)
-    assert "cpu 3 needed, 1 free" in lock.until_condition("Active", "False", "InsufficientCapacity")["message"]
+    refused = lock.until_condition("Active", "False", "InsufficientCapacity")
+    assert "cpu 3 needed, 1 free" in refused["message"]
     pod.grant("1")
     lock.until_phase("Active")
