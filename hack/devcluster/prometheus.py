@@ -11,7 +11,7 @@ import yaml
 from devcluster.component import Component
 from devcluster.keeper import kept
 from devcluster.loopback import HOST, Health, free_ports
-from devcluster.monitoring import find_program
+from devcluster.tools import find_program
 
 
 class PrometheusServer:

@@ -14,7 +14,7 @@ from devcluster import Component, LocalCluster, wait_for
 from devcluster.identity import token_kubeconfig
 from devcluster.keeper import kept
 from devcluster.loopback import HOST, Health, free_ports
-from devcluster.monitoring import find_program
+from devcluster.tools import find_program
 from replay.manifests import water_level_manifest
 from tidelock.kube.client import WATERLEVELS
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from devcluster.monitoring import find_program
+from devcluster.tools import find_program
 
 
 @pytest.fixture(scope="session")

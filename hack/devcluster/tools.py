@@ -1,4 +1,4 @@
-"""Programs that watch a cluster, each built once from its Go module, when it is needed."""
+"""Programs beside a control plane, each built once from its Go module, when it is needed."""
 
 import hashlib
 import platform
@@ -30,6 +30,7 @@ SOURCES: Mapping[str, Source] = {
     "prometheus": Source(_HACK / "prometheus", "github.com/prometheus/prometheus/cmd/prometheus"),
     "promtool": Source(_HACK / "prometheus", "github.com/prometheus/prometheus/cmd/promtool"),
     "kube-state-metrics": Source(_HACK / "kube-state-metrics", "k8s.io/kube-state-metrics/v2"),
+    "helm": Source(_HACK / "helm", "helm.sh/helm/v4/cmd/helm"),
 }
 
 
@@ -41,7 +42,7 @@ def find_program(name: str) -> Path:
 
     """
     source = SOURCES[name]
-    folder = cache_folder("monitoring") / f"{name}-{_cache_key(source)}"
+    folder = cache_folder("tools") / f"{name}-{_cache_key(source)}"
     if not folder.is_dir():
         if shutil.which("go") is None:
             raise DevClusterError(f"{name} must be built: install Go 1.26 or later.")

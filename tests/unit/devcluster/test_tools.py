@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from devcluster.errors import DevClusterError
-from devcluster.monitoring import SOURCES, Source, find_program
+from devcluster.tools import SOURCES, Source, find_program
 from unit.devcluster.machines import Machine
 
 
@@ -22,7 +22,7 @@ def test_prometheus_is_built_once_without_the_clients_of_clouds(machine: Machine
 
     assert find_program("prometheus") == found
     assert found.read_text() == "program\n"
-    assert found.is_relative_to(machine.home / ".cache" / "tidelock" / "monitoring")
+    assert found.is_relative_to(machine.home / ".cache" / "tidelock" / "tools")
     (call,) = go_calls.read_text().splitlines()
     assert "-tags remove_all_sd" in call
     assert call.endswith(SOURCES["prometheus"].package)
