@@ -126,7 +126,7 @@ def test_a_lock_is_told_of_with_its_phase_its_end_its_room_and_its_owner(
         "resources": {"cpu": "1500m", "memory": "4Gi"},
     }
     lock.merge({"status": status}, "status")
-    expected = {
+    expected: dict[str, float] = {
         "reservation_info{node=node-a,owner=pod/web-0}": 1,
         "reservation_status_activated_timestamp_seconds{}": SINCE,
         "reservation_status_expires_timestamp_seconds{}": UNTIL,
@@ -180,7 +180,7 @@ def test_a_water_level_is_told_of_with_its_numbers(private_world: World, port: i
         **counts,
     }
     private_world.api.merge(f"{WATERLEVELS.item(name)}/status", {"status": status})
-    expected = {"waterlevel_status_sampled_timestamp_seconds{}": SINCE}
+    expected: dict[str, float] = {"waterlevel_status_sampled_timestamp_seconds{}": SINCE}
     expected |= {
         f"waterlevel_status_percent{{resource={resource},statistic={statistic}}}": value
         for resource in ("cpu", "memory")
