@@ -381,4 +381,3 @@ def levels_finding(levels: Iterable[WaterLevel], nodes: Iterable[Node], now: flo
         )
         return Finding("water levels", Level.WRONG if len(stale) == count else Level.NOTE, found, advice)
     return Finding("water levels", Level.OK, f"{count} nodes are measured, all freshly")
-
