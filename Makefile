@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PYTHONPATH := operator:hack
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test unit verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants audit sbom soak clean
+.PHONY: help venv test unit screenshots verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants audit sbom soak clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -30,6 +30,9 @@ test: venv verify ## Install everything, check everything, run all tests
 
 unit: venv ## Only the tests that need no cluster
 	$(BIN)/python -m pytest tests/unit tests/property tests/contract
+
+screenshots: venv ## Renew the screens of kubectl tidelock that tests compare with, and their pictures in docs
+	TIDELOCK_SNAPSHOTS=write $(BIN)/python -m pytest -q tests/unit/cli
 
 verify: venv ## Style, types, layers, generated files
 	hack/verify-all

@@ -17,12 +17,12 @@ class News:
     def __init__(self) -> None:
         self.come = asyncio.Event()
 
-    def upsert(self, old: object, new: object) -> None:
+    def upsert(self, old: Any, new: Any) -> None:
         """Tell that an object is there, or another."""
         del old, new
         self.come.set()
 
-    def remove(self, last: object) -> None:
+    def remove(self, last: Any) -> None:
         """Tell that an object is gone."""
         del last
         self.come.set()

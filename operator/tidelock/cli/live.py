@@ -5,7 +5,9 @@ change are not read again.
 """
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle
 from typing import ClassVar, Protocol
 
@@ -69,19 +71,35 @@ class Pane(ScrollView, can_focus=True):
     """A table below a line of headings that stays; it is scrolled by the keys of any terminal view."""
 
     DEFAULT_CSS = """
-    Pane { border: round $foreground 30%; border-title-style: bold; background: $background; }
+    Pane {
+        border: round $foreground 30%;
+        border-title-color: $foreground;
+        border-title-style: bold;
+        background: $background;
+        padding: 0 1;
+        scrollbar-color: $foreground 30%;
+        scrollbar-background: $background;
+    }
     Pane:focus { border: round $accent; }
     """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("tab", "app.focus_next", "Other table")]
 
     def __init__(self, id: str) -> None:  # noqa: A002 -- the base class' name
         super().__init__(id=id)
+        self._make: Callable[[int], Grid] | None = None
         self._grid: Grid | None = None
 
-    def show(self, grid: Grid) -> None:
-        """Show another table, at the place that was in view."""
-        self._grid = grid
+    def show(self, make: Callable[[int], Grid]) -> None:
+        """Show another table, at the place that was in view; `make` is given the cells that a line has."""
+        self._make = make
+        self._grid = grid = make(self.scrollable_content_region.width)
         self.virtual_size = Size(grid.width, grid.count + 1)
         self.refresh()
+
+    def on_resize(self) -> None:
+        """Make the table as wide as there is room now."""
+        if self._make is not None:
+            self.show(self._make)
 
     def render_line(self, y: int) -> Strip:
         """Write the line at a height of the widget."""
@@ -106,7 +124,7 @@ class Top(App[None]):
     #trouble:nocolor { text-style: bold reverse; }
     #nodes { height: 3fr; }
     #locks { height: 2fr; }
-    #filter { display: none; height: 3; }
+    Input { display: none; border: round $accent; border-title-style: bold; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "Quit"),
@@ -117,7 +135,6 @@ class Top(App[None]):
         Binding("a", "everywhere", "All namespaces"),
         Binding("slash", "filter", "Filter", key_display="/"),
         Binding("escape", "unfilter", "No filter", show=False),
-        Binding("tab", "app.focus_next", "Other table"),
         Binding("question_mark", "help", "Help", key_display="?"),
     ]
 
@@ -131,38 +148,41 @@ class Top(App[None]):
         self._node_sorts, self._lock_sorts = cycle(NodeSort), cycle(LockSort)
         self._node_sort, self._lock_sort = next(self._node_sorts), next(self._lock_sorts)
         self._lines: dict[Key, LockLine] = {}
+        self._trouble = Static(id="trouble")
+        self._summary = Static("reading the cluster …", id="summary")
+        self._legend = Static(id="legend")
+        self._node_pane = Pane(id="nodes")
+        self._lock_pane = Pane(id="locks")
+        self._asked = Input(placeholder="part of a node's, lock's, namespace's or owner's name")
+        self._asked.border_title = "Filter (Esc shows all)"
 
     def compose(self) -> ComposeResult:
         """Put the widgets one below the other."""
         with Vertical():
-            yield Static(id="trouble")
+            yield self._trouble
             with Horizontal(id="head"):
-                yield Static("reading the cluster …", id="summary")
-                yield Static(id="legend")
-            yield Pane(id="nodes")
-            yield Pane(id="locks")
-            yield Input(placeholder="part of a node's, lock's, namespace's or owner's name", id="filter")
+                yield self._summary
+                yield self._legend
+            yield self._node_pane
+            yield self._lock_pane
+            yield self._asked
         yield Footer()
 
     def on_mount(self) -> None:
         """Begin to look at the world."""
-        self.query_one("#nodes", Pane).focus()
+        self._node_pane.focus()
         self.set_interval(_PERIOD, self.look)
         self.call_after_refresh(self.look)
 
-    def on_resize(self) -> None:
-        """Draw bars of another length."""
-        self.call_after_refresh(self._draw)
-
     def look(self) -> None:
         """Show what changed since the last look; else only count down."""
-        trouble = self.query_one("#trouble", Static)
-        trouble.update(Text(self._source.trouble))
-        trouble.display = bool(self._source.trouble)
+        trouble = self._source.trouble
+        self._trouble.update(Text(trouble))
+        self._trouble.display = bool(trouble)
         if self._source.changed():
             self._draw()
         else:
-            self.query_one("#locks", Pane).refresh()
+            self._lock_pane.refresh()
 
     def _draw(self) -> None:
         world = self._source.world
@@ -172,21 +192,20 @@ class Top(App[None]):
         self._draw_locks(world)
 
     def _draw_nodes(self, world: World) -> None:
-        pane, resource = self.query_one("#nodes", Pane), self._resource
+        resource = self._resource
         lines = node_lines(world, resource, self._source.now())
         sums = total(lines)
         told = (
             f"{resource}: {sums.part(sums.used):.0%} used, {sums.part(sums.locked):.0%} locked, "
             f"{sums.part(sums.free):.0%} free of {amount(resource, sums.allocatable)} on {len(lines)} nodes"
         )
-        self.query_one("#summary", Static).update(Text(told))
-        self.query_one("#legend", Static).update(legend())
+        self._summary.update(Text(told))
+        self._legend.update(legend())
         shown = sorted_nodes((line for line in lines if self._word in line.name), self._node_sort)
-        pane.border_title = _title("Nodes", len(shown), len(lines), self._node_sort)
-        pane.show(node_grid(shown, resource, pane.scrollable_content_region.width))
+        self._node_pane.border_title = _title("Nodes", len(shown), len(lines), self._node_sort)
+        self._node_pane.show(partial(node_grid, shown, resource))
 
     def _draw_locks(self, world: World) -> None:
-        pane = self.query_one("#locks", Pane)
         known = self._lines
         self._lines = {
             key: line if (line := known.get(key)) and line.seen.lock is lock else LockLine.of(lock)
@@ -198,8 +217,11 @@ class Top(App[None]):
             if (self._everywhere or key.namespace == self._namespace) and line.speaks_of(self._word)
         ]
         place = "all namespaces" if self._everywhere else self._namespace
-        pane.border_title = _title(f"Reservations in {place}", len(shown), len(self._lines), self._lock_sort)
-        pane.show(lock_grid(sorted_locks(shown, self._lock_sort), self._source.now))
+        self._lock_pane.border_title = _title(
+            f"Reservations in {place}", len(shown), len(self._lines), self._lock_sort
+        )
+        grid = lock_grid(sorted_locks(shown, self._lock_sort), self._source.now)
+        self._lock_pane.show(lambda _width: grid)
 
     def action_resource(self, resource: Measured) -> None:
         """Show another resource of nodes."""
@@ -208,7 +230,7 @@ class Top(App[None]):
 
     def action_sort(self) -> None:
         """Sort the table in focus by what comes next."""
-        if self.query_one("#locks").has_focus:
+        if self._lock_pane.has_focus:
             self._lock_sort = next(self._lock_sorts)
         else:
             self._node_sort = next(self._node_sorts)
@@ -221,13 +243,12 @@ class Top(App[None]):
 
     def action_filter(self) -> None:
         """Ask for a word that names what is to be shown."""
-        asked = self.query_one(Input)
-        asked.display = True
-        asked.focus()
+        self._asked.display = True
+        self._asked.focus()
 
     def action_unfilter(self) -> None:
         """Show all again."""
-        self.query_one(Input).value = ""
+        self._asked.value = ""
         self.on_input_submitted()
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -237,9 +258,8 @@ class Top(App[None]):
 
     def on_input_submitted(self) -> None:
         """Go back to the tables; the word stays in force, and in view."""
-        asked = self.query_one(Input)
-        asked.display = bool(asked.value)
-        self.query_one("#nodes", Pane).focus()
+        self._asked.display = bool(self._asked.value)
+        self._node_pane.focus()
 
     def action_help(self) -> None:
         """Show all keys beside the tables, or no longer."""

@@ -19,7 +19,7 @@ from tidelock.model.nodes import Node
 from tidelock.model.quantities import CPU, NOTHING, Resources, plus
 
 USED, LOCKED, FREE, WATER, OLD_WATER = "█", "▒", "·", "│", "┆"
-_COLOURS = {USED: "blue", LOCKED: "yellow", FREE: "bright_black"}
+_COLOURS = {USED: "#4c8dd6", LOCKED: "#d99a10", FREE: "#808080"}  # seen on dark ground and on light
 _NARROWEST = 10  # cells of a bar
 _GAP = 2  # cells between columns
 _WIDEST = 40  # cells of a lock's name, owner and room
@@ -208,8 +208,8 @@ def bar(share: Share, width: int) -> Text:
     for place, cell in enumerate(cells):
         colour = _COLOURS[cell]
         if place == at:
-            ground = "" if cell == FREE else f" on {colour}"
-            drawn.append(OLD_WATER if share.stale else WATER, f"bold bright_white{ground}")
+            style = "bold" if cell == FREE else f"bold #ffffff on {colour}"
+            drawn.append(OLD_WATER if share.stale else WATER, style)
         else:
             drawn.append(cell, colour)
     return drawn
@@ -220,7 +220,7 @@ def legend() -> Text:
     text = Text()
     for sign, meaning in ((USED, "used"), (LOCKED, "locked"), (FREE, "free")):
         text.append(sign, _COLOURS[sign]).append(f" {meaning}   ")
-    return text.append(WATER, "bold bright_white").append(f" measured ({OLD_WATER} stale)")
+    return text.append(WATER, "bold").append(f" measured ({OLD_WATER} stale)")
 
 
 def node_grid(lines: Sequence[NodeLine], resource: Measured, width: int) -> Grid:
@@ -237,6 +237,8 @@ def node_grid(lines: Sequence[NodeLine], resource: Measured, width: int) -> Grid
         share = line.share
         figures = (share.used, share.locked, share.free, share.allocatable)
         cells = [Text(amount(resource, units)) for units in figures]
+        if not share.locked:
+            cells[1] = Text()
         if share.free < 0:
             cells[2].stylize("bold red")
         water = "" if line.percent is None else f"{line.percent:.0f}%"

@@ -122,8 +122,8 @@ class Cluster:
         if error is None:
             return ""
         age = span(self._clock.monotonic() - self._whole)
-        shown = "nothing has been read yet" if self.world is None else f"this is the cluster of {age} ago"
-        return f"{explained(error, self._client.server)}. Trying again; {shown}."
+        shown = "Nothing has been read yet" if self.world is None else f"This is the cluster of {age} ago"
+        return f"{shown}; trying again: {explained(error, self._client.server)}."
 
     def now(self) -> float:
         """Seconds since the epoch, by the API server's clock: it is nearer to the operator's."""
