@@ -29,7 +29,8 @@ from tidelock.ledger import reasons
 from tidelock.ledger.book import Change
 from tidelock.ledger.transitions import Event
 
-disable_created_metrics()  # a series more for each counter, of which kube-scheduler has none
+# A series more for each counter, of which kube-scheduler has none.
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 _SAMPLE = 0.1
 _VIOLATIONS = {Event.VIOLATE: "Keep", Event.DISPLACE: "Move"}
