@@ -38,7 +38,7 @@ from tidelock.cli.overview import (
 from tidelock.model.levels import Measured
 from tidelock.model.meta import Key
 
-_PERIOD = 0.5  # seconds between two looks at whether there is news, and at the clock
+_PERIOD = 1.0  # seconds between two looks at whether there is news, and at the clock
 
 
 class Source(Protocol):

@@ -328,6 +328,9 @@ def _show(results: Sequence[Result], output: Output | None) -> None:
         plain: Any = [result.raw for result in results]
         show_plain(plain[0] if len(plain) == 1 else plain, output)
         return
-    for result in results:
-        line = f"reservation/{result.seen.lock.meta.name} {result.seen.phase}: {result.text}"
-        show(line)
+    show(*screen(results))
+
+
+def screen(results: Sequence[Result]) -> list[str]:
+    """Write a line about each lock."""
+    return [f"reservation/{each.seen.lock.meta.name} {each.seen.phase}: {each.text}" for each in results]
