@@ -9,7 +9,7 @@ SPREAD := --numprocesses=auto --dist=worksteal
 export PYTHONPATH := operator:hack
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test chromium web-view unit test-pythons verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants audit sbom soak clean
+.PHONY: help venv test chromium web-view unit screenshots test-pythons verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants audit sbom soak clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -43,6 +43,9 @@ unit: venv ## Only the tests that need no cluster
 
 test-pythons: ## Unit tests and contracts with each other Python that can be had
 	PYTHON=$(PYTHON) hack/test-pythons $(PYTHONS)
+
+screenshots: venv ## Renew the screens of kubectl tidelock that tests compare with, and their pictures in docs
+	TIDELOCK_SNAPSHOTS=write $(BIN)/python -m pytest -q tests/unit/cli
 
 verify: venv ## Style, types, layers, generated files
 	hack/verify-all
