@@ -85,6 +85,9 @@ def _sections(path: str, schema: Schema, shown: dict[str, str]) -> Iterator[str]
         yield "\n\n".join([*parts, f"As `{shown[key]}`."])
         return
     shown[key] = path
+    if not schema["properties"]:
+        yield "\n\n".join([*parts, "It has no fields."])
+        return
     required = schema.get("required", ())
     rows = [
         (
