@@ -47,7 +47,10 @@ def test_a_link_leads_somewhere(page: Path) -> None:
 @pytest.fixture(scope="module")
 def site() -> markdown.Markdown:
     config = load_config(str(ROOT / "mkdocs.yml"))
-    return markdown.Markdown(extensions=config.markdown_extensions, extension_configs=config.mdx_configs)
+    plain = {"pymdownx.highlight": {"use_pygments": False}}  # colours take most of the time
+    return markdown.Markdown(
+        extensions=config.markdown_extensions, extension_configs=config.mdx_configs | plain
+    )
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.is_relative_to(DOCS)], ids=by_name)
