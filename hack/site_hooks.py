@@ -25,15 +25,17 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def _contained(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Point links that lead out of the folder to copies; those to folders and pages fail the build."""
+    """Point links that lead out of the folder to copies; those to folders fail the build."""
     root = Path(config.docs_dir).parent
 
     def within(link: re.Match[str]) -> str:
         path = posixpath.normpath(posixpath.join(config.docs_dir, page.file.src_uri, "..", link[0]))
         outside = Path(path)
-        if outside.is_relative_to(config.docs_dir) or not outside.is_file() or outside.suffix == ".md":
+        if outside.is_relative_to(config.docs_dir) or not outside.is_file():
             return link[0]
         copy = f"{_FOLDER}/{outside.relative_to(root)}"
+        if outside.suffix == ".md":  # no page of the site
+            copy += ".txt"
         if files.get_file_from_path(copy) is None:
             files.append(File.generated(config, copy, abs_src_path=path))
         return get_relative_url(copy, page.file.src_uri)

@@ -59,6 +59,8 @@ class Kind(StrEnum):
     PROFILE = "part of a profile of one"
     OBJECTS = "objects, or a part of the spec of one of Tidelock's"
     PATCH = "patch of an object in manifests"
+    KUSTOMIZATION = "Kustomization"
+    VALUES = "values of the Helm chart"
 
 
 @dataclass(frozen=True)
@@ -97,12 +99,15 @@ def kind_of(block: Block) -> Kind:
     """Tell of what kind a block of YAML is; exactly one fits."""
     documents = block.documents
     kinds = {document.get("kind") for document in documents}
+    patch = block.title.startswith("patch-")
+    values = block.title == "values.yaml"
     found = {
-        Kind.PATCH: block.title.startswith("patch-"),
+        Kind.PATCH: patch,
+        Kind.VALUES: values,
         Kind.CONFIGURATION: kinds == {Kind.CONFIGURATION},
+        Kind.KUSTOMIZATION: kinds == {Kind.KUSTOMIZATION},
         Kind.PROFILE: len(documents) == 1 and set(documents[0]) <= _PROFILE,
-        Kind.OBJECTS: not block.title.startswith("patch-")
-        and Kind.CONFIGURATION not in kinds
+        Kind.OBJECTS: not (patch or values or kinds & {Kind.CONFIGURATION, Kind.KUSTOMIZATION})
         and (None not in kinds or len(_wholes(block)) == 1),
     }
     fitting = [kind for kind, fits in found.items() if fits]

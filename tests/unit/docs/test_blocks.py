@@ -13,6 +13,7 @@ from io import IOBase
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import typer.main
 
@@ -66,6 +67,11 @@ def check_yaml(block: Block) -> None:
             for each in objects(block):
                 if each["kind"] in specs:
                     specs[each["kind"]].model_validate(each["spec"])
+        case Kind.KUSTOMIZATION:
+            assert block.title == "kustomization.yaml", "its commands find it by that name"
+        case Kind.VALUES:
+            schema = json.loads((ROOT / "manifests" / "chart" / "values.schema.json").read_text())
+            jsonschema.validate(block.documents[0], schema)
         case Kind.PATCH:
             assert all({"apiVersion", "kind", "metadata"} <= set(document) for document in block.documents)
 

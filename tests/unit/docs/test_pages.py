@@ -44,13 +44,16 @@ def test_a_link_leads_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(target), link
 
 
+@pytest.mark.parametrize("page", PAGES, ids=by_name)
+def test_a_picture_in_html_is_there(page: Path) -> None:
+    for path in re.findall(r'<[^>]*\bsrc(?:set)?="([^"]*)"', page.read_text()):
+        assert (page.parent / path).is_file(), path
+
+
 @pytest.fixture(scope="module")
 def site() -> markdown.Markdown:
     config = load_config(str(ROOT / "mkdocs.yml"))
-    plain = {"pymdownx.highlight": {"use_pygments": False}}  # colours take most of the time
-    return markdown.Markdown(
-        extensions=config.markdown_extensions, extension_configs=config.mdx_configs | plain
-    )
+    return markdown.Markdown(extensions=config.markdown_extensions, extension_configs=config.mdx_configs)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.is_relative_to(DOCS)], ids=by_name)
