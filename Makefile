@@ -1,11 +1,15 @@
 # Everything goes through these targets; each installs what it needs first.
 PYTHON ?= python3
+PYTHONS := 3.11 3.12 3.13
 VENV := .venv
 BIN := $(VENV)/bin
+# Tests that need no cluster are spread over all cores; the others share servers, and wait most of the time.
+PURE := tests/unit tests/property tests/contract tests/model
+SPREAD := --numprocesses=auto --dist=worksteal
 export PYTHONPATH := operator:hack
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test unit verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants audit sbom soak docs clean
+.PHONY: help venv test unit test-pythons verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants audit sbom soak docs clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -13,8 +17,7 @@ help: ## Show the targets
 venv: $(VENV)/.installed ## Make the virtual environment from the lock file
 
 $(VENV)/.installed: requirements-dev.lock pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --require-hashes -r requirements-dev.lock
+	hack/make-venv $(PYTHON) $(VENV)
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -26,10 +29,14 @@ demo-water: venv ## Play load on a real control plane, by requests and by measur
 	$(BIN)/python -m demo.water --plot build/water-live.png
 
 test: venv verify ## Install everything, check everything, run all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(SPREAD) $(PURE)
+	$(BIN)/python -m pytest $(addprefix --ignore=,$(PURE))
 
 unit: venv ## Only the tests that need no cluster
-	$(BIN)/python -m pytest tests/unit tests/property tests/contract
+	$(BIN)/python -m pytest $(SPREAD) $(PURE)
+
+test-pythons: ## Only the tests that need no cluster, with each other Python that can be had
+	PYTHON=$(PYTHON) hack/test-pythons $(PYTHONS)
 
 verify: venv ## Style, types, layers, generated files
 	hack/verify-all

@@ -3,8 +3,11 @@
 On a control plane of its own, with bare nodes, one tenant takes locks one at a time, and deletes each again,
 so that room comes free all the time. First nobody else is there; then while another tenant makes thousands of
 locks, and then beside all of these. That is done for two kinds of flood: locks over their namespace's quota,
-and locks for which no node has room. The ratios are those of the 99th percentiles. The exit status is 0
-whatever the figures, and 1 if a lock was lost, given twice or given without room.
+and locks for which no node has room. The ratios are those of the 99th percentiles.
+
+What the machine alone makes of it is measured first: a writer that decides nothing answers the quiet tenant,
+and nobody the flood. The exit status is 0 whatever the figures, and 1 if a lock was lost, given twice or
+given without room.
 """
 
 import argparse
@@ -22,7 +25,7 @@ from bench.audit import audit
 from bench.command import add_counts, add_json, is_quick, play_alone
 from bench.figures import Figure, percentile, table
 from bench.locks import Locks
-from bench.programs import tidelock
+from bench.programs import floor, tidelock
 from bench.witness import witness
 from bench.world import BACKGROUND, NAMESPACE, add_nodes, admin, install
 from devcluster import LocalCluster
@@ -40,6 +43,9 @@ _REST = 2.0
 _PATIENCE = 900.0
 
 _FLOOD = RESERVATIONS.collection(BACKGROUND)
+
+_KINDS = (("over quota", "10m"), ("without room", _TOO_LARGE))
+_FLOOR = ("nobody decides, quiet", "nobody decides, coming")
 
 
 @dataclass
@@ -140,14 +146,12 @@ async def measure(
     """Measure one round: nobody else there, then both floods, while they come and beside them."""
     full = options.locks.__le__
     quiet = situations["quiet"].add(await one_at_a_time(client, locks, full))
-    for kind, cpu in (("over quota", "10m"), ("without room", _TOO_LARGE)):
+    for kind, cpu in _KINDS:
         if kind == "over quota":
             await client.create(RESERVATIONQUOTAS.collection(BACKGROUND), _quota())
             await asyncio.sleep(_REST)
         say(f"Another tenant's {options.flood} locks {kind}.")
-        coming = asyncio.create_task(flood(client, options.flood, options.writers, cpu))
-        situations[f"{kind}, coming"].add(await one_at_a_time(client, locks, _while(coming)), quiet)
-        await coming
+        situations[f"{kind}, coming"].add(await _while_they_come(client, locks, options, cpu), quiet)
         await answered(client, options.flood)
         await asyncio.sleep(_REST)
         situations[f"{kind}, there"].add(await one_at_a_time(client, locks, full), quiet)
@@ -156,24 +160,44 @@ async def measure(
         await asyncio.sleep(_REST)
 
 
+async def measure_floor(
+    client: KubeClient, locks: Locks, options: argparse.Namespace, situations: dict[str, Latencies]
+) -> None:
+    """Measure one round of what no operator can be faster than: nobody looks at the flood."""
+    alone, coming = (situations[each] for each in _FLOOR)
+    quiet = alone.add(await one_at_a_time(client, locks, options.locks.__le__))
+    coming.add(await _while_they_come(client, locks, options, _TOO_LARGE), quiet)
+    await client.delete(_FLOOD)
+    await asyncio.sleep(_REST)
+
+
+async def _while_they_come(
+    client: KubeClient, locks: Locks, options: argparse.Namespace, cpu: str
+) -> list[float]:
+    coming = asyncio.create_task(flood(client, options.flood, options.writers, cpu))
+    taken = await one_at_a_time(client, locks, _while(coming))
+    await coming
+    return taken
+
+
 async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
     """Measure everything, print it and give the exit status."""
     kubeconfig = install(cluster)
-    kinds = ("over quota", "without room")
-    names = ["quiet", *(f"{kind}, {when}" for kind in kinds for when in ("coming", "there"))]
+    names = [*_FLOOR, "quiet", *(f"{kind}, {when}" for kind, _ in _KINDS for when in ("coming", "there"))]
     situations = {name: Latencies(name) for name in names}
     async with admin(cluster) as client, witness(client) as seen:
         await add_nodes(client, options.nodes)
         locks = Locks(client, seen)
-        operator = tidelock(cluster, kubeconfig)
-        await asyncio.to_thread(operator.start)
-        await locks.burst(options.burst)  # nobody pays for connections that are made once
-        await locks.clear()
-        for number in range(options.rounds):
-            say(f"Round {number + 1} of {options.rounds}.")
-            await measure(client, locks, options, situations)
+        for program, play in ((floor, measure_floor), (tidelock, measure)):
+            answering = program(cluster, kubeconfig)
+            await asyncio.to_thread(answering.start)
+            await locks.burst(options.burst)  # nobody pays for connections that are made once
+            await locks.clear()
+            for number in range(options.rounds):
+                say(f"Round {number + 1} of {options.rounds}, {answering.name}.")
+                await play(client, locks, options, situations)
+            await asyncio.to_thread(answering.stop)
         faults = [*seen.faults, *await audit(client)]
-        await asyncio.to_thread(operator.stop)
     figures = [figure for each in situations.values() for figure in each.figures]
     print(
         f"{os.cpu_count()} CPUs for everything; etcd {'with' if options.fsync else 'without'} fsync; "

@@ -1,8 +1,5 @@
 """A Prometheus server on this machine's loopback interface, which scrapes what a test exports."""
 
-import hashlib
-import platform
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -10,54 +7,11 @@ from typing import Self
 
 import yaml
 
-from devcluster.binaries import cache_folder
-from devcluster.build import run_go
 from devcluster.component import Component
-from devcluster.errors import DevClusterError
 from devcluster.keeper import Keeper
-from devcluster.locks import exclusive
 from devcluster.loopback import HOST, Health, free_ports
-from devcluster.output import say
 from devcluster.processes import stop_recorded
-
-MODULE = Path(__file__).parents[1] / "prometheus"
-PACKAGE = "github.com/prometheus/prometheus/cmd/prometheus"
-# Static targets are enough: each kind of service discovery would bring the client of a cloud.
-_FLAGS = ("-tags", "remove_all_sd", "-ldflags", "-s -w")
-
-
-def find_prometheus() -> Path:
-    """Return the program; what is not cached is built, in minutes.
-
-    Raises:
-        DevClusterError: it must be built, and Go is missing or fails.
-
-    """
-    folder = cache_folder("prometheus") / _cache_key()
-    if not folder.is_dir():
-        if shutil.which("go") is None:
-            raise DevClusterError("Prometheus must be built: install Go 1.26 or later.")
-        with exclusive(folder.parent / "lock", "Waiting for another build of Prometheus to end."):
-            if not folder.is_dir():
-                _build(folder)
-    return folder / "prometheus"
-
-
-def _build(folder: Path) -> None:
-    partial = folder.with_name(f"{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    say("Building Prometheus from its Go module: once, 3 to 5 minutes.")
-    run_go(["build", "-o", f"{partial}/", *_FLAGS, PACKAGE], partial / "build.log", MODULE)
-    partial.rename(folder)
-
-
-def _cache_key() -> str:
-    digest = hashlib.sha256()
-    for name in ("go.mod", "go.sum"):
-        digest.update((MODULE / name).read_bytes())
-    digest.update(" ".join((*_FLAGS, platform.machine())).encode())
-    return digest.hexdigest()[:16]
+from devcluster.tool import PROMETHEUS
 
 
 class PrometheusServer:
@@ -91,7 +45,7 @@ class PrometheusServer:
         self.component = Component(
             name="prometheus",
             command=(
-                str(find_prometheus()),
+                str(PROMETHEUS.find()),
                 f"--config.file={configuration}",
                 f"--storage.tsdb.path={directory / 'data'}",
                 f"--web.listen-address={HOST}:{port}",

@@ -1,9 +1,12 @@
 """The HTTP server for probes and metrics."""
 
 import asyncio
+import errno
 import hmac
 import logging
 import os
+import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +16,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 logger = logging.getLogger(__name__)
+
+_OTHER_PORT = (errno.EADDRINUSE, errno.EACCES)
 
 
 class ListenError(Exception):
@@ -46,6 +51,31 @@ class MetricsToken:
         if not token:
             raise TokenError(f"metrics token file {self._path}: is empty, expected a token")
         return token
+
+
+async def listen(
+    runner: web.AppRunner, address: str, port: int, *, option: str, tls: ssl.SSLContext | None = None
+) -> None:
+    """Have a server listen; `option` is what its port is set by.
+
+    Raises:
+        ListenError: the port is taken, or the address is not one of this machine's.
+
+    """
+    try:
+        await web.TCPSite(runner, address, port, ssl_context=tls).start()
+    except OSError as error:
+        raise ListenError(f"cannot listen on {address}:{port}: {_reason(error, option)}") from error
+
+
+def _reason(error: OSError, option: str) -> str:
+    """Say why an address can't be listened on, and what to do; asyncio's own text names it once more."""
+    if isinstance(error, socket.gaierror):
+        return f"{error.strerror}; name an address of this machine by --listen"
+    why = os.strerror(error.errno or 0)
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{why}; name an address of this machine by --listen"
+    return f"{why}; choose another port by {option}" if error.errno in _OTHER_PORT else why
 
 
 @asynccontextmanager
@@ -90,12 +120,7 @@ async def serve(
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
     try:
-        try:
-            await web.TCPSite(runner, address, port).start()
-        except OSError as error:
-            raise ListenError(
-                f"cannot listen on {address}:{port}: {os.strerror(error.errno or 0)}"
-            ) from error
+        await listen(runner, address, port, option="--port")
         yield runner.addresses[0][1]
     finally:
         await runner.cleanup()

@@ -115,6 +115,12 @@ class Pod(Live):
         assert "nodeName" not in refused["spec"]
         return _refusal(refused)
 
+    def resize(self, cpu: str) -> None:
+        """Ask for another size in place, of the first container."""
+        pod = self.api.get(self.path)
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu
+        self.merge({"spec": {"containers": pod["spec"]["containers"]}}, "resize")
+
 
 class Lock(Live):
     """A Reservation."""

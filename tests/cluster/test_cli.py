@@ -142,7 +142,7 @@ def test_a_healthy_cluster_is_green_and_one_without_an_operator_is_not(
 
     green = plugin("check", "-o", "json")
     levels = {each["matter"]: each["level"] for each in json.loads(green.out)}
-    assert levels.pop("admission") == "note"  # manifests/binders are not installed
+    assert levels.pop("admission") == "note"  # manifests/overlays/extender is not installed
     assert set(levels.values()) == {"ok"}, green.out
     assert green.status == 0
 

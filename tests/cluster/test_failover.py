@@ -18,7 +18,7 @@ from cluster.live import Node, Pod
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
-from devcluster.identity import BINDERS, SYSTEM_NAMESPACE, operator_kubeconfig
+from devcluster.identity import EXTENDER, SYSTEM_NAMESPACE, operator_kubeconfig
 from devcluster.loopback import HOST, free_ports
 from tidelock.binders.endpoint import SERVICE, SLICES
 from tidelock.binders.server import EXTENDER_PATH
@@ -104,7 +104,7 @@ def test_a_leader_that_was_stopped_ends_when_it_goes_on(replica: Replica, privat
 def test_other_binders_are_answered_by_whoever_leads(
     replica: Replica, private_cluster: LocalCluster, private_world: World, tmp_path: Path
 ) -> None:
-    operator_kubeconfig(private_cluster, tmp_path, BINDERS)  # for the rights that come with it
+    operator_kubeconfig(private_cluster, tmp_path, EXTENDER)  # for the rights that come with it
     ports, own = free_ports(2), ("10.11.12.1", "10.11.12.2")
     first, second = (
         replica(name, "--extender", "--admission", *addresses(port, address))

@@ -69,6 +69,22 @@ def test_what_one_lock_may_be_is_checked_by_the_api_server(world: World) -> None
     assert older.until_phase("Active")
 
 
+def test_what_pods_use_of_a_resource_quota_counts_where_that_is_asked_for(world: World) -> None:
+    path = f"/api/v1/namespaces/{world.namespace}/resourcequotas"
+    world.api.create(path, {"metadata": {"name": "pods"}, "spec": {"hard": {"requests.cpu": "4"}}})
+    node = world.node(cpu="8")
+    resident = world.bound_pod(node, cpu="1")
+    world.quota(countAgainstResourceQuota=True)
+    first = world.active_lock("web-0", "1", node)
+    second = world.lock("web-1", "4", node, pendingDeadlineSeconds=600)
+    text = "exceeded quota: pods, requested: requests.cpu=4, used: requests.cpu=2, limited: requests.cpu=4"
+    second.until(lambda found: condition(found["status"], "Active").get("message") == text, "be told why")
+
+    first.delete()
+    resident.delete()
+    second.until_phase("Active")
+
+
 @pytest.mark.parametrize(
     ("spec", "text"),
     [

@@ -1,31 +1,76 @@
-"""An event loop whose time runs fast, so that nobody waits for the product's own pauses and time-outs."""
+"""An event loop whose time runs fast while all wait, so that nobody waits for the product's own pauses."""
 
 import asyncio
 import selectors
-from collections.abc import Coroutine
+import time
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-SPEED = 10.0
-"""Seconds of the loop in one of the machine. The machine looks so many times slower to what runs in it."""
+# Seconds of the loop in one of the machine's. They are for waiting: computing takes as long as it does.
+_LISTENING = 5.0
+_QUIET = 50.0
+# Seconds of the machine after which nothing more is expected to come of what was done.
+_LULL = 0.02
 
 
 class _Selector(selectors.DefaultSelector):
-    """Waits as long as the loop means it, in the machine's seconds."""
+    """Waits as long as the loop means it, by the loop's time.
+
+    Attributes:
+        skipped: seconds of the loop that have passed without any of the machine's.
+        awaited: answers that a server owes.
+
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.skipped = 0.0
+        self.awaited = 0
+        self._heard = time.monotonic()
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        return super().select(timeout if timeout is None else timeout / SPEED)
+        begin = time.monotonic()
+        lull = begin - self._heard >= _LULL
+        speed = _LISTENING if self.awaited or not lull else _QUIET
+        wait = None if timeout is None else timeout / speed
+        if not self.awaited and not lull and (wait is None or wait > _LULL):
+            wait, timeout = _LULL, _LULL * speed  # and then look again, as asyncio permits
+        events = super().select(wait)
+        now = time.monotonic()
+        if events:
+            self._heard = now
+        passed = now - begin
+        ought = passed * speed if timeout is None else min(passed * speed, timeout) if events else timeout
+        self.skipped += max(ought - passed, 0.0)
+        return events
 
 
 class HastyLoop(asyncio.SelectorEventLoop):
     """The event loop."""
 
     def __init__(self) -> None:
-        super().__init__(_Selector())
+        self.selector = _Selector()
+        super().__init__(self.selector)
 
     def time(self) -> float:
-        return super().time() * SPEED
+        return super().time() + self.selector.skipped
+
+
+@contextmanager
+def awaiting_answer() -> Iterator[None]:
+    """Have time run less fast while a server owes an answer, in a loop of ours."""
+    loop = asyncio.get_running_loop()
+    if not isinstance(loop, HastyLoop):
+        yield
+        return
+    loop.selector.awaited += 1
+    try:
+        yield
+    finally:
+        loop.selector.awaited -= 1
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

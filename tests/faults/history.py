@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidelock.kube.client import NODES, PODS, RESERVATIONS, KubeClient, Resource
+from tidelock.kube.client import NODES, PODS, RESERVATIONS, KubeClient, Params
 from tidelock.kube.lines import LineSplitter
 
 WORLD_LABEL = "test.tidelock.dev/world"
@@ -54,6 +54,13 @@ class Record:
     clock: Callable[[], float]
     happenings: list[Happening] = field(default_factory=list)
 
+    def note(self, kind: str, event: Json) -> None:
+        """Note an event of a watch."""
+        assert event["type"] in {"ADDED", "MODIFIED", "DELETED"}, event
+        state, gone = event["object"], event["type"] == "DELETED"
+        version, at = int(state["metadata"]["resourceVersion"]), asyncio.get_running_loop().time()
+        self.happenings.append(Happening(version, kind, gone, state, self.clock(), at))
+
     def ordered(self) -> list[Happening]:
         """List everything in the order in which it happened."""
         return sorted(self.happenings, key=lambda each: each.version)
@@ -69,57 +76,37 @@ class Record:
         return found
 
 
-class History:
-    """Watches the whole cluster once, for all worlds in it."""
-
-    def __init__(self) -> None:
-        self._records: dict[str, Record] = {}
-
-    def record(self, world: str, clock: Callable[[], float]) -> Record:
-        """Begin to note what happens in a world; the clock is its operator's."""
-        return self._records.setdefault(world, Record(clock))
-
-    async def follow(self, client: KubeClient, resource: Resource, version: str) -> None:
-        """Note what happens to a resource, from a version on."""
-        lines = LineSplitter()
-        params = {"watch": "true", "resourceVersion": version, "timeoutSeconds": "7200"}
-        async with client.stream(resource.collection(), params, silence_seconds=_SILENCE) as stream:
-            while chunk := await stream.read():
-                for line in lines.feed(chunk):
-                    self._note(resource.plural, json.loads(line))
-        raise AssertionError(f"the watch of {resource.plural} has ended")
-
-    def _note(self, kind: str, event: Json) -> None:
-        assert event["type"] in {"ADDED", "MODIFIED", "DELETED"}, event
-        state = event["object"]
-        meta = state["metadata"]
-        world = meta.get("namespace") or meta.get("labels", {}).get(WORLD_LABEL, "")
-        record = self._records.get(world)
-        if record is not None:
-            at = asyncio.get_running_loop().time()
-            gone = event["type"] == "DELETED"
-            version = int(meta["resourceVersion"])
-            record.happenings.append(Happening(version, kind, gone, state, record.clock(), at))
-
-
 @asynccontextmanager
-async def history(client: KubeClient) -> AsyncIterator[History]:
-    """Watch a cluster while the context lasts."""
-    made = History()
-    tasks = []
+async def recording(client: KubeClient, world: str, clock: Callable[[], float]) -> AsyncIterator[Record]:
+    """Record what happens in a world while the context lasts; the clock is its operator's."""
+    record = Record(clock)
+    followers = []
     for resource in (NODES, PODS, RESERVATIONS):
-        listed = json.loads(await client.get(resource.collection(), {"limit": "1"}))
+        path = resource.collection(world)
+        params = {} if resource.namespaced else {"labelSelector": f"{WORLD_LABEL}={world}"}
+        listed = json.loads(await client.get(path, params))
+        assert not listed["items"], f"{world} is not new"
         version = listed["metadata"]["resourceVersion"]
-        tasks.append(asyncio.create_task(made.follow(client, resource, version)))
+        watch = params | {"watch": "true", "resourceVersion": version, "timeoutSeconds": "7200"}
+        followers.append(asyncio.create_task(_follow(client, resource.plural, path, watch, record)))
     try:
-        yield made
+        yield record
     finally:
-        ended = [task for task in tasks if task.done()]
-        for task in tasks:
+        ended = [task for task in followers if task.done()]
+        for task in followers:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*followers, return_exceptions=True)
         for task in ended:
             task.result()
+
+
+async def _follow(client: KubeClient, kind: str, path: str, params: Params, record: Record) -> None:
+    lines = LineSplitter()
+    async with client.stream(path, params, silence_seconds=_SILENCE) as stream:
+        while chunk := await stream.read():
+            for line in lines.feed(chunk):
+                record.note(kind, json.loads(line))
+    raise AssertionError(f"the watch of {kind} has ended")
 
 
 def _gist(kind: str, state: Json) -> str:

@@ -20,6 +20,7 @@ from yarl import URL
 
 from cluster.relay import Right, right_of
 from devcluster.loopback import HOST
+from faults.hasty import awaiting_answer
 from faults.plan import WATCHED, Fault
 
 _RESERVATIONS = "reservations.tidelock.dev"
@@ -49,6 +50,7 @@ _REFUSALS = {
 _OF_ONE_HOP = {"host", "connection", "content-length", "transfer-encoding", "accept-encoding"}
 # After so many more events, or seconds, the server admits that some have been left out.
 _LINES_IN_A_GAP = 3
+_HUNG_UP = web.RequestKey("hung up", asyncio.Event)
 
 
 @dataclass(slots=True)
@@ -96,7 +98,8 @@ class Proxy:
         self._counts: Counter[str] = Counter()
         self._storm: tuple[float, int] = (0.0, 0)
         self._forwards: set[asyncio.Task[_Answer]] = set()
-        self._handlers: set[asyncio.Task[Any]] = set()
+        self._handlers: set[asyncio.Task[web.StreamResponse]] = set()
+        self._gaps: set[str] = set()
         self._runner: web.ServerRunner | None = None
         self._calm = asyncio.Event()
         self.log: list[Passed] = []
@@ -105,7 +108,7 @@ class Proxy:
 
     async def open(self) -> str:
         """Open a door for one life of the operator; returns its URL."""
-        self._runner = web.ServerRunner(web.Server(self._handle))
+        self._runner = web.ServerRunner(web.Server(self._handle, handler_cancellation=True))
         await self._runner.setup()
         site = web.TCPSite(self._runner, HOST, 0)
         await site.start()
@@ -156,14 +159,19 @@ class Proxy:
     # Requests.
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        task = asyncio.current_task()
-        if self._runner is None or task is None:
+        """Answer a request. If the operator hangs up, a question ends, and a write goes its way."""
+        if self._runner is None:
             return _abort(request)  # sent by the dead
+        request[_HUNG_UP] = asyncio.Event()
+        task = asyncio.create_task(self._pass(request))
         self._handlers.add(task)
+        task.add_done_callback(self._handlers.discard)
         try:
-            return await self._pass(request)
+            return await asyncio.shield(task)
         finally:
-            self._handlers.discard(task)
+            request[_HUNG_UP].set()
+            if request.method == "GET":
+                task.cancel()
 
     async def _pass(self, request: web.BaseRequest) -> web.StreamResponse:
         right = right_of(request.method, request.path_qs)
@@ -178,7 +186,9 @@ class Proxy:
                 return _refusal(code)
             with suppress(ConnectionError, aiohttp.ClientError):  # either side hangs up when it likes
                 if point.startswith("watch "):
-                    return await self._watch(request, point)
+                    return await self._watch(request, point.removeprefix("watch "))
+                if point.startswith("list "):
+                    self.close_gap(point.removeprefix("list "))
                 return await self._answer(request, self._next_fault(point))
         finally:
             passed.end = loop.time()
@@ -234,8 +244,9 @@ class Proxy:
 
     async def _send(self, method: str, url: URL, headers: Mapping[str, str], body: bytes) -> _Answer:
         try:
-            async with self._session.request(method, url, data=body or None, headers=headers) as answer:
-                return await _read(answer)
+            with awaiting_answer():
+                async with self._session.request(method, url, data=body or None, headers=headers) as answer:
+                    return await _read(answer)
         except aiohttp.ClientError as error:  # an idle connection may end at the same moment
             return _Answer(HTTPStatus.BAD_GATEWAY, "text/plain", str(error).encode())
 
@@ -255,22 +266,32 @@ class Proxy:
 
     # Watches.
 
-    async def _watch(self, request: web.BaseRequest, point: str) -> web.StreamResponse:
-        fault = self._next_fault(point)
+    def open_gap(self, resource: str) -> None:
+        """Have the server know nothing of any version before now: who watches must list first."""
+        self._gaps.add(resource)
+
+    def close_gap(self, resource: str) -> None:
+        """Have a list tell what was left out."""
+        self._gaps.discard(resource)
+
+    async def _watch(self, request: web.BaseRequest, resource: str) -> web.StreamResponse:
+        if resource in self._gaps:  # the operator hung up before it could be told
+            return _refusal(410)
+        fault = self._next_fault(f"watch {resource}")
         if fault is not None:
             if fault.code:
                 return _refusal(fault.code)
             if fault.what == "hang":
                 await _while_listening(request)
             return _abort(request)
-        headers = _headers(request)
-        async with self._session.get(self._target(request), headers=headers) as answer:
+        with awaiting_answer():
+            answer = await self._session.get(self._target(request), headers=_headers(request))
+        async with answer:
             if answer.status != HTTPStatus.OK:
                 return _response(await _read(answer))
             response = web.StreamResponse(headers={"Content-Type": "application/json"})
             await response.prepare(request)
-            lines = _Lines(request, response, answer.content, self)
-            await lines.pass_on(point.replace("watch", "line"))
+            await _Lines(request, response, answer.content, self, resource).pass_on()
         return response
 
 
@@ -283,16 +304,19 @@ class _Lines:
         response: web.StreamResponse,
         source: aiohttp.StreamReader,
         proxy: Proxy,
+        resource: str,
     ) -> None:
         self._request = request
         self._response = response
         self._source = source
         self._proxy = proxy
+        self._resource = resource
 
-    async def pass_on(self, point: str) -> None:
+    async def pass_on(self) -> None:
         """Hand the events on until the stream ends, or something ends it."""
         while line := await self._next():
-            fault = None if b'"type":"BOOKMARK"' in line[:40] else self._proxy._next_fault(point)
+            marked = b'"type":"BOOKMARK"' in line[:40]
+            fault = None if marked else self._proxy._next_fault(f"line {self._resource}")
             if fault is not None and fault.what == "delay":
                 await self._proxy.pause(fault.seconds)
             elif fault is not None and fault.what == "double":
@@ -315,6 +339,7 @@ class _Lines:
             case "drop":
                 await self._admit_gap(fault.seconds)
             case "gap":  # what happens meanwhile is never told
+                self._proxy.open_gap(self._resource)
                 await self._proxy.pause(fault.seconds)
                 await self._response.write(_error_event(410))
             case "silence":
@@ -324,7 +349,8 @@ class _Lines:
 
     async def _admit_gap(self, seconds: float, late: bytes = b"") -> None:
         """Leave a line out, or tell it after the next, and some time later say that the version is gone."""
-        with suppress(TimeoutError, asyncio.IncompleteReadError):
+        self._proxy.open_gap(self._resource)
+        with suppress(TimeoutError):
             async with asyncio.timeout(0.0 if self._proxy._calm.is_set() else seconds):
                 for _ in range(_LINES_IN_A_GAP):
                     await self._response.write(await self._next() + late)
@@ -383,9 +409,8 @@ async def _write_half(request: web.BaseRequest, answer: _Answer) -> None:
 
 
 async def _while_listening(request: web.BaseRequest) -> None:
-    """Say nothing for as long as the operator holds the connection, of whose end nobody tells."""
-    while request.transport is not None and not request.transport.is_closing():  # noqa: ASYNC110
-        await asyncio.sleep(0.5)
+    """Say nothing for as long as the operator holds the connection."""
+    await request[_HUNG_UP].wait()
 
 
 async def _for_ever() -> NoReturn:

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 
 from faults.hasty import JumpingClock
-from faults.history import WORLD_LABEL, History, Json
+from faults.history import WORLD_LABEL, Json
 from faults.life import SCHEDULER, Life, end
 from faults.plan import NUMBERS, Plan
 from faults.proxy import Proxy
@@ -32,13 +32,11 @@ Action = Callable[..., Awaitable[object]]
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where runs take place: an API server, who may do everything there, and who the operator is."""
+    """Where a run takes place: an API server, who may do everything there, and who the operator is."""
 
     admin: KubeClient
-    history: History
     session: aiohttp.ClientSession
     operator: Connection
-    prefix: str
 
 
 @dataclass(slots=True)

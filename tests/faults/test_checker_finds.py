@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from devcluster import LocalCluster
-from faults.hasty import run
 from faults.plan import Fault, Plan, Step
-from faults.trial import try_plans
+from faults.trial import play
 from tidelock.cluster.columns import Columns
 from tidelock.kube.watch import Reflector
 from tidelock.ledger import book, entry
@@ -105,8 +104,7 @@ def test_a_planted_fault_is_found(
 ) -> None:
     plan = Plan(0, {"a": "4"}, disturbed=False, steps=steps, faults=faults)
 
-    (sound,) = run(try_plans(bare_cluster.kubeconfig, operator_identity, [plan]))
-    assert sound.violations == []
+    assert play(bare_cluster.kubeconfig, operator_identity, plan).violations == []
     plant(monkeypatch)
-    (verdict,) = run(try_plans(bare_cluster.kubeconfig, operator_identity, [plan], _PATIENCE))
+    verdict = play(bare_cluster.kubeconfig, operator_identity, plan, _PATIENCE)
     assert any(each.startswith(broken) for each in verdict.violations)

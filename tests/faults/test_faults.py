@@ -1,40 +1,46 @@
 """The real operator behind a faulty proxy in front of a real API server keeps I1 to I5, whatever goes wrong.
 
-TIDELOCK_FAULT_SEEDS says which runs to play, as `0-199`, or a single one such as `17`. They race
-against a clock that goes ten times as fast as others, so they want a machine of their own: on demand only.
+TIDELOCK_FAULT_SEEDS says which runs to play, as `0-4999`, or a single one such as `17`; by default 200.
 """
 
-import gc
 import os
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 
 from devcluster import LocalCluster
-from faults.hasty import run
 from faults.plan import make_plan
-from faults.trial import try_plans
+from faults.trial import play
 
-_SEEDS = os.environ.get("TIDELOCK_FAULT_SEEDS", "")
-_SEEDS_A_TEST = 25
+_FIRST, _, _LAST = os.environ.get("TIDELOCK_FAULT_SEEDS", "0-199").partition("-")
+_SEEDS = range(int(_FIRST), int(_LAST or _FIRST) + 1)
+_SEEDS_A_TEST = 50
 _SHOWN = 3
+# Runs at once, which wait for half of their time.
+_PLAYERS = 2 * (os.cpu_count() or 1)
 
 
-def _batches() -> list[range]:
-    first, _, last = (_SEEDS or "0-199").partition("-")
-    seeds = range(int(first), int(last or first) + 1)
-    return [seeds[start : start + _SEEDS_A_TEST] for start in range(0, len(seeds), _SEEDS_A_TEST)]
+@pytest.fixture(scope="module")
+def players() -> Iterator[ProcessPoolExecutor]:
+    """Processes to play in, as each run has an event loop, and its time, of its own."""
+    with ProcessPoolExecutor(_PLAYERS, get_context("spawn")) as pool:
+        yield pool
 
 
-@pytest.mark.skipif(not _SEEDS, reason="played on demand: TIDELOCK_FAULT_SEEDS=0-199")
 @pytest.mark.timeout(900)
-@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # a crash closes nothing
-@pytest.mark.parametrize("seeds", _batches(), ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
+@pytest.mark.parametrize(
+    "seeds",
+    [_SEEDS[start : start + _SEEDS_A_TEST] for start in range(0, len(_SEEDS), _SEEDS_A_TEST)],
+    ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}",
+)
 def test_promises_are_kept_whatever_goes_wrong(
-    bare_cluster: LocalCluster, operator_identity: Path, seeds: range
+    bare_cluster: LocalCluster, operator_identity: Path, players: ProcessPoolExecutor, seeds: range
 ) -> None:
-    verdicts = run(try_plans(bare_cluster.kubeconfig, operator_identity, map(make_plan, seeds)))
-    gc.collect()  # what crashes left open, while it may be
-    failed = [verdict for verdict in verdicts if verdict.violations]
+    play_one = partial(play, bare_cluster.kubeconfig, operator_identity)
+    failed = [verdict for verdict in players.map(play_one, map(make_plan, seeds)) if verdict.violations]
     told = "\n\n".join(map(str, failed[:_SHOWN]))
     assert not failed, f"{len(failed)} of {len(seeds)}: {[each.plan.seed for each in failed]}\n{told}"

@@ -2,6 +2,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
 
 import aiohttp
 import pytest
@@ -17,10 +18,11 @@ _PATIENCE = 60.0
 
 
 class Upstream:
-    """An API server that notes what reaches it; each of its watches tells of six pods and ends."""
+    """An API server that notes what reaches it; each of its watches tells of six pods, and ends or not."""
 
     def __init__(self) -> None:
         self.reached: list[str] = []
+        self.ends = True
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         self.reached.append(f"{request.method} {request.path_qs}")
@@ -31,6 +33,8 @@ class Upstream:
         for number in range(_EVENTS):
             event = {"type": "ADDED", "object": {"number": number}}
             await response.write(json.dumps(event, separators=(",", ":")).encode() + b"\n")
+        if not self.ends:
+            await asyncio.Future()
         return response
 
 
@@ -52,14 +56,24 @@ class Operator:
         except (aiohttp.ClientError, TimeoutError):
             return 0
 
-    async def watch(self) -> list[int]:
-        """Watch pods to the end; gives the numbers of those told of, negative for codes of ERROR events."""
+    async def watch(self, most: int = 100) -> list[int]:
+        """Watch pods to the end; gives the numbers of those told of, negative for codes of errors.
+
+        After so many events the operator hangs up.
+        """
         told: list[int] = []
         with suppress(aiohttp.ClientError):
             async with self.session.get(f"{self.url}/api/v1/pods?watch=true") as answer:
-                while (line := await answer.content.readline()).endswith(b"\n"):
+                if answer.status != HTTPStatus.OK:
+                    return [-answer.status]
+                while len(told) < most and (line := await answer.content.readline()).endswith(b"\n"):
                     told.append(_number(json.loads(line)))
         return told
+
+    async def list(self) -> None:
+        """List pods."""
+        async with self.session.get(f"{self.url}/api/v1/pods") as answer:
+            await answer.read()
 
 
 def _number(event: dict[str, dict[str, int]]) -> int:
@@ -69,7 +83,7 @@ def _number(event: dict[str, dict[str, int]]) -> int:
 @asynccontextmanager
 async def _behind(faults: Mapping[tuple[str, int], Fault]) -> AsyncIterator[Operator]:
     upstream = Upstream()
-    server = web.ServerRunner(web.Server(upstream.handle))
+    server = web.ServerRunner(web.Server(upstream.handle, handler_cancellation=True))
     await server.setup()
     await web.TCPSite(server, HOST, 0).start()
     limits = aiohttp.ClientTimeout(total=_PATIENCE)
@@ -133,7 +147,23 @@ async def test_a_write_at_which_the_operator_crashes(when: str, applied: bool) -
 async def test_a_line_of_a_watch_suffers_its_fault(fault: Fault, told: list[int]) -> None:
     async with _behind({("line pods", 2): fault}) as operator:
         assert await operator.watch() == told
+        await operator.list()
         assert await operator.watch() == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("what", ["swap", "drop", "gap"])
+async def test_a_gap_is_admitted_to_an_operator_that_hung_up_in_it(what: str) -> None:
+    """What had been left out was never told where the operator lost patience first: it could not know."""
+    async with _behind({("line pods", 1): Fault(what, _PATIENCE)}) as operator:
+        operator.upstream.ends = False
+        watching = asyncio.create_task(operator.watch())
+        async with asyncio.timeout(_PATIENCE):
+            while not operator.proxy.fired:  # noqa: ASYNC110 -- nothing tells
+                await asyncio.sleep(0.01)
+        watching.cancel()
+        assert await operator.watch() == [-410]
+        await operator.list()
+        assert await operator.watch(most=_EVENTS) == [0, 1, 2, 3, 4, 5]
 
 
 async def test_a_silent_watch_stays_open_until_the_operator_hangs_up() -> None:

@@ -6,17 +6,17 @@ import logging
 import secrets
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
 from faults.checker import Checker, Circumstances
-from faults.hasty import JumpingClock
-from faults.history import WORLD_LABEL, Json, Record, history
+from faults.hasty import JumpingClock, awaiting_answer, run
+from faults.history import WORLD_LABEL, Json, Record, recording
 from faults.life import Life, end
 from faults.plan import Plan
 from faults.proxy import Proxy
@@ -29,7 +29,6 @@ from tidelock.kube.config import load_connection
 _PATIENCE = 1200.0
 _STAYS_FOR = 3.0
 _LOOK = 0.2
-_AT_ONCE = 8  # runs, which mostly wait
 # Longer than any lock lives, and than what is Rejected stays.
 _FAR_FUTURE = 5000.0
 
@@ -56,45 +55,34 @@ class Verdict:
         )
 
 
-async def try_plans(
-    admin: Path, operator: Path, plans: Iterable[Plan], patience: float = _PATIENCE
-) -> list[Verdict]:
-    """Play plans, several at a time, as whoever the kubeconfigs name; `patience` by the loop."""
+def play(admin: Path, operator: Path, plan: Plan, patience: float = _PATIENCE) -> Verdict:
+    """Play a plan in a world of its own, as whoever the kubeconfigs name; `patience` by its loop."""
+    return run(_try(admin, operator, plan, patience))
+
+
+async def _try(admin: Path, operator: Path, plan: Plan, patience: float) -> Verdict:
+    world = f"faults-{plan.seed}-{secrets.token_hex(3)}"
+    clock = JumpingClock(time.time())
     connection = load_connection(operator)
-    gate = asyncio.Semaphore(_AT_ONCE)
-
-    async def try_one(site: Site, plan: Plan) -> Verdict:
-        async with gate:
-            return await try_plan(site, plan, patience)
-
     async with (
-        KubeClient(load_connection(admin), user_agent="faults", timeout_seconds=_PATIENCE) as client,
+        _Admin(load_connection(admin), user_agent="faults", timeout_seconds=_PATIENCE) as client,
         aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=connection.ssl_context()),
             timeout=aiohttp.ClientTimeout(total=None),
         ) as session,
-        history(client) as told,
+        recording(client, world, clock.now) as record,
     ):
-        site = Site(client, told, session, connection, f"faults-{secrets.token_hex(3)}")
-        return await asyncio.gather(*(try_one(site, plan) for plan in plans))
-
-
-async def try_plan(site: Site, plan: Plan, patience: float) -> Verdict:
-    """Play a plan in a world of its own."""
-    world = f"{site.prefix}-{plan.seed}"
-    clock = JumpingClock(time.time())
-    await site.admin.create(_NAMESPACES.collection(), {"metadata": {"name": world}})
-    record = site.history.record(world, clock.now)
-    proxy = Proxy(
-        site.session,
-        site.operator.server,
-        namespace=world,
-        node_selector=f"{WORLD_LABEL}={world}",
-        faults=plan.faults,
-    )
-    story = Story(site, plan, world, clock, proxy)
-    with logged_errors() as errors:
-        violations = await _with_operator(story, record, patience)
+        await client.create(_NAMESPACES.collection(), {"metadata": {"name": world}})
+        proxy = Proxy(
+            session,
+            connection.server,
+            namespace=world,
+            node_selector=f"{WORLD_LABEL}={world}",
+            faults=plan.faults,
+        )
+        story = Story(Site(client, session, connection), plan, world, clock, proxy)
+        with logged_errors() as errors:
+            violations = await _with_operator(story, record, patience)
     happenings = record.ordered()
     violations += _checker(story).play(happenings)
     violations += [f"the operator has logged: {error}" for error in errors]
@@ -102,6 +90,14 @@ async def try_plan(site: Site, plan: Plan, patience: float) -> Verdict:
     return Verdict(
         plan, list(dict.fromkeys(violations)), [*tale, "happened:", *(f"  {each}" for each in happenings)]
     )
+
+
+class _Admin(KubeClient):
+    """Whoever may do everything. Time goes slower while it waits."""
+
+    async def request(self, *what: Any, **how: Any) -> bytes:
+        with awaiting_answer():
+            return await super().request(*what, **how)
 
 
 async def _with_operator(story: Story, record: Record, patience: float) -> list[str]:
@@ -149,17 +145,25 @@ async def _rest(story: Story, record: Record, patience: float) -> tuple[Life, fl
     """Wait until the operator has nothing to do and knows all; gives its present life, and its clock then."""
     deadline = asyncio.get_running_loop().time() + patience
     while True:
-        unrest = "it is dead"
-        if story.life is not None and not (unrest := story.life.unrest(story.clock.now())):
+        unrest = _unrest(story, record)
+        if not unrest:  # all are of one mind, which may be an old one
             stored = await _stored(story)
-            life, now = story.life, story.clock.now()
-            if life is not None and not (unrest := life.unrest(now)):
-                if life.knows() == _identities(record.current()) == stored:
-                    return life, now
-                unrest = f"it knows {life.knows()}, and there is {stored}"
+            unrest = _unrest(story, record)
+            if story.life is not None and not unrest and story.life.knows() == stored:
+                return story.life, story.clock.now()
         if asyncio.get_running_loop().time() > deadline:
-            raise RestlessError(f"no rest within {patience:g} s: {unrest}")
+            raise RestlessError(f"no rest within {patience:g} s: {unrest or 'watches lag'}")
         await asyncio.sleep(_LOOK)
+
+
+def _unrest(story: Story, record: Record) -> str:
+    """Tell what keeps a run from its rest; empty if nothing does, as far as watches have told."""
+    life, told = story.life, _identities(record.current())
+    if life is None:
+        return "it is dead"
+    if unrest := life.unrest(story.clock.now()):
+        return unrest
+    return f"it knows {life.knows()}, and there is {told}" if life.knows() != told else ""
 
 
 async def _stored(story: Story) -> Identities:
@@ -186,30 +190,24 @@ def _traceback(task: asyncio.Task[None]) -> str:
     return "".join(traceback.format_exception(error)) if error is not None else "it has ended"
 
 
-_run: ContextVar[object] = ContextVar("_run", default=None)
-
-
 class _Errors(logging.Handler):
-    """Keeps what is logged as an error in one run; tasks know theirs by their context."""
+    """Keeps what is logged as an error."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
         self.texts: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        if _run.get() is self:
-            self.texts.append(self.format(record))
+        self.texts.append(self.format(record))
 
 
 @contextmanager
 def logged_errors() -> Iterator[list[str]]:
     """Collect what the operator logs as an error: nothing that is planned to go wrong is one."""
     handler = _Errors()
-    token = _run.set(handler)
     logger = logging.getLogger("tidelock")
     logger.addHandler(handler)
     try:
         yield handler.texts
     finally:
         logger.removeHandler(handler)
-        _run.reset(token)

@@ -49,7 +49,7 @@ _POLICIES = Resource(
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 _BASE = "kubectl apply --server-side -k manifests/base"
-_BINDERS = "kubectl apply --server-side -k manifests/binders"
+_BINDERS = "kubectl apply --server-side -k manifests/overlays/extender"
 _PATIENCE = 30.0  # seconds after which the operator ought to have looked at a lock, or ended it
 _NAMED = 3
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from random import Random
+from types import MappingProxyType
 from typing import Generic, NoReturn, Protocol, TypeVar
 
 from tidelock.kube.backoff import Backoff
@@ -26,6 +27,7 @@ from tidelock.kube.errors import (
     NotFound,
     TransientError,
     Unauthorized,
+    Unreachable,
     error_from_event,
 )
 from tidelock.kube.lines import LineSplitter
@@ -60,6 +62,17 @@ class Sink(Protocol[T_contra]):
 
     def synced(self) -> None:
         """Learn that a complete list has been delivered: the copy is as new as that list."""
+
+
+# What people can do about a failure; the others pass by themselves.
+_ADVICE: Mapping[type[ApiError], str] = MappingProxyType(
+    {
+        Unauthorized: "log in again, or renew the ServiceAccount's token",
+        Forbidden: "give it the rights of manifests/base",
+        NotFound: "install the CRDs: kubectl apply --server-side -k manifests/base",
+        Unreachable: "see that the cluster runs and can be reached, or name another kubeconfig",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,7 +274,8 @@ class Reflector(Generic[T]):
         trouble = (type(error), error.status, error.reason)
         if trouble != self._trouble:
             level = logging.INFO if isinstance(error, Gone) else logging.WARNING
-            logger.log(level, "can't watch for now", extra=self._fields(error=str(error)))
+            advice = {"advice": _ADVICE[type(error)]} if type(error) in _ADVICE else {}
+            logger.log(level, "can't watch for now", extra=self._fields(error=str(error), **advice))
             self._trouble = trouble
 
     def _fields(self, **more: object) -> dict[str, object]:

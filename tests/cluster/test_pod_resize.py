@@ -1,0 +1,25 @@
+"""Pods that are resized in place, which no scheduler is asked about: the ledger follows them."""
+
+from cluster.world import World
+
+
+def test_a_pod_that_grows_into_locked_room_is_told_of_and_gives_it_back_when_it_shrinks(world: World) -> None:
+    node = world.node(cpu="4")
+    pod = world.bound_pod(node, cpu="1")
+    lock = world.active_lock("web-0", "3", node)
+    pod.resize("2")
+    text = f"pod {pod.namespace}/{pod.name} took cpu 1 locked on {node.name}"
+    assert lock.until_condition("Violated", "True", "RoomTaken")["message"] == text
+    assert lock.status()["resources"] == {"cpu": "2"}
+    pod.resize("1")
+    lock.until_condition("Active", "True", "Restored")
+    assert lock.status()["resources"] == {"cpu": "3"}
+
+
+def test_room_that_a_pod_gives_up_in_place_can_be_locked(world: World) -> None:
+    node = world.node(cpu="4")
+    pod = world.bound_pod(node, cpu="3")
+    lock = world.lock("web-0", "2", node, pendingDeadlineSeconds=600)
+    lock.until_condition("Active", "False", "InsufficientCapacity")
+    pod.resize("2")
+    lock.until_phase("Active")
