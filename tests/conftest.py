@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import HealthCheck, settings
 
 from devcluster import DevClusterError, attached
 from devcluster.binaries import find_binaries
-from devcluster.tool import HELM, PROMETHEUS
+from devcluster.tools import SOURCES, find_program
 from installation.rendering import Charted
 
 # A slow machine is no fault of what is tested, and a test that passes once passes again: whoever looks for
@@ -20,7 +21,7 @@ settings.load_profile("tidelock")
 @pytest.fixture(scope="session")
 def helm() -> Path:
     """The program."""
-    return HELM.find()
+    return find_program("helm")
 
 
 @pytest.fixture(scope="session")
@@ -32,11 +33,10 @@ def charted(helm: Path, tmp_path_factory: pytest.TempPathFactory) -> Charted:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build what is needed before the first test: a test's time-out is shorter than a cold build."""
     fixtures = {name for item in session.items for name in getattr(item, "fixturenames", ())}
-    cluster = fixtures & {"scheduled_cluster", "kubectl"} or (
-        "controlplane" in fixtures and attached() is None
-    )
-    wanted: list[Callable[[], object]] = [find_binaries] * bool(cluster)
-    wanted += [tool.find for tool in (HELM, PROMETHEUS) if tool.name in fixtures]
+    own = fixtures & {"scheduled_cluster", "private_cluster", "bare_cluster", "kubectl"}
+    cluster = own or ("controlplane" in fixtures and attached() is None)
+    wanted: list[Callable[[], object]] = [find_binaries] if cluster else []
+    wanted += [partial(find_program, name) for name in SOURCES if name.replace("-", "_") in fixtures]
     if not wanted or session.config.option.collectonly:
         return
     capture = session.config.pluginmanager.getplugin("capturemanager")

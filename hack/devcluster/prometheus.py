@@ -1,6 +1,7 @@
 """A Prometheus server on this machine's loopback interface, which scrapes what a test exports."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -8,19 +9,19 @@ from typing import Self
 import yaml
 
 from devcluster.component import Component
-from devcluster.keeper import Keeper
+from devcluster.keeper import kept
 from devcluster.loopback import HOST, Health, free_ports
-from devcluster.processes import stop_recorded
-from devcluster.tool import PROMETHEUS
+from devcluster.tools import find_program
 
 
 class PrometheusServer:
     """Prometheus with some targets, as a context; it ends with this process, however that ends."""
 
-    def __init__(self, directory: Path, targets: Sequence[str], scrape_seconds: int = 1) -> None:
-        """Prepare; targets are host:port, scraped at /metrics every so many seconds."""
+    def __init__(
+        self, directory: Path, targets: Sequence[str], job: str = "nodes", scrape_seconds: int = 1
+    ) -> None:
+        """Prepare; targets are host:port, scraped at /metrics every so many seconds as one job."""
         directory.mkdir(parents=True, exist_ok=True)
-        self._directory = directory
         (port,) = free_ports(1)
         self.url = f"http://{HOST}:{port}"
         configuration = directory / "prometheus.yml"
@@ -33,7 +34,7 @@ class PrometheusServer:
                     },
                     "scrape_configs": [
                         {
-                            "job_name": "nodes",
+                            "job_name": job,
                             "honor_labels": True,
                             "honor_timestamps": True,
                             "static_configs": [{"targets": list(targets)}],
@@ -45,7 +46,7 @@ class PrometheusServer:
         self.component = Component(
             name="prometheus",
             command=(
-                str(PROMETHEUS.find()),
+                str(find_program("prometheus")),
                 f"--config.file={configuration}",
                 f"--storage.tsdb.path={directory / 'data'}",
                 f"--web.listen-address={HOST}:{port}",
@@ -54,25 +55,13 @@ class PrometheusServer:
             health=Health(port, "/-/ready", None),
             directory=directory,
         )
-        self._keeper: Keeper | None = None
+        self._running = ExitStack()
 
     def __enter__(self) -> Self:
-        self._keeper = Keeper(self._directory)
-        try:
-            self.component.start()
-        except BaseException:
-            self.stop()
-            raise
+        self._running.enter_context(kept(self.component))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """End it; harmless when it has ended."""
-        stop_recorded(self._directory)
-        if self._keeper is not None:
-            self._keeper.close()
-            self._keeper = None
+        self._running.close()

@@ -251,7 +251,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = Settings(**arguments)
     configure_logs(settings.log_format, settings.log_level)
     try:
-        # Half of the processor time goes into sockets and TLS, of which asyncio's own loop takes twice as much.
+        # Half of the processor time goes into sockets and TLS, with which asyncio's own loop is slower.
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(settings))
     except ConfigurationError as error:

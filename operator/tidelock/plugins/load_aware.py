@@ -215,7 +215,8 @@ class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
         """Give the sums of the shortest window, R x N in units."""
         levels = self._levels
         at = np.where(np.isfinite(levels.at), levels.at, NEVER)
-        return sums.of(at, np.zeros_like(levels.capacity))[0]
+        summed: Figures = sums.of(at, np.zeros_like(levels.capacity))[0]
+        return summed
 
     def _unreported(self, slots: Slots) -> Figures:
         """Count what is expected of pods that the sample may lack, beyond what was measured of them."""

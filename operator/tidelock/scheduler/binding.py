@@ -170,8 +170,10 @@ class Binder:
 
     async def _bind_by_plugin(self, assumed: Assumed) -> None:
         """Have an extender, or the first Bind plugin that does not leave it to the next, bind the pod."""
-        binders = [(plugin.name, plugin.bind) for plugin in assumed.profile.bind]
-        for name, work in [(ExtenderAdvice.name, self._bind_by_extender), *binders]:
+        binders: list[tuple[str, _Bind]] = [(plugin.name, plugin.bind) for plugin in assumed.profile.bind]
+        if self._extenders.configured:
+            binders.insert(0, (ExtenderAdvice.name, self._bind_by_extender))
+        for name, work in binders:
             try:
                 status = work(assumed.state, assumed.pod, assumed.node_name)
                 if await self._run("Bind", name, status, assumed.state) is not Code.SKIP:

@@ -134,7 +134,7 @@ class Publisher:
         self._book.acknowledge(written)
         was_active = stored.get("phase") == Phase.ACTIVE
         if wanted["phase"] == Phase.ACTIVE and not was_active:
-            self._telemetry.activation.observe(self._clock.now() - entry.seen_at)
+            self._telemetry.activated(self._clock.now() - entry.seen_waiting_at, waited=entry.tried)
 
     def _version_of(self, key: Key) -> str | None:
         entry = self._book.entries.get(key)

@@ -98,7 +98,7 @@ def test_a_missing_window_is_taken_from_the_next_longer_one_else_the_next_shorte
     flat = np.array(list(means(PodUsage(NOW, windows))))  # type: ignore[arg-type]
     assert np.array_equal(flat, laid.ravel(), equal_nan=True)
     sparse = np.array([[[there.get(window, np.nan)] for window in WINDOWS], [[1], [2], [3]]], np.float64)
-    assert np.array_equal(bridged(sparse)[:, :, 0], [expected, [1, 2, 3]], equal_nan=True)
+    assert np.array_equal(bridged(sparse)[:, :, 0], np.array([expected, [1.0, 2.0, 3.0]]), equal_nan=True)
 
 
 def test_means_of_whole_measurements_are_read_off() -> None:
