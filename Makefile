@@ -88,7 +88,7 @@ soak: venv ## An hour of churn: what is lost, left over or grows
 	$(BIN)/python -m soak
 
 docs: venv ## Write the documentation as a site to build/site
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "build/site/index.html"
 
 clean: ## Remove what the build made
