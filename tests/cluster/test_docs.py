@@ -124,12 +124,12 @@ def test_the_api_server_takes_all_objects(installed: Cluster, namespace: str) ->
 
 
 def test_every_patch_finds_what_it_patches(installed: Cluster, tmp_path: Path) -> None:
-    found = list(of_kind(Kind.PATCH))
-    for block in found:
-        (tmp_path / block.title).write_text(block.text)
+    patches = {f"{number}-{block.title}": block for number, block in enumerate(of_kind(Kind.PATCH))}
+    for name, block in patches.items():
+        (tmp_path / name).write_text(block.text)
     overlay = {
         "resources": [os.path.relpath(ROOT / name, tmp_path) for name in MANIFESTS],
-        "patches": [{"path": block.title} for block in found],
+        "patches": [{"path": name} for name in patches],
     }
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
     objects = list(yaml.safe_load_all(installed.kubectl("kustomize", str(tmp_path))))
