@@ -135,9 +135,15 @@ PROGRAMS: Mapping[str, Callable[[tuple[str, ...]], None]] = {
     "kubectl": check_kubectl,
     "pytest": check_pytest,
     "cd": lambda words: check_folder(*words),
+    "cp": lambda words: check_files(*words[:-1]),
+    "mkdir": lambda _: None,
     "export": lambda _: None,  # what it sets is used by what comes after it
     "base64": lambda _: None,  # part of every system
 }
+
+
+def check_files(*names: str) -> None:
+    assert all((ROOT / name).is_file() for name in names), f"not all there: {names}"
 
 
 def check_folder(name: str) -> None:
