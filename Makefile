@@ -9,7 +9,7 @@ SPREAD := --numprocesses=auto --dist=worksteal
 export PYTHONPATH := operator:hack
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test chromium web-view unit screenshots test-pythons verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants audit sbom soak clean
+.PHONY: help venv test chromium web-view unit screenshots test-pythons verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants audit sbom soak docs clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -95,6 +95,10 @@ sbom: venv ## Write what the image consists of to build/tidelock.cdx.json (Cyclo
 
 soak: venv ## An hour of churn: what is lost, left over or grows
 	$(BIN)/python -m soak
+
+docs: venv ## Write the documentation as a site to build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "build/site/index.html"
 
 clean: ## Remove what the build made
 	rm -rf $(VENV) build dist *.egg-info operator/*.egg-info
