@@ -99,6 +99,7 @@ class Reflector(Generic[T]):
         watch_restarts: watch requests so far.
         bad_objects: states that could not be decoded so far.
         last_activity: clock reading when the server was last heard of.
+        lost: why the copy gets no news now; None while a watch is open, and before the first try.
 
     """
 
@@ -143,6 +144,7 @@ class Reflector(Generic[T]):
         self.watch_restarts = 0
         self.bad_objects = 0
         self.last_activity = clock()
+        self.lost: ApiError | None = None
 
     @property
     def store(self) -> Mapping[Key, T]:
@@ -161,6 +163,7 @@ class Reflector(Generic[T]):
                 await self._list()
             advanced = await self._watch()
         except ApiError as error:
+            self.lost = error
             self._report(error)
             if self._optional and isinstance(error, NotFound):
                 self._end_list(())
@@ -221,6 +224,7 @@ class Reflector(Generic[T]):
         lines = LineSplitter()
         self.watch_restarts += 1
         async with self._client.stream(self._path, params, silence_seconds=self._settings.silence) as stream:
+            self.lost = None
             while chunk := await stream.read():
                 self.last_activity = self._clock()
                 for line in lines.feed(chunk):
