@@ -163,7 +163,7 @@ def dry(command: Command, namespace: str) -> str:
     for flag in ("-n", "--namespace"):
         if flag in words:
             words[words.index(flag) + 1] = namespace
-    if words[1] in _WRITES:
+    if _WRITES.intersection(words[1:4]):  # a namespace may stand before the verb
         words.append("--dry-run=server")
     return shlex.join(words)
 
