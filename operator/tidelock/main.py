@@ -77,13 +77,16 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
 
 def _served(settings: Settings, leader: Leader) -> AbstractAsyncContextManager[int]:
     """Tell of the process over HTTP, from its start on."""
+    token = MetricsToken(Path(settings.metrics_token_file)) if settings.metrics_token_file else None
+    site = leader.site(token) if settings.web_view else None
     return serve(
         settings.listen,
         settings.port,
         leader.telemetry.registry,
         alive=lambda: leader.alive,
         ready=lambda: leader.ready,
-        token=MetricsToken(Path(settings.metrics_token_file)) if settings.metrics_token_file else None,
+        token=token,
+        site=None if site is None else site.application,
     )
 
 
@@ -147,6 +150,11 @@ def _parser() -> argparse.ArgumentParser:
         default=defaults.metrics_token_file,
         metavar="FILE",
         help="file with the bearer token that scrapes of the metrics have to show",
+    )
+    run.add_argument(
+        "--web-view",
+        action="store_true",
+        help="serve a page at /web/ that shows nodes, locks and decisions; it asks for the same token",
     )
     run.add_argument("--log-format", choices=("text", "json"), default=defaults.log_format)
     run.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default=defaults.log_level)

@@ -115,11 +115,18 @@ class Pod(Live):
         assert "nodeName" not in refused["spec"]
         return _refusal(refused)
 
-    def resize(self, cpu: str) -> None:
+    def ask_for(self, cpu: str) -> None:
         """Ask for another size in place, of the first container."""
         pod = self.api.get(self.path)
         pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu
         self.merge({"spec": {"containers": pod["spec"]["containers"]}}, "resize")
+
+    def grant(self, cpu: str) -> None:
+        """Report what a kubelet would: the size that the first container has by now."""
+        running = self.until(lambda pod: pod["status"].get("phase") == "Running", "run")
+        statuses = running["status"]["containerStatuses"]
+        statuses[0] |= {"allocatedResources": {"cpu": cpu}, "resources": {"requests": {"cpu": cpu}}}
+        self.merge({"status": {"containerStatuses": statuses}}, "status")
 
 
 class Lock(Live):

@@ -8,6 +8,8 @@ from contextlib import ExitStack, closing
 from http import HTTPStatus
 from http.client import HTTPSConnection
 from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -57,12 +59,25 @@ def until_led(operator: OperatorProcess) -> None:
     wait_for(lambda: "leading" in operator.log, what="the operator to lead")
 
 
+def shown(operator: OperatorProcess) -> dict[str, Any]:
+    """Read the first event that the web view tells a browser."""
+    with urlopen(f"http://{HOST}:{operator.port}/web/events", timeout=60) as stream:
+        told: dict[str, Any] = json.loads(stream.readline().removeprefix(b"data: "))
+    return told
+
+
 def test_a_leader_that_ends_hands_over(replica: Replica, private_world: World) -> None:
-    first, second = replica("first"), replica("second")
+    first, second = replica("first", "--web-view"), replica("second", "--web-view")
     node = private_world.node(cpu="4")
     lock = private_world.active_lock("web-0", "3", node)
     assert lock.status()["epoch"] == 1
     assert "leading" not in second.log
+    told, other = shown(first), shown(second)
+    assert (told["standing"]["state"], other["standing"]["state"]) == ("leading", "standby")
+    assert other["standing"]["leader"] == told["standing"]["leader"]
+    assert [row["node"] for row in told["page"]["locks"]] == [node.name]
+    assert told["page"]["decisions"][0]["verdict"] == "Active"
+    assert other["page"] is None
 
     assert first.stop() == 0
     until_led(second)
