@@ -140,6 +140,7 @@ class Top(App[None]):
 
     def __init__(self, source: Source, view: View) -> None:
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)  # or it would still be grey
+        self.animation_level = "none"  # it may be far away
         self._source = source
         self._namespace = view.namespace
         self._everywhere = view.everywhere
