@@ -1,5 +1,6 @@
 # Everything goes through these targets; each installs what it needs first.
 PYTHON ?= python3
+PYTHONS := 3.11 3.12 3.13
 VENV := .venv
 BIN := $(VENV)/bin
 # Tests that need no cluster are spread over all cores; the others share servers, and wait most of the time.
@@ -8,7 +9,7 @@ SPREAD := --numprocesses=auto --dist=worksteal
 export PYTHONPATH := operator:hack
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test unit verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants audit sbom soak clean
+.PHONY: help venv test chromium web-view unit screenshots test-pythons verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants audit sbom soak docs clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -16,8 +17,7 @@ help: ## Show the targets
 venv: $(VENV)/.installed ## Make the virtual environment from the lock file
 
 $(VENV)/.installed: requirements-dev.lock pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --require-hashes -r requirements-dev.lock
+	hack/make-venv $(PYTHON) $(VENV)
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -28,12 +28,24 @@ demo-water: venv ## Play load on a real control plane, by requests and by measur
 	mkdir -p build
 	$(BIN)/python -m demo.water --plot build/water-live.png
 
-test: venv verify ## Install everything, check everything, run all tests
+test: venv chromium verify ## Install everything, check everything, run all tests
 	$(BIN)/python -m pytest $(SPREAD) $(PURE)
 	$(BIN)/python -m pytest $(addprefix --ignore=,$(PURE))
 
+chromium: ## Install the browser that the web view is tested in, where that can be done
+	hack/chromium
+
+web-view: venv chromium ## Take the pictures of the web view in docs/images
+	$(BIN)/python -m webview docs/images
+
 unit: venv ## Only the tests that need no cluster
 	$(BIN)/python -m pytest $(SPREAD) $(PURE)
+
+test-pythons: ## Unit tests and contracts with each other Python that can be had
+	PYTHON=$(PYTHON) hack/test-pythons $(PYTHONS)
+
+screenshots: venv ## Renew the screens of kubectl tidelock that tests compare with, and their pictures in docs
+	TIDELOCK_SNAPSHOTS=write $(BIN)/python -m pytest -q tests/unit/cli
 
 verify: venv ## Style, types, layers, generated files
 	hack/verify-all
@@ -83,6 +95,10 @@ sbom: venv ## Write what the image consists of to build/tidelock.cdx.json (Cyclo
 
 soak: venv ## An hour of churn: what is lost, left over or grows
 	$(BIN)/python -m soak
+
+docs: venv ## Write the documentation as a site to build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "build/site/index.html"
 
 clean: ## Remove what the build made
 	rm -rf $(VENV) build dist *.egg-info operator/*.egg-info

@@ -15,6 +15,7 @@ from tidelock.model.instants import format_instant
 from tidelock.model.levels import (
     Measured,
     NodeLevel,
+    PodMeans,
     PodUsage,
     Stat,
     WindowName,
@@ -181,8 +182,13 @@ def level(
 
 
 def usage(cpu: float = 0, memory: float = 0, *, at: float = NOW) -> PodUsage:
-    """Give the use of a pod in cores and bytes, the same in all windows."""
+    """Give the use of one pod of a workload in cores and bytes, the same in all windows."""
     return PodUsage(at, _windows(dict.fromkeys(_SPANS, (cpu, memory))))
+
+
+def pod_use(cpu: float = 0, memory: float = 0, *, at: float = NOW) -> PodMeans:
+    """Give the use of a pod, likewise."""
+    return PodMeans(at, (cpu, memory) * len(_SPANS))
 
 
 def _windows(means: Mapping[str, tuple[float, float]]) -> Windows:

@@ -1,11 +1,15 @@
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from devcluster import DevClusterError, attached
 from devcluster.binaries import find_binaries
-from devcluster.prometheus import find_prometheus
+from devcluster.tools import SOURCES, find_program
+from installation.rendering import Charted
 
 # A slow machine is no fault of what is tested, and a test that passes once passes again: whoever looks for
 # other examples says --hypothesis-profile=explore.
@@ -14,11 +18,25 @@ settings.register_profile("tidelock", settings.get_profile("explore"), derandomi
 settings.load_profile("tidelock")
 
 
+@pytest.fixture(scope="session")
+def helm() -> Path:
+    """The program."""
+    return find_program("helm")
+
+
+@pytest.fixture(scope="session")
+def charted(helm: Path, tmp_path_factory: pytest.TempPathFactory) -> Charted:
+    """What Helm makes of the chart, in a home without settings of anybody's own."""
+    return Charted(helm, tmp_path_factory.mktemp("helm"))
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build what is needed before the first test: a test's time-out is shorter than a cold build."""
     fixtures = {name for item in session.items for name in getattr(item, "fixturenames", ())}
-    cluster = "scheduled_cluster" in fixtures or ("controlplane" in fixtures and attached() is None)
-    wanted = [find_binaries] * cluster + [find_prometheus] * ("prometheus" in fixtures)
+    own = fixtures & {"scheduled_cluster", "private_cluster", "bare_cluster", "kubectl"}
+    cluster = own or ("controlplane" in fixtures and attached() is None)
+    wanted: list[Callable[[], object]] = [find_binaries] if cluster else []
+    wanted += [partial(find_program, name) for name in SOURCES if name.replace("-", "_") in fixtures]
     if not wanted or session.config.option.collectonly:
         return
     capture = session.config.pluginmanager.getplugin("capturemanager")

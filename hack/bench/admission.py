@@ -25,7 +25,7 @@ from bench.figures import Figure, percentile, table
 from bench.programs import cpu_seconds, tidelock
 from bench.world import NAMESPACE, add_nodes, admin, each, install
 from devcluster import LocalCluster
-from devcluster.identity import BINDERS, SYSTEM_NAMESPACE, operator_kubeconfig
+from devcluster.identity import EXTENDER, SYSTEM_NAMESPACE, operator_kubeconfig
 from devcluster.loopback import HOST, free_ports
 from devcluster.output import say
 from tidelock.binders.keeper import SECRETS
@@ -41,7 +41,7 @@ _WAIT = 0.2  # seconds between two looks
 async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
     """Measure, print the figures and give the exit status."""
     install(cluster)
-    kubeconfig = operator_kubeconfig(cluster, cluster.directory, BINDERS)
+    kubeconfig = operator_kubeconfig(cluster, cluster.directory, EXTENDER)
     (port,) = free_ports(1)
     program = tidelock(cluster, kubeconfig)
     program = replace(

@@ -3,7 +3,8 @@
 Every PlanetLab day of the folder x seeds x two levels of noise between replicas is a world; by its seed, it
 has nodes of one size or of three, and roll-outs or none. All policies play the same worlds, so they are
 compared in pairs. Some days were used for choosing defaults; the verdict goes by the others. Then come a
-burst with frozen metrics, and what is left of the effect when measurements fail.
+burst with frozen metrics, and what is left of the effect when measurements fail. What the file of --json has
+is not played again, so a run may be stopped and gone on with, with more seeds or policies too.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -28,7 +29,7 @@ from tidelock.simulation.engine import Simulation
 from tidelock.simulation.measuring import FAULTS, Faults
 from tidelock.simulation.plots import plot_nodes, plot_ratios, plot_spread
 from tidelock.simulation.policies import POLICIES
-from tidelock.simulation.results import Estimate, Figures, as_numbers, averaged, estimate, figures
+from tidelock.simulation.results import Estimate, Figures, averaged, estimate, figures
 from tidelock.simulation.traces import TraceError, planetlab_days, read_planetlab
 from tidelock.simulation.world import STEP, Loads, World
 from tidelock.simulation.worlds import STEPS_A_DAY, Setting, burst_world, world_of
@@ -52,6 +53,7 @@ _OF_DEFAULT_AT_FAULT = 1.05
 _MIXED = (8, 16, 32)
 _PLAIN = (16,)
 _ROLLOUTS = 8
+_FAULTY_SEEDS = 4
 _GARBAGE = (50_000, 20, 100)
 _SHOWN = ("spread", "range", "mean", "p99", "hot", "pending")
 _BURST_AT = 12 * STEP
@@ -75,6 +77,69 @@ class Outcome:
 
     case: Case
     figures: dict[str, Figures]
+
+
+class Record(msgspec.Struct):
+    """All that was played in worlds of this size, as it is in the file.
+
+    Attributes:
+        nodes: of each world.
+        steps: of five minutes each.
+        outcomes: cases and figures.
+        burst: the most of a burst that one node got, by policy: of one Deployment, and of many.
+
+    """
+
+    nodes: int
+    steps: int
+    outcomes: list[Outcome] = []
+    burst: dict[str, tuple[int, int]] = {}
+
+    def figures(self, case: Case) -> dict[str, Figures]:
+        """Give what is known of a case, by policy."""
+        return next((outcome.figures for outcome in self.outcomes if outcome.case == case), {})
+
+    def without_faults(self, days: Sequence[str]) -> list[Outcome]:
+        """Give the worlds of some days in which nothing went wrong; raises TraceError if there are none."""
+        found = [each for each in self.outcomes if each.case.fault == "none" and each.case.day in days]
+        if not found:
+            raise TraceError(f"nothing was played of {', '.join(days)}")
+        return found
+
+    def add(self, outcome: Outcome) -> None:
+        """Take in what came of a case."""
+        known = self.figures(outcome.case)
+        if not known:
+            self.outcomes.append(outcome)
+        known |= outcome.figures
+
+    def keep(self, file: Path | None) -> None:
+        """Write all of it to a file, if there is one, which is always whole."""
+        if file is not None:
+            new = file.with_suffix(".new")
+            new.write_bytes(msgspec.json.format(msgspec.json.encode(self)) + b"\n")
+            new.replace(file)
+
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> "Record":
+        """Read what there is.
+
+        Raises:
+            TraceError: the file is of other worlds, or can't be read.
+
+        """
+        if options.json is None or not options.json.exists():
+            return cls(options.nodes, options.steps)
+        try:
+            record = msgspec.json.decode(options.json.read_bytes(), type=cls)
+        except msgspec.DecodeError as error:
+            raise TraceError(f"--json: {options.json} is no file of bench.balance: {error}") from error
+        if (record.nodes, record.steps) != (options.nodes, options.steps):
+            raise TraceError(
+                f"--json: {options.json} has worlds of {record.nodes} nodes and {record.steps} steps, "
+                f"not of {options.nodes} and {options.steps}"
+            )
+        return record
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +174,9 @@ def setting(case: Case, nodes: int, steps: int) -> Setting:
     )
 
 
-def play(case: Case, *, folder: Path, nodes: int, steps: int, policies: Sequence[str]) -> Outcome:
-    """Play a case under all policies; of faults, those that go by requests know nothing."""
+def play(task: tuple[Case, Sequence[str]], *, folder: Path, nodes: int, steps: int) -> Outcome:
+    """Play a case under some policies; of faults, those that go by requests know nothing."""
+    case, policies = task
     world = world_of(case.day, _load(folder, case.day), setting(case, nodes, steps), case.seed)
     faults = FAULTS[case.fault]
     runs = {name: Simulation(world, POLICIES[name], case.seed, faults=faults).run() for name in policies}
@@ -129,24 +195,29 @@ def _load(folder: Path, day: str) -> Loads:
 
 
 def play_all(
-    cases: Sequence[Case], policies: Sequence[str], options: argparse.Namespace, title: str
-) -> list[Outcome]:
-    """Play cases on several processes; the order of the outcomes is that of the cases."""
-    work = partial(
-        play, folder=options.traces, nodes=options.nodes, steps=options.steps, policies=tuple(policies)
-    )
+    record: Record, cases: Sequence[Case], policies: Sequence[str], options: argparse.Namespace, title: str
+) -> None:
+    """Play what the record lacks of these cases, on several processes; it is kept after each case."""
+    lacking = ((case, [name for name in policies if name not in record.figures(case)]) for case in cases)
+    tasks = [(case, names) for case, names in lacking if names]
+    work = partial(play, folder=options.traces, nodes=options.nodes, steps=options.steps)
     with (
         get_context("forkserver").Pool(options.jobs, initializer=_prepare) as pool,
         Progress(console=Console(stderr=True)) as bar,
     ):
-        return list(bar.track(pool.imap(work, cases), total=len(cases), description=title))
+        outcomes = pool.imap_unordered(work, tasks)
+        for outcome in bar.track(outcomes, total=len(tasks), description=title):
+            record.add(outcome)
+            record.keep(options.json)
 
 
 def day_verdicts(outcomes: Sequence[Outcome], rivals: Sequence[str]) -> list[DayVerdict]:
-    """Judge each day by its worlds."""
+    """Judge each day by those of its worlds that ours, the default and all rivals have played."""
+    needed = {OURS, DEFAULT, *rivals}
     by_day: defaultdict[str, list[dict[str, Figures]]] = defaultdict(list)
     for outcome in outcomes:
-        by_day[outcome.case.day].append(outcome.figures)
+        if needed <= outcome.figures.keys():
+            by_day[outcome.case.day].append(outcome.figures)
     verdicts = []
     for day, worlds in sorted(by_day.items()):
         rival = min(rivals, key=lambda name: float(np.mean([world[name].spread for world in worlds])))
@@ -164,8 +235,8 @@ def day_verdicts(outcomes: Sequence[Outcome], rivals: Sequence[str]) -> list[Day
 
 
 def ratios(worlds: Sequence[dict[str, Figures]], name: str, other: str) -> list[float]:
-    """Give the spread of a policy as a part of another's, world by world."""
-    return [world[name].spread / world[other].spread for world in worlds]
+    """Give the spread of a policy as a part of another's, for each world that both have played."""
+    return [world[name].spread / world[other].spread for world in worlds if {name, other} <= world.keys()]
 
 
 def report(outcomes: Sequence[Outcome], policies: Sequence[str]) -> None:
@@ -175,12 +246,14 @@ def report(outcomes: Sequence[Outcome], policies: Sequence[str]) -> None:
     days = sorted({outcome.case.day for outcome in reported})
     print(f"\n{len(worlds)} worlds of the days {', '.join(days)}; points of CPU, ratio of the deviation:")
     rows: list[tuple[str, ...]] = [
-        ("policy", "deviation", "max - min", "mean", "p99", "over 80 %", "pending", "of the default's")
+        ("policy", "worlds", "deviation", "max - min", "mean", "p99", "over 80 %", "pending", "of default's")
     ]
     for name in policies:
-        mean = averaged([world[name] for world in worlds])
-        shown = [f"{getattr(mean, field):.2f}" for field in _SHOWN]
-        rows.append((name, *shown, str(estimate(ratios(worlds, name, DEFAULT)))))
+        played = [world[name] for world in worlds if {name, DEFAULT} <= world.keys()]
+        if played:
+            mean = averaged(played)
+            shown = [f"{getattr(mean, field):.2f}" for field in _SHOWN]
+            rows.append((name, str(len(played)), *shown, str(estimate(ratios(worlds, name, DEFAULT)))))
     print(columns(rows))
     rivals = [name for name in RIVALS if name in policies]
     verdicts = day_verdicts(outcomes, rivals)
@@ -212,7 +285,11 @@ def report_faults(outcomes: Sequence[Outcome]) -> None:
     """Print what is left of the effect when measurements fail."""
     rows = [("fault", "deviation", "of the default's", "most pending", "")]
     for fault in FAULTS:
-        worlds = [outcome.figures for outcome in outcomes if outcome.case.fault == fault]
+        worlds = [
+            outcome.figures
+            for outcome in outcomes
+            if outcome.case.fault == fault and {OURS, DEFAULT} <= outcome.figures.keys()
+        ]
         if worlds:
             part = estimate(ratios(worlds, OURS, DEFAULT))
             mean = averaged([world[OURS] for world in worlds])
@@ -282,7 +359,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=STEPS_A_DAY, help="five minutes each")
     parser.add_argument("--policies", help=f"names with commas between, of {', '.join(POLICIES)}")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
-    parser.add_argument("--json", type=Path, help="file to write all figures to")
+    parser.add_argument("--json", type=Path, help="file of all figures; what it has is not played again")
+    parser.add_argument("--report", action="store_true", help="play nothing, report what the file has")
     parser.add_argument("--plots", type=Path, help="folder to write pictures to")
     options = parser.parse_args(arguments)
     options.seeds = options.seeds or (2 if options.quick else 10)
@@ -292,6 +370,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if unknown:
         parser.error(f"--policies: {unknown[0]!r} is not one of {', '.join(POLICIES)}")
     options.policies = list(dict.fromkeys((DEFAULT, OURS, *names)))
+    if options.report and options.json is None:
+        parser.error("--report: needs --json")
     return options
 
 
@@ -312,36 +392,33 @@ def _days(options: argparse.Namespace) -> list[str]:
     return days
 
 
+def faulty_cases(options: argparse.Namespace, day: str) -> list[Case]:
+    """Give the worlds in which something goes wrong, and the same ones without."""
+    seeds = range(min(options.seeds, _FAULTY_SEEDS))
+    return [Case(day, seed, options.noise[-1], fault) for fault in FAULTS for seed in seeds]
+
+
 def main(arguments: Sequence[str]) -> int:
     """Play all, and print what came of it; gives the exit status."""
     options = parse(arguments)
     _prepare()
     try:
         days = _days(options)
-        outcomes = play_all(list(cases(options, days)), options.policies, options, "days")
+        record = Record.of(options)
+        faulty = faulty_cases(options, days[-1])
+        if not options.report:
+            play_all(record, list(cases(options, days)), options.policies, options, "days")
+            play_all(record, faulty, (DEFAULT, OURS), options, "faults")
+            lacking = [name for name in options.policies if name not in record.burst]
+            record.burst |= burst(options.nodes, lacking)
+            record.keep(options.json)
+        outcomes = record.without_faults(days)
         report(outcomes, options.policies)
-        faulty = [
-            Case(days[-1], seed, options.noise[-1], fault)
-            for fault in FAULTS
-            for seed in range(min(options.seeds, 4))
-        ]
-        failing = play_all(faulty, (DEFAULT, OURS), options, "faults")
-        report_faults(failing)
-        most = burst(options.nodes, options.policies)
-        report_burst(most, options.nodes)
+        report_faults([outcome for outcome in record.outcomes if outcome.case in faulty])
+        report_burst(record.burst, options.nodes)
     except TraceError as error:
         sys.stderr.write(f"bench.balance: {error}\n")
         return 1
-    if options.json is not None:
-        told = {
-            "worlds": [
-                asdict(outcome.case)
-                | {"policies": {name: as_numbers(of) for name, of in outcome.figures.items()}}
-                for outcome in (*outcomes, *failing)
-            ],
-            "burst": most,
-        }
-        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(told)) + b"\n")
     if options.plots is not None:
         draw(options, outcomes, options.policies)
     return 0

@@ -28,7 +28,7 @@ from bench.programs import kube_scheduler, tidelock
 from bench.world import NAMESPACE, admin, each, install, install_kube_scheduler, put_nodes
 from devcluster import LocalCluster
 from devcluster.binders import NAMES, scheduler_configuration, webhook_configuration
-from devcluster.identity import BINDERS, SYSTEM_NAMESPACE, operator_kubeconfig
+from devcluster.identity import EXTENDER, SYSTEM_NAMESPACE, operator_kubeconfig
 from devcluster.loopback import free_ports
 from devcluster.output import say
 from tidelock.binders.keeper import CONFIGURATION, SECRETS
@@ -179,7 +179,7 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
     """Play all rounds, print the figures and give the exit status."""
     install(cluster)
     kubeconfig, peers_kubeconfig = (
-        operator_kubeconfig(cluster, cluster.directory, BINDERS),
+        operator_kubeconfig(cluster, cluster.directory, EXTENDER),
         install_kube_scheduler(cluster),
     )
     (port,) = free_ports(1)

@@ -15,7 +15,7 @@ from tidelock.model.levels import (
     NODE_LEVEL,
     WINDOW_SECONDS,
     NodeLevel,
-    PodUsage,
+    PodMeans,
     Stat,
     Uses,
     Windows,
@@ -165,11 +165,10 @@ def _measured(node: Node, number: int) -> Node:
 
 def _uses(placed: Sequence[Pod]) -> Uses:
     """Measure each pod: from 100 to 599 millicores, and half a gibibyte."""
-    memory = Stat(_MEMORY, _MEMORY, _MEMORY)
     cores = [0.1 + number % 500 / 1000 for number in range(len(placed))]
     return Uses(
         {
-            pod.uid: PodUsage(_NOW, _windows(Stat(cpu, cpu, cpu), memory))
+            pod.uid: PodMeans(_NOW, (cpu, _MEMORY) * len(WINDOW_SECONDS))
             for pod, cpu in zip(placed, cores, strict=True)
         },
         {},

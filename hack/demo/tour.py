@@ -147,7 +147,7 @@ def play(tour: Tour) -> None:
 def written(page: str, screens: dict[str, list[str]]) -> str:
     """Put screens into a page, each into the code block after the comment that names it."""
     for name, shown in screens.items():
-        head = f"<!-- {name} -->\n```\n"
+        head = f"<!-- {name} -->\n```console\n"
         before, found, after = page.partition(head)
         if not found:
             raise ValueError(f"{_PAGE}: there is no code block after <!-- {name} -->")

@@ -5,7 +5,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from devcluster import resident
+from devcluster import binaries, resident
+from devcluster.build import NEWEST, OLDER
 from devcluster.errors import DevClusterError
 from devcluster.output import say
 from devcluster.provider import VARIABLE, Provider
@@ -17,6 +18,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         match options.command:
             case "up":
+                if options.kubernetes:
+                    os.environ[binaries.VARIABLE] = options.kubernetes
                 resident.up(options.provider or os.environ.get(VARIABLE), scheduler=options.scheduler)
             case "down":
                 resident.down()
@@ -34,6 +37,11 @@ def _parser() -> argparse.ArgumentParser:
     up = commands.add_parser("up", help="start the cluster unless it runs, and print how to use it")
     up.add_argument(
         "--provider", choices=list(Provider), help=f"default: ${VARIABLE}, else what is installed"
+    )
+    up.add_argument(
+        "--kubernetes",
+        choices=[*OLDER, NEWEST],
+        help=f"version, of the provider go; default: ${binaries.VARIABLE}, else {NEWEST}",
     )
     up.add_argument(
         "--scheduler", action="store_true", help="with the stock kube-scheduler (kind always has it)"

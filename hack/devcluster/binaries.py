@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from devcluster.build import MODULE, PACKAGES, STAGES, build, link_flags
+from devcluster.build import MODULE, NEWEST, OLDER, PACKAGES, STAGES, VERSIONED, build, link_flags
 from devcluster.errors import DevClusterError
 from devcluster.locks import exclusive
 
+VARIABLE = "TIDELOCK_KUBERNETES"
 NOTHING_RUNS_KUBERNETES = (
     "Nothing here can run Kubernetes: "
     "install Go 1.26 or later (on Linux), or Docker with a running engine, kind and kubectl."
@@ -30,21 +31,46 @@ class Binaries:
 def find_binaries() -> Binaries:
     """Return all programs; what is neither in KUBEBUILDER_ASSETS nor cached is built, in minutes.
 
+    Of an older Kubernetes there are the API server, the controllers and the scheduler, and the newest's rest.
+
     Raises:
-        DevClusterError: something must be built, and Go is missing or fails.
+        DevClusterError: there is no such version, or something must be built, and Go is missing or fails.
 
     """
+    version = wanted_version()
     assets = _assets()
     missing = [name for name in PACKAGES if name not in assets]
-    folder = _cache() / cache_key(MODULE, missing)
+    folder = _built(MODULE, missing)
+    programs = {**assets, **{name: folder / name for name in missing}}
+    if version in OLDER:
+        older = _built(MODULE / version, VERSIONED)
+        programs |= {name: older / name for name in VERSIONED}
+    return Binaries(programs, tuple(folder / Path(stage).name for stage in STAGES))
+
+
+def wanted_version() -> str:
+    """Return the version of Kubernetes that TIDELOCK_KUBERNETES names, else the newest.
+
+    Raises:
+        DevClusterError: there is no such version here.
+
+    """
+    version = os.environ.get(VARIABLE) or NEWEST
+    if version not in (*OLDER, NEWEST):
+        choice = f"{', '.join(OLDER)} or {NEWEST}"
+        raise DevClusterError(f"There is no Kubernetes {version} here: choose {choice}.")
+    return version
+
+
+def _built(module: Path, programs: Sequence[str]) -> Path:
+    folder = _cache() / cache_key(module, programs)
     if not folder.is_dir():
-        if not obtainable():
+        if not obtainable() or shutil.which("go") is None:
             raise DevClusterError(NOTHING_RUNS_KUBERNETES)
         with exclusive(folder.parent / "lock", "Waiting for another build of the control plane to end."):
             if not folder.is_dir():  # the build that was waited for may have made it
-                build(folder, missing)
-    programs = {**assets, **{name: folder / name for name in missing}}
-    return Binaries(programs, tuple(folder / Path(stage).name for stage in STAGES))
+                build(folder, programs, module)
+    return folder
 
 
 def obtainable() -> bool:

@@ -1,4 +1,4 @@
-"""What manifests/binders offers to those who bind pods beside Tidelock, for an operator on this machine."""
+"""What components/extender offers to those who bind pods beside Tidelock, for an operator on this machine."""
 
 from pathlib import Path
 from typing import Any
@@ -6,9 +6,10 @@ from typing import Any
 import yaml
 
 from devcluster.cluster import Cluster
-from devcluster.identity import BINDERS, SYSTEM_NAMESPACE, rendered
+from devcluster.identity import EXTENDER, MANIFESTS, SYSTEM_NAMESPACE, rendered
 from devcluster.loopback import HOST
 
+_KUBE_SCHEDULER = MANIFESTS / "components" / "extender" / "kube-scheduler.yaml"
 NAMES = (HOST, f"tidelock-binders.{SYSTEM_NAMESPACE}.svc")
 """For whom the operator's certificate is to be made: as the API server reaches it, and kube-scheduler."""
 
@@ -16,7 +17,7 @@ NAMES = (HOST, f"tidelock-binders.{SYSTEM_NAMESPACE}.svc")
 def webhook_configuration(cluster: Cluster, port: int) -> dict[str, Any]:
     """Read the webhooks, to be asked at a port of this machine and not at a Service."""
     kind = "ValidatingWebhookConfiguration"
-    (configuration,) = [each for each in rendered(cluster, BINDERS) if each["kind"] == kind]
+    (configuration,) = [each for each in rendered(cluster, EXTENDER) if each["kind"] == kind]
     for webhook in configuration["webhooks"]:
         path = webhook["clientConfig"].pop("service")["path"]
         webhook["clientConfig"]["url"] = f"https://{HOST}:{port}{path}"
@@ -25,7 +26,7 @@ def webhook_configuration(cluster: Cluster, port: int) -> dict[str, Any]:
 
 def scheduler_configuration(port: int, authority: Path, **extender: Any) -> dict[str, Any]:
     """Read the configuration for kube-scheduler, with the extender at a port of this machine."""
-    settings: dict[str, Any] = yaml.safe_load((BINDERS / "kube-scheduler.yaml").read_text())
+    settings: dict[str, Any] = yaml.safe_load(_KUBE_SCHEDULER.read_text())
     (offered,) = settings["extenders"]
     offered |= {"urlPrefix": f"https://{HOST}:{port}/extender", "httpTimeout": "30s", **extender}
     offered["tlsConfig"]["caFile"] = str(authority)

@@ -1,4 +1,4 @@
-"""Build the control plane's programs with Go from the module in hack/controlplane."""
+"""Build the control plane's programs with Go from the modules in hack/controlplane."""
 
 import os
 import re
@@ -21,6 +21,10 @@ PACKAGES: Mapping[str, str] = {
     "kubectl": "k8s.io/kubernetes/cmd/kubectl",
     "kwok": "sigs.k8s.io/kwok/cmd/kwok",
 }
+NEWEST = "1.36"  # of the versions of Kubernetes, and the default
+OLDER = ("1.34", "1.35")
+"""Versions that have a module of their own, with only what is in VERSIONED."""
+VERSIONED = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 # kwok has no behaviour of its own: its stages say how nodes become Ready and pods Running.
 STAGES = (
     "kustomize/stage/node/fast/node-initialize.yaml",
@@ -31,8 +35,8 @@ STAGES = (
 )
 
 
-def build(folder: Path, programs: Sequence[str]) -> None:
-    """Fill a new folder with programs and kwok's stages; it gets its name only when it is complete.
+def build(folder: Path, programs: Sequence[str], module: Path = MODULE) -> None:
+    """Fill a new folder with programs, and kwok's stages; it gets its name only when it is complete.
 
     Raises:
         DevClusterError: Go failed; carries the end of its output.
@@ -43,15 +47,21 @@ def build(folder: Path, programs: Sequence[str]) -> None:
     partial.mkdir()
     say(f"Building {', '.join(programs)} from their Go modules: once, 5 to 8 minutes.")
     packages = [PACKAGES[name] for name in programs]
-    run_go(["build", "-o", f"{partial}/", "-ldflags", link_flags(MODULE), *packages], partial / "build.log")
+    arguments = ["build", "-o", f"{partial}/", "-ldflags", link_flags(module), *packages]
+    run_go(arguments, partial / "build.log", module)
     if "etcd" in programs:
         (partial / "server").rename(partial / "etcd")  # Go names a program after its package's folder
-    listing = partial / "kwok.log"
+    if "kwok" in programs:
+        _copy_stages(partial)
+    partial.rename(folder)
+
+
+def _copy_stages(folder: Path) -> None:
+    listing = folder / "kwok.log"
     run_go(["list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok"], listing)
     kwok = Path(listing.read_text().splitlines()[-1])  # downloads may be told first
     for stage in STAGES:
-        shutil.copyfile(kwok / stage, partial / Path(stage).name)
-    partial.rename(folder)
+        shutil.copyfile(kwok / stage, folder / Path(stage).name)
 
 
 def link_flags(module: Path) -> str:
@@ -72,7 +82,7 @@ def run_go(arguments: Sequence[str], log: Path, module: Path = MODULE) -> None:
     """Run Go in a module's folder; a terminal sees the time run, a log gets a line every half minute.
 
     Raises:
-        DevClusterError: Go failed; carries the end of its output.
+        DevClusterError: Go is too old, or failed; carries the end of its output.
 
     """
     terminal = sys.stderr.isatty()
@@ -91,7 +101,19 @@ def run_go(arguments: Sequence[str], log: Path, module: Path = MODULE) -> None:
         finally:
             process.terminate()  # an interrupted build must not go on; an ended one is left alone
     if process.returncode:
+        _check_version(module)
         raise DevClusterError(f"go {arguments[0]} failed:\n{tail(log)}")
+
+
+def _check_version(module: Path) -> None:
+    """Refuse a Go older than the module wants, unless it fetches another, as Go 1.21 and later do."""
+    told = subprocess.run(["go", "version"], cwd=module, capture_output=True, text=True, check=False).stdout
+    found = re.search(r"\bgo(\d+)\.(\d+)", told)
+    needed = re.search(r"^go (\d+)\.(\d+)", (module / "go.mod").read_text(), re.MULTILINE)
+    if found and needed and [int(part) for part in found.groups()] < [int(part) for part in needed.groups()]:
+        raise DevClusterError(
+            f"Go {'.'.join(found.groups())} is too old: install Go {'.'.join(needed.groups())} or later."
+        )
 
 
 def _runs_on(process: subprocess.Popen[bytes], seconds: float) -> bool:

@@ -1,4 +1,5 @@
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from devcluster.errors import DevClusterError
 
 ATTACH_VARIABLE = "TIDELOCK_KUBECONFIG"
 _KUBECTL_TIMEOUT = 120.0  # seconds
+_OLDEST_KUBECTL = 24  # 1.24: the first with `create token`
 
 
 class Cluster:
@@ -36,8 +38,22 @@ class Cluster:
             check=False,
         )
         if done.returncode:
-            raise DevClusterError(f"kubectl {' '.join(args)} failed: {done.stderr.strip()}")
+            raise DevClusterError(f"kubectl {' '.join(args)} failed: {done.stderr.strip()}{self._age()}")
         return done.stdout
+
+    def _age(self) -> str:
+        """Say what to do if this kubectl is too old, which its own errors don't tell."""
+        told = subprocess.run(
+            [self._kubectl[0], "version", "--client", "--output=json"],
+            capture_output=True,
+            text=True,
+            timeout=_KUBECTL_TIMEOUT,
+            check=False,
+        ).stdout
+        found = re.search(r'"gitVersion": *"v(1\.(\d+)\.\S+)"', told)
+        if found is None or int(found[2]) >= _OLDEST_KUBECTL:
+            return ""
+        return f"; kubectl {found[1]} is too old: install 1.{_OLDEST_KUBECTL} or later"
 
     def stop(self) -> None:
         """Give the cluster up."""

@@ -8,8 +8,10 @@ import yaml
 
 from devcluster.cluster import Cluster
 
-BASE = Path(__file__).parents[2] / "manifests" / "base"
-BINDERS = BASE.with_name("binders")
+MANIFESTS = Path(__file__).parents[2] / "manifests"
+BASE = MANIFESTS / "base"
+OVERLAYS = MANIFESTS / "overlays"
+EXTENDER = OVERLAYS / "extender"
 SYSTEM_NAMESPACE = "tidelock-system"
 SERVICE_ACCOUNT = "tidelock"
 

@@ -3,8 +3,11 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from devcluster.component import Component
 from devcluster.processes import stop_recorded
 
 _KEEP = "import sys; from devcluster.keeper import keep; keep(sys.argv[1])"
@@ -24,6 +27,18 @@ class Keeper:
     def close(self) -> None:
         """Let the keeper stop what still runs, and wait for it."""
         self._process.communicate()
+
+
+@contextmanager
+def kept(component: Component) -> Iterator[None]:
+    """Run a program, alone in its folder, while the context lasts or until this process ends."""
+    keeper = Keeper(component.directory)
+    try:
+        component.start()
+        yield
+    finally:
+        stop_recorded(component.directory)
+        keeper.close()
 
 
 def keep(directory: str) -> None:

@@ -3,14 +3,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from devcluster.errors import DevClusterError
 from devcluster.output import say
 
 
 @contextmanager
 def exclusive(path: Path, notice: str) -> Iterator[None]:
-    """Hold a lock file; gives `notice` if it must wait. The system lets go of it even after SIGKILL."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
+    """Hold a lock file; gives `notice` if it must wait. The system lets go of it even after SIGKILL.
+
+    Raises:
+        DevClusterError: its folder can't be written to.
+
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        opened = path.open("w")
+    except OSError as error:
+        raise DevClusterError(
+            f"Can't write to {path.parent} ({error.strerror}): make it writable, "
+            "or name other folders in XDG_CACHE_HOME and XDG_STATE_HOME."
+        ) from error
+    with opened as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

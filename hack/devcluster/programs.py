@@ -142,7 +142,7 @@ def controller_manager(site: Site) -> Component:
 
 
 def scheduler(site: Site, settings: Mapping[str, Any], flags: Sequence[str]) -> Component:
-    """Return the stock scheduler, for pods that name no other.
+    """Return the stock scheduler, for pods that name no other; its metrics are for whom the API server lets.
 
     `settings` are more fields of its KubeSchedulerConfiguration, `flags` more flags.
     """
@@ -167,6 +167,8 @@ def scheduler(site: Site, settings: Mapping[str, Any], flags: Sequence[str]) -> 
         site.ports.scheduler,
         "/healthz",
         f"--config={configuration}",
+        f"--authentication-kubeconfig={site.kubeconfig}",
+        f"--authorization-kubeconfig={site.kubeconfig}",
         f"--bind-address={HOST}",
         f"--secure-port={site.ports.scheduler}",
         *site.tls_flags,

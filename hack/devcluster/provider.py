@@ -1,5 +1,6 @@
 """Which way to run Kubernetes this machine offers."""
 
+import os
 from enum import StrEnum
 
 from devcluster import binaries, kind
@@ -25,10 +26,18 @@ _NEEDS = {
 def choose(wanted: str | None) -> Provider:
     """Return the provider that is wanted, else the first that this machine can run.
 
+    Only Go can give another version of Kubernetes.
+
     Raises:
         DevClusterError: it can't be run here, or there is none; one sentence that says what to install.
 
     """
+    if version := os.environ.get(binaries.VARIABLE):
+        if wanted == Provider.KIND:
+            raise DevClusterError(
+                f"The provider kind has one version of Kubernetes: to have {version}, choose the provider go."
+            )
+        wanted = wanted or Provider.GO
     if wanted:
         if wanted not in list(Provider):
             raise DevClusterError(f"There is no provider {wanted}: choose {' or '.join(Provider)}.")

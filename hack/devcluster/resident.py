@@ -1,11 +1,12 @@
 """The one development cluster of a user: up, until it is taken down."""
 
+import json
 import os
 import shutil
 from pathlib import Path
 
-from devcluster import kind
-from devcluster.binaries import find_binaries
+from devcluster import binaries, kind
+from devcluster.cluster import attach
 from devcluster.errors import DevClusterError
 from devcluster.kubeconfig import server_url
 from devcluster.local import start_cluster
@@ -26,13 +27,16 @@ def up(wanted: str | None, *, scheduler: bool) -> None:
         if _intact():
             if scheduler and "kube-scheduler" not in recorded(_directory()):
                 raise DevClusterError("The cluster runs without kube-scheduler: take it down first.")
+            kubernetes = os.environ.get(binaries.VARIABLE)
+            if kubernetes and (running := _version()) != kubernetes:
+                raise DevClusterError(f"The cluster runs Kubernetes {running}: take it down first.")
             print("The cluster is already running.")
         else:
             _clear()
             start_cluster(_directory(), scheduler=scheduler, outlive=True)
     _explain(_directory() / "kubeconfig")
     if shutil.which("kubectl") is None:
-        print(f"  alias kubectl={find_binaries().programs['kubectl']}")
+        print(f"  alias kubectl={binaries.find_binaries().programs['kubectl']}")
 
 
 def down() -> None:
@@ -62,6 +66,12 @@ def status() -> bool:
 def _intact() -> bool:
     processes = recorded(_directory()).values()
     return bool(processes) and all(process.alive for process in processes)
+
+
+def _version() -> str:
+    """Ask the cluster that runs for its version of Kubernetes."""
+    answer = json.loads(attach(_directory() / "kubeconfig").kubectl("get", "--raw=/version"))
+    return f"{answer['major']}.{answer['minor']}"
 
 
 def _clear() -> None:

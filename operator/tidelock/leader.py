@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Iterator
 from random import Random
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import kopf
 
@@ -22,6 +22,7 @@ from tidelock.kube.errors import ApiError
 from tidelock.kube.events import EventRecorder
 from tidelock.kube.lease import Leadership
 from tidelock.kube.skew import watch_skew
+from tidelock.kube.watch import Reflector
 from tidelock.load.loop import LoadLoop
 from tidelock.load.metrics import LoadMetrics
 from tidelock.load.slices import AT_LEISURE, in_slices
@@ -36,16 +37,22 @@ from tidelock.scheduler.gauges import Gauges
 from tidelock.scheduler.loop import Loop
 from tidelock.scheduler.publisher import Publisher
 from tidelock.scheduler.quota_status import QuotaReporter
+from tidelock.scheduler.recent import Recent
 from tidelock.scheduler.tasks import Tasks, TurnTaking
 from tidelock.scheduler.tools import Tools
 from tidelock.scheduler.watches import OTHERS, OWN, reflectors
+from tidelock.serving import MetricsToken
 from tidelock.settings import Settings
 from tidelock.telemetry import Telemetry
+from tidelock.web.site import Site, Standing
+from tidelock.web.view import View
 
 logger = logging.getLogger(__name__)
 
 # Seconds that a turn of the decision loop may take.
 _STUCK = 30.0
+# Seconds after which it is told that the API server is silent: each of many watches has a bookmark a minute.
+_SILENT = 60
 # Seconds that writes under way and events that wait get at the end: whoever leads next waits for them. Most
 # requests take a hundredth of that.
 _LAST_WRITES = 0.5
@@ -74,6 +81,7 @@ class Leader:
         """Put the parts together; raises ConfigurationError if a file that is named in it can't be used."""
         self._connection, self._client, self._leadership = connection, client, leadership
         self._clock, self._rng = clock, rng
+        self._instance = settings.instance
         self.telemetry = Telemetry(clock.monotonic, rng)
         self._extenders = Extenders(configuration.extenders)
         self._tasks = tasks = Tasks(rng)
@@ -92,7 +100,8 @@ class Leader:
             recorder=self.telemetry,
         )
         self.profiles = tuple(decider.profiles)
-        tools = Tools(client, self._recorder, self.telemetry, clock, tasks)
+        self._recent = Recent()
+        tools = Tools(client, self._recorder, self.telemetry, clock, tasks, self._recent)
         self._publisher = Publisher(tools, decider.book)
         self._quotas = QuotaReporter(tools, decider.book.quotas)
         self._loop = Loop(
@@ -112,6 +121,7 @@ class Leader:
             self._loop.wake,
             {name: getattr(decider.objects, name) for name in (*OTHERS, *OWN)},
         )
+        self._reflectors: list[Reflector[Any]] = []
         self._door = self._make_door(settings)
         self._load = LoadLoop(
             client,
@@ -138,6 +148,22 @@ class Leader:
     def ready(self) -> bool:
         """Whether the cluster is read, or need not be: somebody else leads."""
         return self._leadership.waiting or self._feed.ready
+
+    @property
+    def standing(self) -> Standing:
+        """What this process is to the cluster."""
+        holder = self._leadership.holder
+        if self._leadership.waiting:
+            return Standing("standby", self._instance, holder)
+        state: Literal["leading", "starting"] = "leading" if self._feed.ready else "starting"
+        heard = max((each.last_activity for each in self._reflectors), default=self._clock.monotonic())
+        silence = int(self._clock.monotonic() - heard)
+        silence = silence if silence > _SILENT else 0
+        return Standing(state, self._instance, holder, self._leadership.epoch, silence)
+
+    def site(self, token: MetricsToken | None) -> Site:
+        """Make the web view; with a token, for those who show it."""
+        return Site(View(self._decider, self._recent).look, lambda: self.standing, self._clock, token)
 
     async def lead(self, stop: asyncio.Event) -> None:
         """Decide and write until `stop` is set or a signal comes, then give the Lease up.
@@ -172,7 +198,8 @@ class Leader:
         yield self._leadership.keep()
         pods = self._feed.pods if self._door is None else self._door.arrivals
         whole = self._extenders.configured
-        for reflector in reflectors(self._client, self._feed, pods, self._rng, whole=whole):
+        self._reflectors = list(reflectors(self._client, self._feed, pods, self._rng, whole=whole))
+        for reflector in self._reflectors:
             yield reflector.run()
         yield self._loop.run(self._feed)
         yield self._quotas.run(self._loop.started)

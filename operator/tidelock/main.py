@@ -13,6 +13,8 @@ from pathlib import Path
 from random import Random
 from uuid import uuid4
 
+import uvloop
+
 from tidelock import __version__
 from tidelock.clock import SystemClock
 from tidelock.framework.config import Configuration, default_configuration, read_configuration
@@ -75,13 +77,16 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
 
 def _served(settings: Settings, leader: Leader) -> AbstractAsyncContextManager[int]:
     """Tell of the process over HTTP, from its start on."""
+    token = MetricsToken(Path(settings.metrics_token_file)) if settings.metrics_token_file else None
+    site = leader.site(token) if settings.web_view else None
     return serve(
         settings.listen,
         settings.port,
         leader.telemetry.registry,
         alive=lambda: leader.alive,
         ready=lambda: leader.ready,
-        token=MetricsToken(Path(settings.metrics_token_file)) if settings.metrics_token_file else None,
+        token=token,
+        site=None if site is None else site.application,
     )
 
 
@@ -139,12 +144,17 @@ def _parser() -> argparse.ArgumentParser:
         help="schedulerName of pods to schedule with the default profile",
     )
     run.add_argument("--listen", default=defaults.listen, help="address for metrics and probes")
-    run.add_argument("--port", type=int, default=defaults.port, help="port for metrics and probes")
+    run.add_argument("--port", type=_port, default=defaults.port, help="port for metrics and probes")
     run.add_argument(
         "--metrics-token-file",
         default=defaults.metrics_token_file,
         metavar="FILE",
         help="file with the bearer token that scrapes of the metrics have to show",
+    )
+    run.add_argument(
+        "--web-view",
+        action="store_true",
+        help="serve a page at /web/ that shows nodes, locks and decisions; it asks for the same token",
     )
     run.add_argument("--log-format", choices=("text", "json"), default=defaults.log_format)
     run.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default=defaults.log_level)
@@ -185,7 +195,7 @@ def _add_binders(run: argparse.ArgumentParser, defaults: Settings) -> None:
         help="serve the extender API, for schedulers that shall honour locks",
     )
     run.add_argument("--admission", action="store_true", help="review the bindings of others")
-    run.add_argument("--tls-port", type=int, default=defaults.tls_port, help="port for these, over TLS")
+    run.add_argument("--tls-port", type=_port, default=defaults.tls_port, help="port for these, over TLS")
     run.add_argument(
         "--tls-address",
         type=_address,
@@ -216,6 +226,13 @@ def _address(text: str) -> str:
         raise argparse.ArgumentTypeError(f"{text!r}: should be an IP address") from None
 
 
+def _port(text: str) -> int:
+    """Check a TCP port; 0 is any that is free."""
+    if not text.isdecimal() or not int(text) < 2**16:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: should be a whole number from 0 to 65535")
+    return int(text)
+
+
 def _namespaced(text: str) -> str:
     """Check what names a namespaced object."""
     namespace, slash, name = text.partition("/")
@@ -242,7 +259,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = Settings(**arguments)
     configure_logs(settings.log_format, settings.log_level)
     try:
-        asyncio.run(_serve(settings))
+        # Half of the processor time goes into sockets and TLS, with which asyncio's own loop is slower.
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(settings))
     except ConfigurationError as error:
         sys.stderr.write(f"tidelock: configuration {settings.config}: {error}\n")
         return 1

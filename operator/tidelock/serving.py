@@ -1,18 +1,32 @@
-"""The HTTP server for probes and metrics."""
+"""The HTTP server for probes, metrics and the web view."""
 
 import asyncio
+import errno
 import hmac
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 logger = logging.getLogger(__name__)
+
+_OTHER_PORT = "; choose another port by {option}"
+_OTHER_ADDRESS = "; name an address of this machine by --listen"
+_ADVICE: Mapping[int, str] = MappingProxyType(
+    {errno.EADDRINUSE: _OTHER_PORT, errno.EACCES: _OTHER_PORT, errno.EADDRNOTAVAIL: _OTHER_ADDRESS}
+)
+# Seconds that requests get at the end.
+_LAST = 1.0
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class ListenError(Exception):
@@ -31,7 +45,21 @@ class MetricsToken:
         self._path = path
         self._read()
 
-    async def shown_by(self, request: web.Request) -> bool:
+    def guard(self, handler: Handler) -> Handler:
+        """Have a handler answer those alone who show the token."""
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            try:
+                if not await self._shown_by(request):
+                    return web.Response(status=401, headers={"WWW-Authenticate": "Bearer"})
+            except TokenError as error:
+                logger.warning("nothing is given", extra={"path": request.path, "error": str(error)})
+                return web.Response(status=503, text="the token to compare with can't be read")
+            return await handler(request)
+
+        return answer
+
+    async def _shown_by(self, request: web.Request) -> bool:
         """Tell whether a request shows the token, in a time that tells nothing of it; raises TokenError."""
         scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
         token = await asyncio.to_thread(self._read)
@@ -48,6 +76,30 @@ class MetricsToken:
         return token
 
 
+async def listen(
+    runner: web.AppRunner, address: str, port: int, *, option: str, tls: ssl.SSLContext | None = None
+) -> None:
+    """Have a server listen; `option` is what its port is set by.
+
+    Raises:
+        ListenError: the port is taken, or the address is not one of this machine's.
+
+    """
+    try:
+        await web.TCPSite(runner, address, port, ssl_context=tls).start()
+    except OSError as error:
+        raise ListenError(f"cannot listen on {address}:{port}: {_reason(error, option)}") from error
+
+
+def _reason(error: OSError, option: str) -> str:
+    """Say why an address can't be listened on, and what to do; asyncio's own text names it once more."""
+    if isinstance(error, socket.gaierror):
+        return f"{error.strerror}{_OTHER_ADDRESS}"
+    number = error.errno or errno.EADDRNOTAVAIL  # Python 3.13 leaves it out where no address could be bound
+    advice = _ADVICE.get(number, "")
+    return f"{os.strerror(number)}{advice.format(option=option)}"
+
+
 @asynccontextmanager
 async def serve(
     address: str,
@@ -57,8 +109,9 @@ async def serve(
     alive: Callable[[], bool],
     ready: Callable[[], bool],
     token: MetricsToken | None = None,
+    site: web.Application | None = None,
 ) -> AsyncIterator[int]:
-    """Answer /metrics, /healthz and /readyz while the context lasts; gives the port.
+    """Answer /metrics, /healthz and /readyz while the context lasts, and /web/ by the site; gives the port.
 
     With a token, /metrics is for those who show it; kubelets have none, so that probes stay open.
 
@@ -73,29 +126,19 @@ async def serve(
 
         return answer
 
-    async def metrics(request: web.Request) -> web.Response:
-        if token is not None:
-            try:
-                if not await token.shown_by(request):
-                    return web.Response(status=401, headers={"WWW-Authenticate": "Bearer"})
-            except TokenError as error:
-                logger.warning("no metrics are given", extra={"error": str(error)})
-                return web.Response(status=503, text="the token to compare with can't be read")
+    async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     application = web.Application()
-    application.router.add_get("/metrics", metrics)
+    application.router.add_get("/metrics", metrics if token is None else token.guard(metrics))
     application.router.add_get("/healthz", probe(alive))
     application.router.add_get("/readyz", probe(ready))
-    runner = web.AppRunner(application, access_log=None)
+    if site is not None:
+        application.add_subapp("/web/", site)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=_LAST)
     await runner.setup()
     try:
-        try:
-            await web.TCPSite(runner, address, port).start()
-        except OSError as error:
-            raise ListenError(
-                f"cannot listen on {address}:{port}: {os.strerror(error.errno or 0)}"
-            ) from error
+        await listen(runner, address, port, option="--port")
         yield runner.addresses[0][1]
     finally:
         await runner.cleanup()

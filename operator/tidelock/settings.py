@@ -14,9 +14,10 @@ class Settings:
         kubeconfig: file to connect with; empty: $KUBECONFIG, the pod's service account or ~/.kube/config.
         config: file with a KubeSchedulerConfiguration; empty: the default profile alone.
         scheduler_name: without a file, pods with this spec.schedulerName are scheduled here.
-        listen: address of the HTTP server for metrics and probes.
+        listen: address of the HTTP server for metrics, probes and the web view.
         port: its port; 0 for any that is free.
         metrics_token_file: file with the bearer token that scrapes have to show; empty: metrics are open.
+        web_view: whether to serve the web view there, to those who show the token if there is one.
         log_format: "text" or "json".
         log_level: least severe level that is logged, such as "info".
         move_after_seconds: how long a lock for any node stays on a node that is cordoned or not ready.
@@ -42,6 +43,7 @@ class Settings:
     listen: str = "0.0.0.0"  # noqa: S104 -- probes and Prometheus come from outside of the pod
     port: int = 8080
     metrics_token_file: str = ""
+    web_view: bool = False
     log_format: str = "text"
     log_level: str = "info"
     move_after_seconds: float = 300.0

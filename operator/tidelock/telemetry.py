@@ -6,19 +6,31 @@ the scrape, by `tidelock.scheduler.gauges`.
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from itertools import accumulate
+from itertools import accumulate, repeat
+from operator import mul
 from random import Random
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+)
 from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
+from tidelock import __version__
 from tidelock.framework.api import Code
 from tidelock.framework.course import Recorder
 from tidelock.ledger import reasons
 from tidelock.ledger.book import Change
 from tidelock.ledger.transitions import Event
+
+# A series more for each counter, of which kube-scheduler has none.
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 _SAMPLE = 0.1
 _VIOLATIONS = {Event.VIOLATE: "Keep", Event.DISPLACE: "Move"}
@@ -26,7 +38,8 @@ _RELEASES = frozenset({Event.CLAIM, Event.EXPIRE, Event.LOSE_NODE, Event.DISPLAC
 
 
 def _exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
-    return tuple(start * factor**step for step in range(count))
+    """Give bounds as kube-scheduler makes them, one out of the other: they are labels, to the last digit."""
+    return tuple(accumulate(repeat(factor, count - 1), mul, initial=start))
 
 
 def code_label(code: Code) -> str:
@@ -74,6 +87,8 @@ class Telemetry(Recorder):
         self.registry = CollectorRegistry()
         self._scheduler_metrics()
         self._tidelock_metrics()
+        self._begin_at_nought()
+        ProcessCollector(registry=self.registry)
 
     def _scheduler_metrics(self) -> None:
         self.schedule_attempts = Counter(
@@ -186,7 +201,9 @@ class Telemetry(Recorder):
         )
         self.activation = Histogram(
             "tidelock_reservation_activation_seconds",
-            "Seconds from first seeing a Reservation to its stored Active=True.",
+            "Seconds from first seeing a Reservation, or the loss of its room, to its stored Active=True, "
+            "by whether there was no room at first.",
+            ("waited",),
             buckets=_exponential(0.001, 2, 17),
             registry=self.registry,
         )
@@ -207,12 +224,30 @@ class Telemetry(Recorder):
             "The API server's clock minus this process' clock; 0 within its resolution of a second.",
             registry=self.registry,
         )
+        build = Gauge("tidelock_build_info", "1, of the version.", ("version",), registry=self.registry)
+        build.labels(__version__).set(1)
         self.ready = Gauge(
             "tidelock_ready", "1 when all watched resources have been listed.", registry=self.registry
         )
         self.tasks = Gauge(
             "tidelock_tasks", "Tasks of the event loop that have not ended.", registry=self.registry
         )
+
+    def _begin_at_nought(self) -> None:
+        """Show what is rare before it has happened: an increase can be told from the second sample on."""
+        for policy in _VIOLATIONS.values():
+            self.violations.labels(policy)
+        for cause in _RELEASES:
+            self.releases.labels(cause.value)
+        for waited in (False, True):
+            self._activation(waited)
+
+    def _activation(self, waited: bool) -> Histogram:
+        return self.activation.labels(str(waited).lower())
+
+    def activated(self, seconds: float, *, waited: bool) -> None:
+        """Measure how long a lock took to be active."""
+        self._activation(waited).observe(seconds)
 
     def sample(self) -> bool:
         """Tell whether the plugins of a decision are to be measured: in a tenth of them, by chance."""
@@ -227,8 +262,8 @@ class Telemetry(Recorder):
         self._plugins.observe((plugin, point, _CODES[code]), seconds)
 
     def queued(self, place: str, event: str) -> None:
-        """Count a pod that enters a queue."""
-        self.queue_incoming_pods.labels(place, event).inc()
+        """Count a pod that enters a queue; one that is gated is among the unschedulable ones here."""
+        self.queue_incoming_pods.labels("unschedulable" if place == "gated" else place, event).inc()
 
     def changed(self, change: Change) -> None:
         """Count a transition of a lock."""

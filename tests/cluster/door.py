@@ -1,4 +1,4 @@
-"""Tidelock's door for other binders as manifests/binders installs it, and a stock kube-scheduler."""
+"""Tidelock's door for other binders as overlays/extender installs it, and a stock kube-scheduler."""
 
 import base64
 import ssl
@@ -15,7 +15,7 @@ from cluster.world import World
 from devcluster import Component, LocalCluster, wait_for
 from devcluster.binaries import find_binaries
 from devcluster.binders import NAMES, webhook_configuration
-from devcluster.identity import BINDERS, SYSTEM_NAMESPACE, operator_kubeconfig
+from devcluster.identity import EXTENDER, SYSTEM_NAMESPACE, operator_kubeconfig
 from devcluster.loopback import HOST, Health, free_ports
 from tidelock.binders.keeper import CONFIGURATION, SECRETS
 from tidelock.kube.client import PODS, WEBHOOKS
@@ -34,7 +34,7 @@ def addresses(port: int, address: str = ADDRESS) -> tuple[str, ...]:
 @contextmanager
 def operating(cluster: LocalCluster, folder: Path, *options: str, port: int) -> Iterator[OperatorProcess]:
     """Run the operator with its door open, to the end of which nothing must have gone wrong inside of it."""
-    kubeconfig = operator_kubeconfig(cluster, folder, BINDERS)
+    kubeconfig = operator_kubeconfig(cluster, folder, EXTENDER)
     with OperatorProcess(kubeconfig, folder, *options, *addresses(port)) as process:
         yield process
         assert process.stop() == 0

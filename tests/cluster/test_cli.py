@@ -2,9 +2,14 @@
 
 import json
 import os
+import pty
+import select
 import subprocess
 import sys
-from collections.abc import Iterator
+import termios
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +37,32 @@ class Done:
     err: str
 
 
+@dataclass
+class Terminal:
+    """A command that runs on a terminal, and what it wrote there."""
+
+    process: subprocess.Popen[bytes]
+    ours: int
+    written: str = ""
+
+    def until(self, text: str) -> None:
+        """Wait until it has written this."""
+        self._read(lambda: text in self.written, text)
+
+    def press(self, key: str) -> int:
+        """Press the key that ends it; gives its exit status."""
+        os.write(self.ours, key.encode())
+        self._read(lambda: self.process.poll() is not None, "end")
+        return self.process.wait()
+
+    def _read(self, enough: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + 100
+        while not enough():
+            assert time.monotonic() < deadline, f"no {what} after {self.written}"
+            if select.select([self.ours], [], [], 0.1)[0]:
+                self.written += os.read(self.ours, 65536).decode(errors="replace")
+
+
 @dataclass(frozen=True)
 class Plugin:
     """Runs kubectl tidelock in one namespace."""
@@ -40,11 +71,10 @@ class Plugin:
     namespace: str
 
     def __call__(self, *arguments: str, stdin: str = "") -> Done:
-        path = os.pathsep.join((str(PLUGIN.parent), os.environ["PATH"]))
         done = subprocess.run(
-            [find_binaries().programs["kubectl"], "tidelock", *arguments],
+            self._words(*arguments),
             input=stdin,
-            env=os.environ | {"PATH": path, "KUBECONFIG": str(self.kubeconfig), "NO_COLOR": "1"},
+            env=self._environment,
             capture_output=True,
             text=True,
             timeout=100,
@@ -52,6 +82,31 @@ class Plugin:
         )
         assert "Traceback" not in done.stderr, done.stderr
         return Done(done.returncode, done.stdout, done.stderr)
+
+    @contextmanager
+    def on_terminal(self, *arguments: str) -> Iterator[Terminal]:
+        """Run a command on a terminal of its own, which is as high as any test needs."""
+        ours, theirs = pty.openpty()
+        termios.tcsetwinsize(theirs, (500, 150))
+        try:
+            with subprocess.Popen(
+                self._words(*arguments), stdin=theirs, stdout=theirs, stderr=theirs, env=self._environment
+            ) as process:
+                try:
+                    yield Terminal(process, ours)
+                finally:
+                    process.kill()
+        finally:
+            os.close(ours)
+            os.close(theirs)
+
+    def _words(self, *arguments: str) -> list[str]:
+        return [str(find_binaries().programs["kubectl"]), "tidelock", *arguments]
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        path = os.pathsep.join((str(PLUGIN.parent), os.environ["PATH"]))
+        return os.environ | {"PATH": path, "KUBECONFIG": str(self.kubeconfig), "NO_COLOR": "1"}
 
     def here(self, command: str, *arguments: str, stdin: str = "") -> Done:
         """Run a command about this namespace."""
@@ -105,6 +160,15 @@ def test_a_lock_from_its_wish_to_the_question_of_who_is_in_the_way(
     assert objections == {"Reservation": f"cpu 3 needed, 1 free, 3 locked by {private_world.namespace}/web-0"}
 
 
+def test_the_cluster_is_shown_live_on_a_terminal(private_world: World, plugin: Plugin) -> None:
+    there = private_world.node("there")
+    with plugin.on_terminal("top") as terminal:
+        terminal.until(there.name)
+        late = private_world.node("late")
+        terminal.until(late.name)
+        assert terminal.press("q") == 0
+
+
 def test_what_would_happen_is_told_and_nothing_is_written(
     leader: OperatorProcess, private_world: World, plugin: Plugin
 ) -> None:
@@ -142,7 +206,7 @@ def test_a_healthy_cluster_is_green_and_one_without_an_operator_is_not(
 
     green = plugin("check", "-o", "json")
     levels = {each["matter"]: each["level"] for each in json.loads(green.out)}
-    assert levels.pop("admission") == "note"  # manifests/binders are not installed
+    assert levels.pop("admission") == "note"  # manifests/overlays/extender is not installed
     assert set(levels.values()) == {"ok"}, green.out
     assert green.status == 0
 

@@ -8,6 +8,8 @@ from contextlib import ExitStack, closing
 from http import HTTPStatus
 from http.client import HTTPSConnection
 from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -18,7 +20,7 @@ from cluster.live import Node, Pod
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
-from devcluster.identity import BINDERS, SYSTEM_NAMESPACE, operator_kubeconfig
+from devcluster.identity import EXTENDER, SYSTEM_NAMESPACE, operator_kubeconfig
 from devcluster.loopback import HOST, free_ports
 from tidelock.binders.endpoint import SERVICE, SLICES
 from tidelock.binders.server import EXTENDER_PATH
@@ -57,12 +59,25 @@ def until_led(operator: OperatorProcess) -> None:
     wait_for(lambda: "leading" in operator.log, what="the operator to lead")
 
 
+def shown(operator: OperatorProcess) -> dict[str, Any]:
+    """Read the first event that the web view tells a browser."""
+    with urlopen(f"http://{HOST}:{operator.port}/web/events", timeout=60) as stream:
+        told: dict[str, Any] = json.loads(stream.readline().removeprefix(b"data: "))
+    return told
+
+
 def test_a_leader_that_ends_hands_over(replica: Replica, private_world: World) -> None:
-    first, second = replica("first"), replica("second")
+    first, second = replica("first", "--web-view"), replica("second", "--web-view")
     node = private_world.node(cpu="4")
     lock = private_world.active_lock("web-0", "3", node)
     assert lock.status()["epoch"] == 1
     assert "leading" not in second.log
+    told, other = shown(first), shown(second)
+    assert (told["standing"]["state"], other["standing"]["state"]) == ("leading", "standby")
+    assert other["standing"]["leader"] == told["standing"]["leader"]
+    assert [row["node"] for row in told["page"]["locks"]] == [node.name]
+    assert told["page"]["decisions"][0]["verdict"] == "Active"
+    assert other["page"] is None
 
     assert first.stop() == 0
     until_led(second)
@@ -104,7 +119,7 @@ def test_a_leader_that_was_stopped_ends_when_it_goes_on(replica: Replica, privat
 def test_other_binders_are_answered_by_whoever_leads(
     replica: Replica, private_cluster: LocalCluster, private_world: World, tmp_path: Path
 ) -> None:
-    operator_kubeconfig(private_cluster, tmp_path, BINDERS)  # for the rights that come with it
+    operator_kubeconfig(private_cluster, tmp_path, EXTENDER)  # for the rights that come with it
     ports, own = free_ports(2), ("10.11.12.1", "10.11.12.2")
     first, second = (
         replica(name, "--extender", "--admission", *addresses(port, address))

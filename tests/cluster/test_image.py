@@ -16,6 +16,7 @@ from audit import requirements
 from tidelock import __version__
 
 _ROOT = Path(__file__).parents[2]
+_ASSETS = _ROOT / "operator/tidelock/web/assets"
 _PREFIX = "/opt/tidelock"  # where the image has its virtual environment
 
 
@@ -70,6 +71,9 @@ def test_the_build_steps_give_a_command_that_works(tmp_path: Path) -> None:
             subprocess.run(["sh", "-ec", words], cwd=source, env=environment, check=True)
     printed = subprocess.check_output(["tidelock", "--version"], cwd=tmp_path, env=environment, text=True)
     assert printed.strip() == __version__
+    assert len(list(installed.glob("lib/*/site-packages/tidelock/web/assets/*"))) == len(
+        list(_ASSETS.iterdir())
+    )
     assert not list(installed.glob("lib/*/site-packages/setuptools"))
 
 

@@ -60,7 +60,7 @@ async def test_one_leads_and_writes_and_the_other_stands_by(client: KubeClient, 
         first.check()
     await acquire(first)
     first.check()
-    assert (first.epoch, first.manager) == (1, "tidelock-1")
+    assert (first.epoch, first.manager, first.holder) == (1, "tidelock-1", "first")
 
     standby = asyncio.create_task(second.acquire())
     keeping = asyncio.create_task(first.keep())
@@ -68,6 +68,7 @@ async def test_one_leads_and_writes_and_the_other_stands_by(client: KubeClient, 
     assert not standby.done()
     assert not keeping.done()
     assert second.waiting
+    assert second.holder == "first"
     with pytest.raises(NotLeading):
         second.check()
 

@@ -1,4 +1,4 @@
-"""manifests/: what `kubectl apply -k manifests/base` installs, and the samples beside it."""
+"""manifests/: what kustomize and Helm install, and the samples beside it."""
 
 import re
 import secrets
@@ -15,8 +15,9 @@ from cluster.live import Pod
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import Cluster, DevClusterError, wait_for
-from devcluster.identity import BASE, BINDERS, SYSTEM_NAMESPACE, rendered
+from devcluster.identity import BASE, EXTENDER, MANIFESTS, OVERLAYS, SYSTEM_NAMESPACE, rendered
 from devcluster.loopback import Health
+from installation.rendering import EVERYTHING, FOREIGN, Charted
 from tidelock import __version__
 from tidelock.binders.endpoint import SERVICE
 from tidelock.binders.keeper import CONFIGURATION, WEBHOOK_NAMES
@@ -39,6 +40,7 @@ KINDS = [
     "NetworkPolicy",
     "NetworkPolicy",
     "PriorityLevelConfiguration",
+    "ResourceQuota",
     "Role",
     "RoleBinding",
     "Service",
@@ -107,24 +109,22 @@ def test_an_installation_is_these_objects(controlplane: Cluster) -> None:
     assert sorted(manifest["kind"] for manifest in rendered(controlplane)) == KINDS
 
 
-def test_everything_is_accepted_without_a_warning(installed: Cluster) -> None:
-    everything = yaml.safe_dump_all(rendered(installed))
+def test_everything_is_accepted_without_a_warning(installed: Cluster, charted: Charted) -> None:
+    """Base, overlays, the whole chart, samples and what is for others: each object that they make, once."""
+    made = [manifest for folder in (BASE, *OVERLAYS.iterdir()) for manifest in rendered(installed, folder)]
+    made += charted.objects(EVERYTHING)
+    for path in (*SAMPLES.glob("*.yaml"), *(MANIFESTS / "gitops").glob("*.yaml")):
+        made += yaml.safe_load_all(path.read_text())
+    accepted = [manifest for manifest in made if manifest["kind"] not in FOREIGN]
+    texts = {yaml.safe_dump(manifest) for manifest in accepted}
     # Forced, as the rights of this very role are applied by other tests.
     flags = ("--server-side", "--force-conflicts", "--dry-run=server", "--warnings-as-errors")
-    applied = installed.kubectl("apply", *flags, "-f", "-", input=everything)
-    assert applied.count("serverside-applied (server dry run)") == len(KINDS)
-
-
-def test_so_is_what_keeps_other_binders_out(installed: Cluster) -> None:
-    everything = rendered(installed, BINDERS)
-    flags = ("--server-side", "--force-conflicts", "--dry-run=server", "--warnings-as-errors")
-    applied = installed.kubectl("apply", *flags, "-f", "-", input=yaml.safe_dump_all(everything))
-    assert applied.count("serverside-applied (server dry run)") == len(everything)
-    assert {manifest["kind"] for manifest in everything} == {*KINDS, "ValidatingWebhookConfiguration"}
+    applied = installed.kubectl("apply", *flags, "-f", "-", input="---\n".join(sorted(texts)))
+    assert applied.count("serverside-applied (server dry run)") == len(texts)
 
 
 def test_the_webhooks_reach_the_operator_and_leave_out_what_it_needs_to_start(controlplane: Cluster) -> None:
-    objects = rendered(controlplane, BINDERS)
+    objects = rendered(controlplane, EXTENDER)
     (configuration,) = (each for each in objects if each["kind"] == "ValidatingWebhookConfiguration")
     (service,) = (
         each for each in objects if (each["kind"], each["metadata"]["name"]) == ("Service", SERVICE)
@@ -160,7 +160,7 @@ def test_the_root_file_system_is_read_only(controlplane: Cluster) -> None:
     assert container(of_kind(controlplane, "Deployment"))["securityContext"]["readOnlyRootFilesystem"] is True
 
 
-@pytest.mark.parametrize("installation", [BASE, BINDERS], ids=["base", "binders"])
+@pytest.mark.parametrize("installation", [BASE, EXTENDER], ids=["base", "extender"])
 def test_the_network_lets_the_pod_be_reached_at_its_ports_alone(
     controlplane: Cluster, installation: Path
 ) -> None:
@@ -181,7 +181,8 @@ def test_the_network_lets_the_pod_be_reached_at_its_ports_alone(
 def test_one_operator_leads_and_one_stands_by(controlplane: Cluster) -> None:
     """The Lease, the right to it and the fence are of one name, that of the process' default."""
     name, account = Settings().lease_name, f"system:serviceaccount:{SYSTEM_NAMESPACE}:tidelock"
-    assert of_kind(controlplane, "Deployment")["spec"]["replicas"] == 2
+    (deployment,) = (each for each in rendered(controlplane, OVERLAYS / "ha") if each["kind"] == "Deployment")
+    assert deployment["spec"]["replicas"] == 2
     assert "--no-leader-elect" not in container(of_kind(controlplane, "Deployment"))["args"]
     assert of_kind(controlplane, "Role")["rules"][0]["resourceNames"] == [name]
     binding = of_kind(controlplane, "ValidatingAdmissionPolicyBinding", "tidelock-fence")["spec"]

@@ -1,8 +1,10 @@
-"""Alerts and dashboards ask for what the operator exports, in words that Prometheus understands."""
+"""Alerts and the dashboard ask for what the operator exports, and every panel has something to show."""
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
@@ -10,44 +12,106 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from cluster.live import Node
 from cluster.operator_process import OperatorProcess
+from cluster.water_level import water_level
+from cluster.world import World
+from devcluster import wait_for
 from devcluster.loopback import HOST
 from devcluster.prometheus import PrometheusServer
+from replay.exporter import Exporter
 
-ROOT = Path(__file__).resolve().parents[2]
-MONITORING = ROOT / "manifests" / "monitoring"
+MONITORING = Path(__file__).resolve().parents[2] / "manifests" / "monitoring"
 SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
-METRIC = re.compile(r"\b(?:tidelock|scheduler)_[a-z_]+")
+METRIC = re.compile(r"\b(?:tidelock|scheduler|process)_[a-z_]+")
+# Of what goes wrong, or is of other binders: they have no series before it happens, which it does not here.
+RARE = {
+    "tidelock_api_write_errors_total",
+    "tidelock_water_level_read_errors_total",
+    "tidelock_admission_reviews_total",
+    "tidelock_extender_request_seconds_bucket",
+}
+ADDED_BY_PROMETHEUS = {"pod"}  # by the operator of Prometheus, to be exact
+
+Target = dict[str, str]
+Series = dict[str, Any]
 
 
-def rules() -> list[dict[str, str]]:
-    (group,) = yaml.safe_load((MONITORING / "rules.yaml").read_text())["spec"]["groups"]
-    found: list[dict[str, str]] = group["rules"]
-    return found
-
-
-def queries() -> list[str]:
+def targets() -> dict[str, Target]:
+    """Give the queries of all panels by what they are called."""
     panels = json.loads((MONITORING / "tidelock.json").read_text())["panels"]
-    shown = [target["expr"] for panel in panels for target in panel["targets"]]
-    return [*shown, *(rule["expr"] for rule in rules())]
+    return {
+        f"{panel['title']}, {target['refId']}": target
+        for panel in panels
+        for target in panel.get("targets", ())
+    }
+
+
+def alerts() -> list[str]:
+    (group,) = yaml.safe_load((MONITORING / "rules.yaml").read_text())["spec"]["groups"]
+    return [rule["expr"] for rule in group["rules"]]
+
+
+@pytest.fixture
+def scraping(exporter: Exporter, operator: OperatorProcess, tmp_path: Path) -> Iterator[PrometheusServer]:
+    """A Prometheus that knows the operator by the job that alerts and the dashboard ask for."""
+    scraped = [exporter.address, f"{HOST}:{operator.port}"]
+    with PrometheusServer(tmp_path / "prometheus", scraped, job="tidelock") as server:
+        yield server
+
+
+def answer(server: PrometheusServer, query: str) -> list[Series]:
+    asked = f"{server.url}/api/v1/query?{urlencode({'query': query})}"
+    with urlopen(asked) as told:  # noqa: S310 -- loopback
+        series: list[Series] = json.load(told)["data"]["result"]
+        return series
 
 
 def test_every_query_names_only_metrics_that_are_exported(operator: OperatorProcess) -> None:
-    with urlopen(f"http://{HOST}:{operator.port}/metrics") as answer:
-        families = text_string_to_metric_families(answer.read().decode())
+    with urlopen(f"http://{HOST}:{operator.port}/metrics") as told:
+        families = text_string_to_metric_families(told.read().decode())
         exported = {family.name + suffix for family in families for suffix in SUFFIXES.get(family.type, ())}
-    asked = {name for query in queries() for name in METRIC.findall(query)}
+    queries = [*(target["expr"] for target in targets().values()), *alerts()]
+    asked = {name for query in queries for name in METRIC.findall(query)}
     assert asked
     assert asked <= exported
+    assert asked >= RARE
 
 
-def test_prometheus_understands_every_query(prometheus: PrometheusServer) -> None:
-    for query in queries():
-        asked = f"{prometheus.url}/api/v1/query?{urlencode({'query': query})}"
-        with urlopen(asked) as answer:  # noqa: S310 -- loopback
-            assert json.load(answer)["status"] == "success", query
+@pytest.fixture
+def node(world: World, exporter: Exporter, scraping: PrometheusServer) -> Iterator[Node]:
+    """A node whose use is measured."""
+    made = world.node(cpu="4")
+    exporter.nodes[made.name] = (0.3, 0.5)
+    level = water_level(world, scraping.url, stalenessSeconds=600)
+    yield made
+    level.delete()
 
 
-@pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
-def test_every_alert_has_a_runbook(rule: dict[str, str]) -> None:
-    assert f"\n## {rule['alert']}\n" in (ROOT / "docs" / "runbooks.md").read_text()
+def test_every_panel_shows_something(world: World, node: Node, scraping: PrometheusServer) -> None:
+    world.active_lock("spare", "1", node)
+    gone = world.active_lock("gone", "1", node, retention="Retain")
+    late = world.lock("late", "2500m", node)
+    late.until_condition("Active", "False", "InsufficientCapacity")
+    gone.edit(ttlSeconds=1)
+    late.until_phase("Active")
+    world.pod("web-0", "1m").until_bound()
+    world.pod("web-1", "8").until_refused("Insufficient cpu")
+    shown = {
+        name: target for name, target in targets().items() if not RARE & set(METRIC.findall(target["expr"]))
+    }
+
+    def dark() -> list[str]:
+        """Name what has nothing to show, or no label that it is called by."""
+        return [
+            name
+            for name, target in shown.items()
+            if not (series := answer(scraping, target["expr"].replace("$__rate_interval", "1h")))
+            or not all(labels(target) <= each["metric"].keys() for each in series)
+        ]
+
+    wait_for(dark, lambda names: not names, what="every panel to show something", interval=1.0)
+
+
+def labels(target: Target) -> set[str]:
+    return set(re.findall(r"{{(\w+)}}", target["legendFormat"])) - ADDED_BY_PROMETHEUS

@@ -20,7 +20,7 @@ from cluster.operator_process import OperatorProcess
 from cluster.water_level import water_level
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
-from devcluster.identity import BINDERS, SERVICE_ACCOUNT, SYSTEM_NAMESPACE, operator_kubeconfig
+from devcluster.identity import EXTENDER, SERVICE_ACCOUNT, SYSTEM_NAMESPACE, operator_kubeconfig
 from devcluster.loopback import HOST, free_ports, running
 from tidelock.kube.client import EVENTS, Resource
 from tidelock.load.access import SECRETS
@@ -106,7 +106,7 @@ def refused(level: Live) -> str:
 
 
 def test_no_secret_is_logged_or_told(private_cluster: LocalCluster, world: World, tmp_path: Path) -> None:
-    kubeconfig = operator_kubeconfig(private_cluster, tmp_path, BINDERS)
+    kubeconfig = operator_kubeconfig(private_cluster, tmp_path, EXTENDER)
     (own,) = (user["user"]["token"] for user in json.loads(kubeconfig.read_text())["users"])
     password, token, metrics_token = (secrets.token_urlsafe(20) for _ in range(3))
     (tmp_path / "metrics-token").write_text(metrics_token)

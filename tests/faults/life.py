@@ -30,6 +30,7 @@ from tidelock.scheduler.feed import Feed
 from tidelock.scheduler.loop import Loop
 from tidelock.scheduler.publisher import Publisher
 from tidelock.scheduler.queue import Place
+from tidelock.scheduler.recent import Recent
 from tidelock.scheduler.tasks import Tasks, TurnTaking
 from tidelock.scheduler.tools import Tools
 from tidelock.telemetry import Telemetry
@@ -60,7 +61,7 @@ class Life:
             busy=lambda: self.tasks.busy,
             monotonic=clock.monotonic,
         )
-        tools = Tools(self._client, self._recorder, telemetry, clock, self.tasks)
+        tools = Tools(self._client, self._recorder, telemetry, clock, self.tasks, Recent())
         self.publisher = Publisher(tools, self.decider.book)
         self._loop = Loop(
             self.decider,

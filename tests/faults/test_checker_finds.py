@@ -49,7 +49,9 @@ def _locks_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _locks_are_forgotten_at_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(book, "adopt", lambda lock, now: entry.Entry(lock, seen_at=now, pending_since=now))
+    monkeypatch.setattr(
+        book, "adopt", lambda lock, now: entry.Entry(lock, seen_waiting_at=now, pending_since=now)
+    )
 
 
 def _locks_do_not_expire(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import NOW, level, node, pod, usage
+from builders import NOW, level, node, pod, pod_use, usage
 from tidelock.cluster import expected_use
 from tidelock.cluster.levels import NEVER, NodeLevels
 from tidelock.cluster.measured import at_once
 from tidelock.cluster.use_sums import Rule, Sums, own_use, since_sample, uncovered
 from tidelock.framework.levels import follow_expected_use
-from tidelock.model.levels import NODE_LEVEL, PodUsage, Uses, WorkloadKey
+from tidelock.model.levels import NODE_LEVEL, PodMeans, PodUsage, Uses, WorkloadKey
 from tidelock.model.pods import Pod
 from unit.plugins.scene import Scene
 
@@ -35,7 +35,7 @@ class World:
         self.levels = self.followed_levels()
         self.residents = self.follower()
         self.copy: dict[str, list[float]] = {}
-        self.pods: dict[str, PodUsage] = {}
+        self.pods: dict[str, PodMeans] = {}
         self.histories: dict[WorkloadKey, PodUsage] = {}
 
     def followed_levels(self) -> NodeLevels:
@@ -69,7 +69,7 @@ class World:
         self.scene.cache.remove(f"uid-pod-{number}")
 
     def measure(self, number: int, cores: float, age: float) -> None:
-        self.pods[f"uid-pod-{number}"] = usage(cores, cores * 1e9, at=NOW - age)
+        self.pods[f"uid-pod-{number}"] = pod_use(cores, cores * 1e9, at=NOW - age)
         at_once(self.scene.measurements.take(Uses(dict(self.pods), dict(self.histories))))
 
     def remember(self, workload: int, cores: float) -> None:

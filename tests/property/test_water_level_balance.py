@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import NOW, level, node, pod, usage, water_level
+from builders import NOW, level, node, pod, pod_use, water_level
 from property.oracles import water_level_balance as oracle
 from tidelock.cluster.measured import at_once
 from tidelock.framework.moment import Moment
@@ -188,7 +188,7 @@ class Changing:
         self.scene.cache.remove(f"uid-pod-{number}")
 
     def measure(self, number: int, cores: int) -> None:
-        uses = {f"uid-pod-{number}": usage(cores, at=self.now)}
+        uses = {f"uid-pod-{number}": pod_use(cores, at=self.now)}
         at_once(self.scene.measurements.take(Uses(uses, {})))
 
     def select(self, percent: int) -> None:

@@ -6,7 +6,6 @@ the request has been read, so that an answer can't be older than the decision be
 
 import asyncio
 import logging
-import os
 from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
@@ -22,7 +21,7 @@ from tidelock.clock import Clock
 from tidelock.kube.client import PODS, KubeClient
 from tidelock.kube.errors import ApiError, NotFound
 from tidelock.model.pods import Pod, decode_pod
-from tidelock.serving import ListenError
+from tidelock.serving import listen
 from tidelock.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
@@ -118,12 +117,7 @@ class Door:
         )
         await runner.setup()
         try:
-            site = web.TCPSite(runner, self._address, self._port, ssl_context=self._keeper.context)
-            try:
-                await site.start()
-            except OSError as error:
-                text = f"cannot listen on {self._address}:{self._port}: {os.strerror(error.errno or 0)}"
-                raise ListenError(text) from error
+            await listen(runner, self._address, self._port, option="--tls-port", tls=self._keeper.context)
             await asyncio.gather(self._tidy(), self._keep())
         finally:
             await runner.cleanup()

@@ -13,6 +13,7 @@ from tidelock.cli.connect import Session, Target, ask
 from tidelock.cli.locks import Seen
 from tidelock.cli.options import Context, Format, Kubeconfig, Output
 from tidelock.cli.tables import Table, show, show_plain, span
+from tidelock.cli.water import measured
 from tidelock.clock import SystemClock
 from tidelock.kube.client import (
     EVENTS,
@@ -31,7 +32,7 @@ from tidelock.kube.skew import TOLERANCE, skew_of
 from tidelock.model.crds import CUSTOM_RESOURCES, CustomResource
 from tidelock.model.groups import WaterLevel, decode_water_level
 from tidelock.model.instants import parse_instant
-from tidelock.model.levels import NODE_LEVEL, NodeLevel, Quality, decode_node_level, quality
+from tidelock.model.levels import Quality
 from tidelock.model.locks import Reservation, decode_reservation
 from tidelock.model.nodes import Node, decode_node
 from tidelock.scheduler.watches import OTHERS, OWN
@@ -49,7 +50,7 @@ _POLICIES = Resource(
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 _BASE = "kubectl apply --server-side -k manifests/base"
-_BINDERS = "kubectl apply --server-side -k manifests/binders"
+_BINDERS = "kubectl apply --server-side -k manifests/overlays/extender"
 _PATIENCE = 30.0  # seconds after which the operator ought to have looked at a lock, or ended it
 _NAMED = 3
 
@@ -368,7 +369,7 @@ def levels_finding(levels: Iterable[WaterLevel], nodes: Iterable[Node], now: flo
         for node in everybody:
             if level.nodes is None or level.nodes.matches(node.name, node.meta.labels):
                 count += 1
-                worth = node_quality(node, now, level.spec.staleness_seconds)
+                worth = measured(node, now, level.spec.staleness_seconds).worth
                 if worth is not Quality.FRESH:
                     stale[node.name] = worth.value
     if stale:
@@ -380,12 +381,3 @@ def levels_finding(levels: Iterable[WaterLevel], nodes: Iterable[Node], now: flo
         )
         return Finding("water levels", Level.WRONG if len(stale) == count else Level.NOTE, found, advice)
     return Finding("water levels", Level.OK, f"{count} nodes are measured, all freshly")
-
-
-def node_quality(node: Node, now: float, staleness: float) -> Quality:
-    """Judge a node's measurement by its annotation."""
-    text = node.meta.annotations.get(NODE_LEVEL)
-    if text is None:
-        return Quality.MISSING
-    level = decode_node_level(text)
-    return quality(level.at, now, staleness) if isinstance(level, NodeLevel) else Quality.INVALID

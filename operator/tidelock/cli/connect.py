@@ -59,8 +59,7 @@ def ask(target: Target, work: Callable[[Session], Awaitable[T]]) -> T:
     try:
         connection = load_connection(target.kubeconfig or None, context=target.context)
     except ConfigError as error:
-        text = " ".join(str(error).split()).rstrip(".")
-        raise Failure(f"{text}; name a kubeconfig with --kubeconfig or $KUBECONFIG") from error
+        raise Failure(str(error)) from error
     return asyncio.run(_ask(connection, target, work))
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import typer
 
-from tidelock.cli import check, lint, reserve, simulate, status, timeline, why
+from tidelock.cli import check, lint, reserve, simulate, status, timeline, top, why
 from tidelock.cli.connect import Failure
 
 _PROGRAM = "kubectl-tidelock"
@@ -19,6 +19,7 @@ _NO_FILES = ":4"  # how kubectl is told that names of files are no completion
 _COMMANDS: dict[str, Callable[..., None]] = {
     "reserve": reserve.command,
     "status": status.command,
+    "top": top.command,
     "why": why.command,
     "simulate": simulate.command,
     "timeline": timeline.command,

@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from random import Random
 from typing import Annotated, Any
 
 import msgspec
@@ -14,13 +13,13 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from tidelock.cli.connect import MANAGER, Failure, Session, Target, ask
 from tidelock.cli.documents import Document, read_documents
+from tidelock.cli.following import followed
 from tidelock.cli.lint import problems_of
 from tidelock.cli.locks import Seen, amounts
 from tidelock.cli.options import Context, Format, Kubeconfig, Namespace, Output
 from tidelock.cli.tables import show, show_plain, tell, terminal
 from tidelock.kube.client import RESERVATIONS
 from tidelock.kube.errors import AlreadyExists
-from tidelock.kube.watch import Reflector
 from tidelock.model.instants import format_instant
 from tidelock.model.locks import Reservation, decode_reservation
 from tidelock.model.meta import Key
@@ -258,25 +257,14 @@ async def _wait(session: Session, raw: bytes, step: Callable[[Reservation], None
     namespace, name = lock.key
     follower = _Follower(lock.meta.uid, step)
     follower.upsert(None, lock)
-    reflector = Reflector(
-        session.client,
-        RESERVATIONS,
-        decode_reservation,
-        follower,
-        rng=Random(),  # noqa: S311 -- for jitter
-        namespace=namespace,
-        field_selector=f"metadata.name={name}",
-    )
-    following = asyncio.create_task(reflector.run())
     deadline = lock.spec.pending_deadline_seconds if lock.spec else 0
-    try:
-        async with asyncio.timeout(deadline + _GRACE):
-            end = await follower.found
-    except TimeoutError:
-        end = "no decision in time: see with kubectl tidelock check whether the operator runs"
-    finally:
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
+    narrowed = {"namespace": namespace, "field_selector": f"metadata.name={name}"}
+    async with followed(session, RESERVATIONS, decode_reservation, follower, **narrowed):
+        try:
+            async with asyncio.timeout(deadline + _GRACE):
+                end = await follower.found
+        except TimeoutError:
+            end = "no decision in time: see with kubectl tidelock check whether the operator runs"
     newest = Seen(follower.newest or lock)
     plain = {
         "apiVersion": RESERVATIONS.api_version,
@@ -340,6 +328,9 @@ def _show(results: Sequence[Result], output: Output | None) -> None:
         plain: Any = [result.raw for result in results]
         show_plain(plain[0] if len(plain) == 1 else plain, output)
         return
-    for result in results:
-        line = f"reservation/{result.seen.lock.meta.name} {result.seen.phase}: {result.text}"
-        show(line)
+    show(*screen(results))
+
+
+def screen(results: Sequence[Result]) -> list[str]:
+    """Write a line about each lock."""
+    return [f"reservation/{each.seen.lock.meta.name} {each.seen.phase}: {each.text}" for each in results]

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from random import Random
 from typing import Annotated, Any
 
 import msgspec
@@ -11,6 +10,7 @@ from rich.console import Group
 from rich.live import Live
 
 from tidelock.cli.connect import Session, Target, ask
+from tidelock.cli.following import News, followed
 from tidelock.cli.locks import Seen, amounts
 from tidelock.cli.options import Context, Everywhere, Format, Kubeconfig, Namespace, Output
 from tidelock.cli.tables import Table, lines_of, show, show_plain, span, terminal
@@ -18,7 +18,6 @@ from tidelock.clock import SystemClock
 from tidelock.kube.client import RESERVATIONS, WATERLEVELS
 from tidelock.kube.errors import Forbidden, NotFound
 from tidelock.kube.listing import list_all
-from tidelock.kube.watch import Reflector
 from tidelock.model.locks import Reservation, decode_reservation
 from tidelock.model.quantities import Resources, plus
 from tidelock.model.waterlevels import Level, WaterLevelStatus
@@ -84,28 +83,29 @@ def screen(
     return parts
 
 
+LOCK_COLUMNS = ("NAMESPACE", "NAME", "PHASE", "NODE", "OWNER", "ROOM", "ENDS IN", "AGE", "WHY")
+
+
+def lock_row(seen: Seen, now: float, *, wide: bool = False) -> list[str]:
+    """Write what LOCK_COLUMNS say of a lock; `wide`: whole messages."""
+    meta, ends = seen.lock.meta, seen.instant("expiresAt")
+    return [
+        meta.namespace,
+        meta.name,
+        seen.phase,
+        seen.node or "<any>",
+        seen.owner,
+        "" if seen.ended else amounts(seen.resources),
+        "" if ends is None or seen.ended else span(ends - now),
+        span(now - meta.created) if meta.created else "",
+        seen.why if wide else _short(seen.why),
+    ]
+
+
 def _lock_table(seen: Sequence[Seen], now: float, *, everywhere: bool, wide: bool) -> Table:
-    columns = ["NAME", "PHASE", "NODE", "OWNER", "ROOM", "ENDS IN", "AGE", "WHY"]
-    rows = []
-    for each in seen:
-        ends = each.instant("expiresAt")
-        rows.append(
-            [
-                each.lock.meta.name,
-                each.phase,
-                each.node or "<any>",
-                each.owner,
-                "" if each.ended else amounts(each.resources),
-                "" if ends is None or each.ended else span(ends - now),
-                span(now - each.lock.meta.created) if each.lock.meta.created else "",
-                each.why if wide else _short(each.why),
-            ]
-        )
-    if everywhere:
-        columns.insert(0, "NAMESPACE")
-        for each, row in zip(seen, rows, strict=True):
-            row.insert(0, each.lock.meta.namespace)
-    return Table(columns, rows)
+    first = 0 if everywhere else 1
+    rows = [lock_row(each, now, wide=wide)[first:] for each in seen]
+    return Table(LOCK_COLUMNS[first:], rows)
 
 
 def _short(text: str, most: int = 90) -> str:
@@ -160,47 +160,18 @@ def _level(level: Level | None) -> str:
     return f"{level.mean}% ({level.min}-{level.max})" if level else ""
 
 
-class _Copy:
-    """The newest locks, and whether there is news of them."""
-
-    def __init__(self) -> None:
-        self.locks: dict[str, Reservation] = {}
-        self.news = asyncio.Event()
-
-    def upsert(self, old: Reservation | None, new: Reservation) -> None:
-        del old
-        self.locks[new.meta.uid] = new
-        self.news.set()
-
-    def remove(self, last: Reservation) -> None:
-        self.locks.pop(last.meta.uid, None)
-        self.news.set()
-
-    def synced(self) -> None:
-        self.news.set()
-
-
 async def _watch(session: Session, *, wide: bool) -> None:
     """Show the screen again when anything has changed, and each second where it is a terminal."""
     _, levels = await _read(session)  # whatever is in the way is told before the watch hides it
-    copy, clock, console = _Copy(), SystemClock(), terminal()
-    everywhere = session.namespace is None
-    reflector = Reflector(
-        session.client,
-        RESERVATIONS,
-        decode_reservation,
-        copy,
-        rng=Random(),  # noqa: S311 -- for jitter
-        namespace=session.namespace,
-    )
-    following = asyncio.create_task(reflector.run())
-    try:
-        await copy.news.wait()
+    news, clock, console = News(), SystemClock(), terminal()
+    space = session.namespace
+    async with followed(session, RESERVATIONS, decode_reservation, news, namespace=space) as copy:
+        await news.come.wait()
         with Live(console=console, auto_refresh=False) as live:
             shown = ""
-            while not following.done():
-                copy.news.clear()
-                parts = screen(copy.locks.values(), levels, clock.now(), everywhere=everywhere, wide=wide)
+            while True:
+                news.come.clear()
+                parts = screen(copy.store.values(), levels, clock.now(), everywhere=space is None, wide=wide)
                 if console.is_terminal:
                     live.update(Group(*parts), refresh=True)
                 elif (text := lines_of(*parts)) != shown:
@@ -208,10 +179,6 @@ async def _watch(session: Session, *, wide: bool) -> None:
                     console.file.flush()
                     shown = text
                 try:
-                    await asyncio.wait_for(copy.news.wait(), 1.0 if console.is_terminal else None)
+                    await asyncio.wait_for(news.come.wait(), 1.0 if console.is_terminal else None)
                 except TimeoutError:
                     continue
-        following.result()
-    finally:
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from tidelock.cli.check import node_quality
 from tidelock.cli.connect import Failure, Session, Target, ask
 from tidelock.cli.locks import Seen, amounts
 from tidelock.cli.options import Context, Format, Kubeconfig, Namespace, Output, SchedulerConfig
 from tidelock.cli.tables import Table, show, show_plain
+from tidelock.cli.water import measured, staleness_of
 from tidelock.cli.world import World, configuration_of, look
 from tidelock.clock import SystemClock
 from tidelock.cluster.snapshot import Snapshot
@@ -19,7 +19,7 @@ from tidelock.framework.config import Configuration
 from tidelock.framework.course import PluginError
 from tidelock.framework.profile import Profile
 from tidelock.ledger.entry import Entry
-from tidelock.model.levels import NODE_LEVEL, WINDOW_SECONDS, NodeLevel, Quality, decode_node_level
+from tidelock.model.levels import Quality
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, decode_pod
@@ -32,14 +32,12 @@ from tidelock.model.quantities import (
     format_quantity,
     format_resources,
 )
-from tidelock.model.waterlevels import WaterLevelSpec
 from tidelock.scheduler.decider import Decider
 from tidelock.scheduler.examining import Opinion, examine
 from tidelock.scheduler.picture import Picture
 
 _POD_WORDS = frozenset({"pod", "pods", "po"})
 _LOCK_WORDS = frozenset({"reservation", "reservations", "rsv"})
-_STALENESS: int = WaterLevelSpec.model_fields["staleness_seconds"].default
 _LOCKS_TOLD = 3
 
 _LEGEND = (
@@ -199,13 +197,14 @@ def _answer(
         raise Failure(f"{title} can't be judged: {error}") from error
     snapshot = decider.cache.snapshot()
     nodes = [opinion.node for opinion in opinions]
+    levels = decider.objects.water_levels.all()
     return Answer(
         title,
         _shown(pod.requests),
         (*story, *(f"Left out, as it can't be read: {each}" for each in picture.unreadable)),
         opinions,
         {each.name: room_of(decider, snapshot, each) for each in nodes},
-        {each.name: level_of(each, picture.now, staleness_of(decider, each)) for each in nodes},
+        {each.name: level_of(each, picture.now, staleness_of(levels, each)) for each in nodes},
         node,
     )
 
@@ -231,28 +230,15 @@ def room_of(decider: Decider, snapshot: Snapshot, node: Node) -> Room:
     return Room(**amount, locks=locks)
 
 
-def staleness_of(decider: Decider, node: Node) -> float:
-    """Tell above which age a node's measurement is stale, by the WaterLevels that select it."""
-    limits = [
-        level.spec.staleness_seconds
-        for level in decider.objects.water_levels.all()
-        if level.spec is not None
-        and (level.nodes is None or level.nodes.matches(node.name, node.meta.labels))
-    ]
-    return min(limits, default=_STALENESS)
-
-
 def level_of(node: Node, now: float, staleness: float) -> str:
     """Write a node's measured use over the shortest window, or why it does not count."""
-    worth = node_quality(node, now, staleness)
-    if worth is Quality.MISSING:
+    level = measured(node, now, staleness)
+    if level.worth is Quality.MISSING:
         return ""
-    level = decode_node_level(node.meta.annotations[NODE_LEVEL])
-    if not isinstance(level, NodeLevel):
-        return str(worth.value)
-    window = next(name for name in WINDOW_SECONDS if level.windows.get(name))
-    uses = ", ".join(f"{name} {stat.mean:.0f}%" for name, stat in level.windows[window].items())
-    return uses if worth is Quality.FRESH else f"{uses} ({worth.value})"
+    uses = ", ".join(f"{name} {mean:.0f}%" for name, mean in level.means.items())
+    if level.worth is Quality.FRESH:
+        return uses
+    return f"{uses} ({level.worth.value})" if uses else level.worth.value
 
 
 def screen(answer: Answer, *, limit: int, wide: bool) -> list[Table | str]:

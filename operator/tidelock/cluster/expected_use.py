@@ -11,7 +11,7 @@ import numpy as np
 
 from tidelock.cluster.cache import Follower, Placed
 from tidelock.cluster.columns import Columns, Rows
-from tidelock.cluster.levels import UNITS, Figures, mean_use, means
+from tidelock.cluster.levels import UNITS, Figures, bridged, mean_use, means
 from tidelock.cluster.measured import Measurements
 from tidelock.cluster.objects import Lister
 from tidelock.cluster.use_sums import SHAPE, Rule, Slots, Sums
@@ -43,11 +43,12 @@ class ExpectedUse(Follower):
         estimate: Estimate,
         history: bool = True,
         measured: bool = False,
+        among: Callable[[Pod], bool] | None = None,
     ) -> None:
         """Begin without pods.
 
         `history` is whether that of its workload goes before the estimate of a pod, `measured` whether any
-        rule looks at a pod's own use.
+        rule looks at a pod's own use, `among` tells which pods count; without, all do.
         """
         self._columns = columns
         self._replica_sets = replica_sets
@@ -55,6 +56,7 @@ class ExpectedUse(Follower):
         self._estimate = estimate
         self._history = history
         self._measured = measured
+        self._among = among
         self._histories: dict[WorkloadKey, Figures] = {}
         self._slot_of: dict[str, int] = {}
         self._pods: dict[str, tuple[Pod, WorkloadKey | None]] = {}
@@ -219,15 +221,17 @@ class ExpectedUse(Follower):
     def _measure(self, pods: Iterable[tuple[str, int]]) -> None:
         """Take over what was measured of some pods themselves, given by uid and slot."""
         uses = self._measurements.uses.pods
-        there = [(slot, usage.at, means(usage)) for uid, slot in pods if (usage := uses.get(uid)) is not None]
+        there = [(slot, use.at, use.means) for uid, slot in pods if (use := uses.get(uid)) is not None]
         if there:
             slots, at, figures = map(list, zip(*there, strict=True))
-            self._own[slots] = np.array(figures).reshape(-1, *SHAPE) * UNITS
+            self._own[slots] = bridged(np.array(figures).reshape(-1, *SHAPE)) * UNITS
             self._own_at[slots] = at
 
     # Inside.
 
     def _put(self, pod: Pod, node_name: str, bound_at: float, workload: WorkloadKey | None) -> None:
+        if self._among is not None and not self._among(pod):
+            return
         uid = pod.uid
         slot = self._slot_of.get(uid)
         if slot is None:

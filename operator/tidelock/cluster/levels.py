@@ -182,6 +182,18 @@ def means(usage: PodUsage) -> Sequence[float]:
         return laid
 
 
+def bridged(use: Figures) -> Figures:
+    """Fill gaps between windows in use that is S x W x R, as `use_of` does; writes to it."""
+    if np.isnan(use).any():
+        last = use.shape[1] - 1
+        longer = ((window, window + 1) for window in reversed(range(last)))
+        shorter = ((window, window - 1) for window in range(1, last + 1))
+        for window, other in (*longer, *shorter):
+            gap = np.isnan(use[:, window])
+            use[:, window][gap] = use[:, other][gap]
+    return use
+
+
 def _figures(windows: Windows) -> Sequence[float]:
     """Give all statistics one after the other, each window by window; this runs for each node's reading."""
     try:

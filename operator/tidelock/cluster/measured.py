@@ -1,7 +1,6 @@
 """What was last measured of pods and workloads, and who goes by it."""
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from typing import Protocol
 
 from tidelock.cluster.levels import NEVER
@@ -23,7 +22,7 @@ class Measurements:
 
     Attributes:
         uses: use of pods and of workloads.
-        at: time of the newest measurement among them.
+        at: time of the newest measurement of a pod; what workloads have stored may be older than the process.
 
     """
 
@@ -45,7 +44,7 @@ class Measurements:
         for reader in self._readers:
             yield from reader.remeasure()
         newest = NEVER
-        for number, usage in enumerate(chain(uses.pods.values(), uses.workloads.values())):
+        for number, usage in enumerate(uses.pods.values()):
             newest = max(newest, usage.at)
             if number % _SLICE == _SLICE - 1:
                 yield

@@ -1,6 +1,6 @@
 """What plugins that go by measured use have in common."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import MAX_NODE_SCORE, Handle
 from tidelock.ledger.entry import Entry
 from tidelock.model.levels import WORKLOAD_KINDS, WorkloadKey
+from tidelock.model.pods import Pod
 from tidelock.model.reservations import Owner
 
 _P95 = 1.6448536269514722
@@ -46,20 +47,20 @@ def packing_scores(use: Figures, more: Figures, target: Figures, weight: Figures
         target, slope, start, descent = (each[..., 0] for each in (target, slope, start, descent))
     more = np.broadcast_to(more, use.shape)
     total = np.zeros(use.shape[-1])
-    # A dozen passes over all nodes for each figure: arrays of one figure stay in the processor's cache.
-    with_more, rising = np.empty_like(total), np.empty_like(total)
+    # The falling branch everywhere, and what the rising one has more where it holds: which is faster than to
+    # choose between them. Many passes for each figure: arrays of one figure stay in the processor's cache.
+    with_more, rise = np.empty_like(total), np.empty_like(total)
     for cell in cells:
         np.add(use[cell], more[cell], out=with_more)
         within = with_more <= target[cell]
-        np.multiply(with_more, slope[cell], out=rising)
-        rising += start[cell]
-        rising *= within  # which is faster than to choose between the two branches
-        total += rising
-        falling = np.subtract(MAX_NODE_SCORE, with_more, out=with_more)
-        np.maximum(falling, 0.0, out=falling)
-        falling *= descent[cell]
-        falling *= ~within
-        total += falling
+        left = np.subtract(MAX_NODE_SCORE, with_more, out=with_more)
+        np.maximum(left, 0.0, out=left)
+        np.multiply(left, -slope[cell] - descent[cell], out=rise)
+        rise += start[cell] + slope[cell] * MAX_NODE_SCORE
+        rise *= within
+        total += rise
+        left *= descent[cell]
+        total += left
     return total
 
 
@@ -71,9 +72,17 @@ def in_whole(handle: Handle, snapshot: Snapshot, rows: Rows) -> tuple[Rows, Snap
 
 
 def follow_expected_use(
-    handle: Handle, *, estimate: Estimate, history: bool = True, measured: bool = False
+    handle: Handle,
+    *,
+    estimate: Estimate,
+    history: bool = True,
+    measured: bool = False,
+    among: Callable[[Pod], bool] | None = None,
 ) -> ExpectedUse:
-    """Keep what the pods of each node are expected to use, and the owners that locks stand for."""
+    """Keep what the pods of each node are expected to use, and the owners that locks stand for.
+
+    The arguments are those of `ExpectedUse`.
+    """
     residents = ExpectedUse(
         handle.columns,
         handle.objects.replica_sets,
@@ -81,6 +90,7 @@ def follow_expected_use(
         estimate=estimate,
         history=history,
         measured=measured,
+        among=among,
     )
 
     def told(entry: Entry) -> None:

@@ -146,6 +146,11 @@ class KubeClient:
         self._authorization: dict[str, str]  # headers; another object each time they are read
         self._authorization_due: float
 
+    @property
+    def server(self) -> str:
+        """The API server's address."""
+        return self._connection.server
+
     async def __aenter__(self) -> Self:
         self._authorization = await self._read(self._connection.credentials.header)
         self._authorization_due = time.monotonic() + _CREDENTIALS_SECONDS

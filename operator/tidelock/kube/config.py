@@ -5,8 +5,9 @@ import logging
 import os
 import ssl
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ logger = logging.getLogger(__name__)
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 DEFAULT_KUBECONFIG = "~/.kube/config"
 DEFAULT_NAMESPACE = "default"
+
+_OTHER_FILE = "; name a kubeconfig with --kubeconfig or $KUBECONFIG"
 
 
 class ConfigError(Exception):
@@ -135,7 +138,7 @@ def _from_service_account(environ: Mapping[str, str], folder: Path) -> Connectio
     return _connect(
         loader.load_and_set,
         namespace.read_text().strip() if namespace.is_file() else DEFAULT_NAMESPACE,
-        source=f"service account in {folder}",
+        partial(_configuration_errors, f"service account in {folder}"),
     )
 
 
@@ -145,33 +148,37 @@ def _from_kubeconfig(path: str, context: str) -> Connection:
             path, context=context or None, client_configuration=configuration, persist_config=False
         )
 
-    source = f"kubeconfig {path}"
-    with _configuration_errors(source):
+    errors = partial(_configuration_errors, f"kubeconfig {path}", _OTHER_FILE)
+    with errors():
         chosen = _context(path, context)
-    return _connect(read_into, chosen.get("namespace") or DEFAULT_NAMESPACE, source=source)
+    return _connect(read_into, chosen.get("namespace") or DEFAULT_NAMESPACE, errors)
 
 
 def _context(path: str, name: str) -> dict[str, Any]:
-    """Read a context of a kubeconfig, which need not have a current one if it is named."""
-    if not name:
-        _, current = kube_config.list_kube_config_contexts(path)  # type: ignore[no-untyped-call]
-        context: dict[str, Any] = current["context"]
-        return context
+    """Read a context of a kubeconfig, by default the current one; there need not be one if it is named."""
     merged = kube_config.KubeConfigMerger(path).config  # type: ignore[no-untyped-call]
     if merged is None:
         raise ConfigException("there is no such file")
+    known = ", ".join(sorted(entry["name"] for entry in merged["contexts"].value)) or "none"
+    name = name or merged.safe_get("current-context")
+    if not name:
+        choose = "choose by kubectl config use-context of those that it has"
+        raise ConfigException(f"there is no current context, {choose}: {known}")
     chosen = merged["contexts"].get_with_name(name, safe=True)
     if chosen is None:
-        known = ", ".join(sorted(entry["name"] for entry in merged["contexts"].value)) or "none"
         raise ConfigException(f"there is no context {name!r}, those that it has: {known}")
     found: dict[str, Any] = chosen["context"].value
     return found
 
 
-def _connect(read_into: Callable[[Configuration], None], namespace: str, *, source: str) -> Connection:
+def _connect(
+    read_into: Callable[[Configuration], None],
+    namespace: str,
+    errors: Callable[[], AbstractContextManager[None]],
+) -> Connection:
     def load() -> Configuration:
         configuration = Configuration()
-        with _configuration_errors(source):
+        with errors():
             read_into(configuration)
         return configuration
 
@@ -189,9 +196,14 @@ def _connect(read_into: Callable[[Configuration], None], namespace: str, *, sour
 
 
 @contextmanager
-def _configuration_errors(source: str) -> Iterator[None]:
-    """Name the source; the loader tells a file that holds something else by a TypeError or AttributeError."""
+def _configuration_errors(source: str, advice: str = "") -> Iterator[None]:
+    """Tell errors in one sentence, with their source and what to do."""
     try:
         yield
-    except (ConfigException, yaml.YAMLError, binascii.Error, OSError, TypeError, AttributeError) as error:
-        raise ConfigError(f"{source}: {error}") from error
+    except (TypeError, AttributeError) as error:  # how the loader tells a file that holds something else
+        raise ConfigError(f"{source}: holds no configuration ({error}){advice}") from error
+    except (ConfigException, yaml.YAMLError, binascii.Error, OSError) as error:
+        told = error.strerror if isinstance(error, OSError) else None
+        raise ConfigError(
+            f"{source}: {' '.join((told or str(error)).split()).rstrip('.')}{advice}"
+        ) from error

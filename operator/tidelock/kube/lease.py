@@ -52,6 +52,10 @@ class Leadership(Protocol):
         """Whether somebody else leads, as far as is known, and this process stands by."""
 
     @property
+    def holder(self) -> str:
+        """Identity of the process that leads, as far as is known; empty if nobody is elected."""
+
+    @property
     def manager(self) -> str:
         """The fieldManager of what this leader writes: it tells the epoch."""
         return f"tidelock-{self.epoch}"
@@ -86,6 +90,11 @@ class Alone(Leadership):
     def waiting(self) -> bool:
         """Never."""
         return False
+
+    @property
+    def holder(self) -> str:
+        """Nobody is elected."""
+        return ""
 
     async def acquire(self) -> None:
         """Lead at once."""
@@ -173,7 +182,13 @@ class Lease(Leadership):
     @property
     def waiting(self) -> bool:
         """Whether somebody else leads, as far as is known, and this process stands by."""
-        return self._held is None and self._seen is not None and bool(self._seen.spec.holder_identity)
+        return self._held is None and bool(self.holder)
+
+    @property
+    def holder(self) -> str:
+        """Identity of the process that leads, as far as is known; empty: nobody, or it was not read yet."""
+        last = self._held or self._seen
+        return (last.spec.holder_identity or "") if last is not None else ""
 
     def check(self) -> None:
         """Raise NotLeading unless the Lease was renewed not long ago; without asking anybody."""

@@ -15,6 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from random import Random
+from types import MappingProxyType
 from typing import Generic, NoReturn, Protocol, TypeVar
 
 from tidelock.kube.backoff import Backoff
@@ -26,6 +27,7 @@ from tidelock.kube.errors import (
     NotFound,
     TransientError,
     Unauthorized,
+    Unreachable,
     error_from_event,
 )
 from tidelock.kube.lines import LineSplitter
@@ -62,6 +64,17 @@ class Sink(Protocol[T_contra]):
         """Learn that a complete list has been delivered: the copy is as new as that list."""
 
 
+# What people can do about a failure; the others pass by themselves.
+_ADVICE: Mapping[type[ApiError], str] = MappingProxyType(
+    {
+        Unauthorized: "log in again, or renew the ServiceAccount's token",
+        Forbidden: "give it the rights of manifests/base",
+        NotFound: "install the CRDs: kubectl apply --server-side -k manifests/base",
+        Unreachable: "see that the cluster runs and can be reached, or name another kubeconfig",
+    }
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchSettings:
     """How a reflector lists, watches and retries; all times are in seconds."""
@@ -86,6 +99,7 @@ class Reflector(Generic[T]):
         watch_restarts: watch requests so far.
         bad_objects: states that could not be decoded so far.
         last_activity: clock reading when the server was last heard of.
+        lost: why the copy gets no news now; None while a watch is open, and before the first try.
 
     """
 
@@ -130,6 +144,7 @@ class Reflector(Generic[T]):
         self.watch_restarts = 0
         self.bad_objects = 0
         self.last_activity = clock()
+        self.lost: ApiError | None = None
 
     @property
     def store(self) -> Mapping[Key, T]:
@@ -148,6 +163,7 @@ class Reflector(Generic[T]):
                 await self._list()
             advanced = await self._watch()
         except ApiError as error:
+            self.lost = error
             self._report(error)
             if self._optional and isinstance(error, NotFound):
                 self._end_list(())
@@ -208,6 +224,7 @@ class Reflector(Generic[T]):
         lines = LineSplitter()
         self.watch_restarts += 1
         async with self._client.stream(self._path, params, silence_seconds=self._settings.silence) as stream:
+            self.lost = None
             while chunk := await stream.read():
                 self.last_activity = self._clock()
                 for line in lines.feed(chunk):
@@ -261,7 +278,8 @@ class Reflector(Generic[T]):
         trouble = (type(error), error.status, error.reason)
         if trouble != self._trouble:
             level = logging.INFO if isinstance(error, Gone) else logging.WARNING
-            logger.log(level, "can't watch for now", extra=self._fields(error=str(error)))
+            advice = {"advice": _ADVICE[type(error)]} if type(error) in _ADVICE else {}
+            logger.log(level, "can't watch for now", extra=self._fields(error=str(error), **advice))
             self._trouble = trouble
 
     def _fields(self, **more: object) -> dict[str, object]:

@@ -20,7 +20,7 @@ _HELD = frozenset({Phase.ACTIVE, Phase.BOUND})
 def adopt(reservation: Reservation, now: float) -> Entry:
     """Make the entry of an object that is seen for the first time."""
     since = reservation.meta.created or now
-    entry = Entry(reservation, seen_at=now, pending_since=since, problem=reservation.problem)
+    entry = Entry(reservation, seen_waiting_at=now, pending_since=since, problem=reservation.problem)
     status = _readable(reservation)
     if status is None or status.phase is None:
         # What was never looked at has been waiting, and not been active, from its beginning.

@@ -20,14 +20,15 @@ class Entry:
     """The state of a lock; the ledger alone changes it.
 
     Instants are seconds since the epoch. `reservation` is the newest version seen; `problem` tells what is
-    wrong with its spec, and what is held then stays as it was given. `ceiling` is the highest priority that
+    wrong with its spec, and what is held then stays as it was given. `pending_since` outlives a process,
+    `seen_waiting_at` is when this one first saw that it waits. `ceiling` is the highest priority that
     its namespace may have, if there is one. `deleted` means that the API server has
     taken the deletion, of which the watch will tell. `violation` tells who took room that was locked, until
     the lock has all of it again.
     """
 
     reservation: Reservation
-    seen_at: float
+    seen_waiting_at: float
     phase: Phase = Phase.PENDING
     reason: str = reasons.WAITING
     message: str = ""
@@ -147,7 +148,8 @@ class Entry:
 
     def wait(self, now: float) -> None:
         """Begin to wait for room again; the status keeps the instant for a later process."""
-        self.pending_since, self.tried = now, False
+        self.seen_waiting_at = self.pending_since = now
+        self.tried = False
         self.transition_times["Reconciling"] = ("True", now)
 
     def removable_at(self) -> float | None:

@@ -43,7 +43,7 @@ def render(entry: Entry, now: float) -> dict[str, Any]:
         status |= {"nodeName": entry.node, "nodeUID": entry.node_uid}
     if entry.bound_pod is not None:
         status["boundPod"] = {"name": entry.bound_pod.name, "uid": entry.bound_pod.uid}
-    if resources := _shown_resources(entry):
+    if resources := shown_resources(entry):
         status["resources"] = format_resources({k: v for k, v in resources.items() if k != PODS})
     if spec is not None:
         status["owner"] = owner_text(spec.owners)
@@ -71,7 +71,8 @@ def render_quota(quota: ReservationQuota, used: Charge, now: float) -> dict[str,
     return status | {"conditions": dated(aspects, quota.status, generation, now)}
 
 
-def _shown_resources(entry: Entry) -> Resources:
+def shown_resources(entry: Entry) -> Resources:
+    """Give what a lock holds, or is to hold once it has room."""
     if entry.held:
         return entry.held
     return entry.reservation.pod.requests if entry.reservation.pod is not None else {}

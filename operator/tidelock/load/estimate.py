@@ -5,12 +5,15 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
+import numpy as np
+
 from tidelock.load.history import History, Sample
 from tidelock.load.slices import paced
 from tidelock.load.source import Reading, Use
 from tidelock.model.levels import (
     Measured,
     NodeLevel,
+    PodMeans,
     PodUsage,
     Stat,
     Uses,
@@ -117,8 +120,8 @@ class Estimate:
             yield from history.judge()
         levels: dict[str, NodeLevel] = {}
         yield from _collect(self._nodes, NodeLevel, levels)
-        pods: dict[str, PodUsage] = {}
-        yield from _collect(self._pods, PodUsage, pods)
+        pods: dict[str, PodMeans] = {}
+        yield from _collect_means(self._pods, pods)
         workloads: dict[WorkloadKey, PodUsage] = {}
         yield from _collect(self._workloads, PodUsage, workloads)
         self.levels, self.uses = levels, Uses(pods, workloads)
@@ -162,6 +165,21 @@ def _collect(history: History[K], make: Callable[[float, Windows], T], into: dic
             windows, at = _windows(known, row.latest.tolist())
             if windows:
                 into[key] = make(at, windows)
+        yield
+
+
+def _collect_means(history: History[str], into: dict[str, PodMeans]) -> Iterator[None]:
+    """Do the same for pods, of which the means alone are told."""
+    left = iter(history.rows())
+    while some := tuple(islice(left, _A_SLICE)):
+        rows = [row.number for _, row in some]
+        means = np.concatenate([table[0, rows] for table in history.stats().values()], axis=1)
+        measured = ~np.isnan(means)
+        latest = np.tile([row.latest for _, row in some], len(history.stats()))
+        at = np.where(measured, latest, np.inf).min(axis=1).tolist()
+        for place, (uid, _) in enumerate(some):
+            if at[place] < math.inf:
+                into[uid] = PodMeans(at[place], means[place].tolist())
         yield
 
 

@@ -37,7 +37,7 @@ from tidelock.load.status import METRICS_STALE, Census, aspects, render
 from tidelock.load.workloads import Workloads
 from tidelock.model.conditions import Aspect
 from tidelock.model.groups import WaterLevel
-from tidelock.model.levels import PodUsage, Uses, WorkloadKey
+from tidelock.model.levels import PodMeans, Uses, WorkloadKey
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.quantities import Resources
@@ -269,7 +269,7 @@ class LoadLoop:
 
     def _publish_uses(self) -> None:
         ordered = sorted(self._groups.values(), key=lambda group: group.rank, reverse=True)
-        pods: dict[str, PodUsage] = {}
+        pods: dict[str, PodMeans] = {}
         for group in ordered:  # the oldest one has the last word
             pods |= group.estimate.uses.pods
         self._workloads.learn(group.estimate.uses.workloads for group in ordered)

@@ -22,7 +22,7 @@ class WaterLevel:
 
     @property
     def nodes(self) -> NodeSelectorTerm | None:
-        """Which nodes it is about; None for all."""
+        """Which nodes it is about; None for all, which an empty selector means too."""
         selector = self.spec.node_selector if self.spec else None
         if selector is None:
             return None
@@ -31,7 +31,7 @@ class WaterLevel:
             Requirement(each.key, each.operator, tuple(each.values or ()))
             for each in selector.match_expressions or ()
         )
-        return NodeSelectorTerm((*equal, *others))
+        return NodeSelectorTerm(wanted) if (wanted := (*equal, *others)) else None
 
 
 class _Object(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ was not measured: nothing is ever filled in with zero.
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, NamedTuple, get_args
 
 import msgspec
@@ -73,13 +73,26 @@ class NodeLevel(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodUsage(msgspec.Struct, frozen=True, gc=False):
-    """Use of a pod, or of one pod of a workload, in cores and bytes, as it was at an instant."""
+    """Use of one pod of a workload, in cores and bytes, as it was at an instant."""
 
     at: float
     windows: Windows
 
 
-PodUses = Mapping[str, PodUsage]
+class PodMeans(msgspec.Struct, frozen=True, gc=False):
+    """Mean use of a pod, as it was at an instant; there are many, and nobody asks for more than the mean.
+
+    Attributes:
+        at: the instant.
+        means: cores and bytes of each window, the shortest first; NaN for what was not measured.
+
+    """
+
+    at: float
+    means: Sequence[float]
+
+
+PodUses = Mapping[str, PodMeans]
 """Use of each measured pod by its uid."""
 
 

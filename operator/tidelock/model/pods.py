@@ -330,7 +330,10 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
 
     @cached_property
     def _template(self) -> "_Template":
-        """What follows from the fields of the spec by which nodes are chosen, neighbours apart."""
+        """What follows from the fields of the spec by which nodes are chosen, neighbours apart.
+
+        The node that a pod names, or is on, is not among them: placed pods of a template share it, too.
+        """
         spec = self.spec
         node_affinity = spec.affinity.node_affinity if spec.affinity else None
         volumes = tuple(
@@ -340,6 +343,7 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
             _ENCODER.encode(
                 msgspec.structs.replace(
                     spec,
+                    node_name="",
                     scheduler_name="",
                     priority=0,
                     preemption_policy="",
@@ -390,6 +394,7 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
         A pod's neighbours are chosen by its namespace, labels, affinity to pods and spread constraints.
         """
         return (
+            self.spec.node_name,
             self._template.demands,
             tuple(sorted(self.requests.items())),
             (self.meta.namespace, self.claims) if self.claims else (),
@@ -406,7 +411,6 @@ class _Template:
         self.disks = tuple(dict.fromkeys(disk for volume in spec.volumes for disk in _disks(volume)))
         self.needed_features = tuple(_needed_features(spec))
         self.demands = (
-            spec.node_name,
             self.container_weights,
             tuple(sorted(spec.node_selector.items())),
             _ENCODER.encode((spec.affinity, spec.tolerations, spec.volumes, spec.resource_claims)),

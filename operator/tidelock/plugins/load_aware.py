@@ -3,10 +3,11 @@
 A pod is expected to use 85 % of the larger one of its cpu request and limit, and 70 % of memory, never more
 than its limit; 250m and 200Mi if it has neither. Pods bound later than a report before the node's sample
 count with that, as far as it is more than what was measured of them. A node scores the mean over resources of
-what is left of its allocatable, in whole percent.
+what is left of its allocatable, in whole percent. Where production pods have thresholds of their own, those
+pods are judged by what production pods use alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -16,7 +17,7 @@ import numpy as np
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.levels import NEVER, RESOURCES, WINDOWS, Figures, Mask, NodeLevels
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.cluster.use_sums import Slots
+from tidelock.cluster.use_sums import Slots, Sums
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
     SKIP,
@@ -62,6 +63,8 @@ class _Args(msgspec.Struct, frozen=True, rename="camel"):
     report_interval_seconds: Annotated[float, msgspec.Meta(ge=0)] = 60
     resource_weights: dict[_Name, _Weight] = msgspec.field(default_factory=lambda: {"cpu": 1, "memory": 1})
     usage_thresholds: dict[_Name, _Percent] = msgspec.field(default_factory=lambda: {"cpu": 65, "memory": 95})
+    prod_usage_thresholds: dict[_Name, _Percent] = {}
+    score_according_prod_usage: bool = False
     estimated_scaling_factors: dict[_Name, _Factor] = {}
     aggregated: _Aggregated = _Aggregated()
 
@@ -69,12 +72,25 @@ class _Args(msgspec.Struct, frozen=True, rename="camel"):
 _FACTORS = {"cpu": 85, "memory": 70}
 _STATISTIC = {"avg": "mean", "p95": "p95", "max": "max"}
 
+_PRIORITY_CLASS = "koordinator.sh/priority-class"
+_QOS_CLASS = "koordinator.sh/qosClass"
+_PRODUCTION = "koord-prod"
+_PRIORITIES = {
+    _PRODUCTION: range(9000, 10_000),
+    "koord-mid": range(7000, 8000),
+    "koord-batch": range(5000, 6000),
+    "koord-free": range(3000, 4000),
+}
+_OF_PRODUCTION = {"LSE": True, "LSR": True, "LS": True, "SYSTEM": True, "BE": False}
+
 
 @dataclass(frozen=True, slots=True)
 class _Beyond(Beyond):
-    """Use beyond a threshold, R x N, and the use."""
+    """Use beyond a threshold, R x N; the use, the thresholds (R), and of which kind they are."""
 
     percent: Figures
+    thresholds: Sequence[float]
+    kind: str
 
 
 class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
@@ -93,19 +109,31 @@ class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
         factors = _FACTORS | read.estimated_scaling_factors
         self._factors = tuple(factors[name] / _FULL for name in RESOURCES)
         self._weights = np.array([read.resource_weights.get(name, 0) for name in RESOURCES], np.float64)
-        thresholds = read.aggregated.usage_thresholds or read.usage_thresholds
-        self._thresholds = np.array([[thresholds.get(name, 0) or np.inf] for name in RESOURCES])
+        self._thresholds = _by_resource(read.aggregated.usage_thresholds or read.usage_thresholds)
+        self._prod_thresholds = _by_resource(read.prod_usage_thresholds)
         self._levels = NodeLevels()
         handle.cache.follow(self._levels)
         residents = follow_expected_use(handle, estimate=self._estimated, history=False, measured=True)
         self._arrivals = residents.summed(self._unreported)
+        self._production: Sums | None = None
+        if np.isfinite(self._prod_thresholds).any() or read.score_according_prod_usage:
+            production = follow_expected_use(
+                handle, estimate=self._estimated, history=False, measured=True, among=_is_production
+            )
+            self._production = production.summed(self._of_production)
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Find the nodes above a threshold; skip if there are none, and pods of DaemonSets."""
-        if of_daemon_set(pod) or not np.isfinite(self._thresholds).any():
+        of_production = bool(np.isfinite(self._prod_thresholds).any()) and _is_production(pod)
+        thresholds = self._prod_thresholds if of_production else self._thresholds
+        if of_daemon_set(pod) or not np.isfinite(thresholds).any():
             return SKIP
         aggregated = self._args.aggregated
-        if aggregated.usage_thresholds:
+        kind = "usage"
+        if of_production:
+            used = self._used_by_production(state, pod)
+        elif aggregated.usage_thresholds:
+            kind = "aggregated usage"
             used = self._used(
                 state, pod, aggregated.usage_aggregation_type, aggregated.usage_aggregated_duration
             )
@@ -113,22 +141,23 @@ class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
             used = self._used(state, pod, "avg", WINDOWS[0])
         room = _room(snapshot)
         percent = np.where(room > 0, np.floor(_FULL * used / np.where(room > 0, room, 1.0) + 0.5), 0.0)
-        beyond = np.greater(percent, self._thresholds) & ~np.isnan(used)
-        state.write(_Beyond(beyond, percent))
+        beyond = np.greater(percent, thresholds[:, np.newaxis]) & ~np.isnan(used)
+        state.write(_Beyond(beyond, percent, thresholds.tolist(), kind))
         return SUCCESS if beyond.any() else SKIP
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Name the first resource, in Koordinator's words."""
         beyond = self.beyond(state, snapshot, row)
-        kind = "aggregated usage" if self._args.aggregated.usage_thresholds else "usage"
+        kind = state.expect(_Beyond).kind
         return (f"node(s) {RESOURCES[int(np.argmax(beyond))]} {kind} exceed threshold",)
 
     def numbers(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
         """Say how much would be used, and what the threshold is."""
         beyond = self.beyond(state, snapshot, row)
-        percent = state.expect(_Beyond).percent[:, snapshot.rows][:, row]
+        found = state.expect(_Beyond)
+        percent = found.percent[:, snapshot.rows][:, row]
         return ", ".join(
-            f"{name} {percent[index]:.0f} % with the pod, threshold {self._thresholds[index, 0]:.0f} %"
+            f"{name} {percent[index]:.0f} % with the pod, threshold {found.thresholds[index]:.0f} %"
             for index, name in enumerate(RESOURCES)
             if beyond[index]
         )
@@ -141,7 +170,12 @@ class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
         """Score what is left unused; 0 for nodes that were not measured lately."""
         rows, snapshot = in_whole(self.handle, snapshot, rows)
         aggregated = self._args.aggregated
-        used = self._used(state, pod, aggregated.score_aggregation_type, aggregated.score_aggregated_duration)
+        if self._args.score_according_prod_usage and _is_production(pod):
+            used = self._used_by_production(state, pod)
+        else:
+            used = self._used(
+                state, pod, aggregated.score_aggregation_type, aggregated.score_aggregated_duration
+            )
         room = _room(snapshot)
         with np.errstate(invalid="ignore"):
             left = np.where((room > 0) & (used <= room), (room - np.floor(used)) / np.maximum(room, 1), 0.0)
@@ -164,25 +198,70 @@ class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
     def _used(self, state: CycleState, pod: Pod, statistic: str, window: str) -> Figures:
         """Give what is used with the pod, R x N in units; NaN where there is no fresh measurement."""
         levels = self._levels
-        at = np.where(np.isfinite(levels.at), levels.at, NEVER)
-        arrivals = self._arrivals.of(at, np.zeros_like(levels.capacity))[0]
         measured = levels.use(_STATISTIC[statistic])[WINDOWS.index(window)] * levels.capacity / _FULL
+        return self._with(pod, measured + self._summed(self._arrivals), state)
+
+    def _used_by_production(self, state: CycleState, pod: Pod) -> Figures:
+        """Give what production pods use with this one, R x N in units; NaN as above."""
+        if self._production is None:
+            raise LookupError("the use of production pods is not kept")
+        return self._with(pod, self._summed(self._production), state)
+
+    def _with(self, pod: Pod, used: Figures, state: CycleState) -> Figures:
         wanted = np.array(self._estimated(pod))[:, np.newaxis]
-        return np.where(self._fresh(state), measured + arrivals + wanted, np.nan)
+        return np.where(self._fresh(state), used + wanted, np.nan)
+
+    def _summed(self, sums: Sums) -> Figures:
+        """Give the sums of the shortest window, R x N in units."""
+        levels = self._levels
+        at = np.where(np.isfinite(levels.at), levels.at, NEVER)
+        summed: Figures = sums.of(at, np.zeros_like(levels.capacity))[0]
+        return summed
 
     def _unreported(self, slots: Slots) -> Figures:
         """Count what is expected of pods that the sample may lack, beyond what was measured of them."""
-        young = slots.bound_at > slots.sampled_at - self._args.report_interval_seconds
         own = np.where(np.isnan(slots.own), 0.0, slots.own)
         more = np.maximum(slots.expected - own, 0.0)
-        return np.where(young[:, np.newaxis, np.newaxis], more, 0.0)
+        return np.where(self._young(slots), more, 0.0)
+
+    def _of_production(self, slots: Slots) -> Figures:
+        """Count what was measured of pods, or what is expected if that is more or nothing was measured."""
+        most = np.fmax(slots.own, slots.expected)
+        return np.where(self._young(slots) | np.isnan(slots.own), most, slots.own)
+
+    def _young(self, slots: Slots) -> Mask:
+        """Tell of which pods the sample may know nothing: S x 1 x 1."""
+        young = slots.bound_at > slots.sampled_at - self._args.report_interval_seconds
+        return young[:, np.newaxis, np.newaxis]
 
     def _estimated(self, pod: Pod) -> tuple[float, ...]:
-        limits = lasting_use(pod.spec, lambda amounts: parse_resources(amounts.limits))
+        limits = _limits(pod)
         return tuple(
             _estimate(pod.requests.get(name, 0), limits.get(name, 0), factor, default)
             for name, factor, default in zip(RESOURCES, self._factors, _DEFAULTS, strict=True)
         )
+
+
+def _is_production(pod: Pod) -> bool:
+    """Whether Koordinator would take a pod for one of production: by label, priority, or class of QoS."""
+    labels, priority = pod.meta.labels, pod.spec.priority
+    named = labels.get(_PRIORITY_CLASS)
+    if named is None:
+        named = next((name for name, values in _PRIORITIES.items() if priority in values), None)
+    if named in _PRIORITIES:
+        return named == _PRODUCTION
+    limits = _limits(pod)
+    best_effort = not any(pod.requests.get(name) or limits.get(name) for name in RESOURCES)
+    return _OF_PRODUCTION.get(labels.get(_QOS_CLASS, ""), not best_effort)
+
+
+def _limits(pod: Pod) -> dict[str, int]:
+    return lasting_use(pod.spec, lambda amounts: parse_resources(amounts.limits))
+
+
+def _by_resource(percent: Mapping[_Name, int]) -> Figures:
+    """Lay thresholds out by resource; none is infinite."""
+    return np.array([percent.get(name, 0) or np.inf for name in RESOURCES])
 
 
 def _estimate(request: int, limit: int, factor: float, default: float) -> float:

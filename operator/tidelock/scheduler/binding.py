@@ -44,6 +44,7 @@ class Binder:
         self._telemetry = tools.telemetry
         self._clock = tools.clock
         self._tasks = tools.tasks
+        self._recent = tools.recent
         self._decider = decider
         self._extenders = extenders
 
@@ -53,6 +54,7 @@ class Binder:
 
     def bind(self, assumed: Assumed, started: float) -> None:
         """Bind a pod in the background; `started` is the monotonic time at which its attempt began."""
+        self._recent.placed(assumed, self._clock.now())
         self._tasks.spawn(self._bind(assumed, started))
 
     def look_up(self, pod: Pod, answered: Callable[[Pod | None], None]) -> None:
@@ -61,6 +63,7 @@ class Binder:
 
     def report(self, outcome: Unschedulable) -> None:
         """Tell a pod that it fits nowhere, or what went wrong; the same message is told once."""
+        self._recent.refused(outcome, self._clock.now())
         waiting, message = outcome.waiting, outcome.refusal.message
         self._recorder.record(
             pod_reference(waiting.pod), "Warning", "FailedScheduling", "Scheduling", message
@@ -170,8 +173,10 @@ class Binder:
 
     async def _bind_by_plugin(self, assumed: Assumed) -> None:
         """Have an extender, or the first Bind plugin that does not leave it to the next, bind the pod."""
-        binders = [(plugin.name, plugin.bind) for plugin in assumed.profile.bind]
-        for name, work in [(ExtenderAdvice.name, self._bind_by_extender), *binders]:
+        binders: list[tuple[str, _Bind]] = [(plugin.name, plugin.bind) for plugin in assumed.profile.bind]
+        if self._extenders.configured:
+            binders.insert(0, (ExtenderAdvice.name, self._bind_by_extender))
+        for name, work in binders:
             try:
                 status = work(assumed.state, assumed.pod, assumed.node_name)
                 if await self._run("Bind", name, status, assumed.state) is not Code.SKIP:

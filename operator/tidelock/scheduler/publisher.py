@@ -39,6 +39,7 @@ class Publisher:
         self._telemetry = tools.telemetry
         self._clock = tools.clock
         self._tasks = tools.tasks
+        self._recent = tools.recent
         self._book = book
         self._writing: set[Key] = set()
 
@@ -47,10 +48,12 @@ class Publisher:
         changes, self._book.changes = self._book.changes, []
         for change in changes:
             self._telemetry.changed(change)
+            self._recent.changed(change, self._book.entries.get(change.meta.key))
             self._tell(change)
         changed = self._book.changed
         for _ in range(min(_OBJECTS_A_FLUSH, len(changed))):
             key, _none = changed.popitem()  # the last: a new lock does not wait for a start's thousands
+            self._recent.waits(self._book.entries[key])
             self.reconcile(key)
         return bool(changed)
 
@@ -134,7 +137,7 @@ class Publisher:
         self._book.acknowledge(written)
         was_active = stored.get("phase") == Phase.ACTIVE
         if wanted["phase"] == Phase.ACTIVE and not was_active:
-            self._telemetry.activation.observe(self._clock.now() - entry.seen_at)
+            self._telemetry.activated(self._clock.now() - entry.seen_waiting_at, waited=entry.tried)
 
     def _version_of(self, key: Key) -> str | None:
         entry = self._book.entries.get(key)

@@ -281,6 +281,8 @@ class SchedulingQueue:
 
         Of many pods only the first are looked at now, the others by the next calls of `pop`.
         """
+        if not self._in_flight and not self._refused:
+            return  # as for most of the events of a quiet cluster
         listeners = self._listeners_of(event)
         if not listeners:
             return

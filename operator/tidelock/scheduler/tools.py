@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from tidelock.clock import Clock
 from tidelock.kube.client import KubeClient
 from tidelock.kube.events import EventRecorder
+from tidelock.scheduler.recent import Recent
 from tidelock.scheduler.tasks import Tasks
 from tidelock.telemetry import Telemetry
 
@@ -18,3 +19,4 @@ class Tools:
     telemetry: Telemetry
     clock: Clock
     tasks: Tasks
+    recent: Recent

@@ -6,7 +6,6 @@ quantile_over_time(0.95).
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import isnan, nan
 from types import MappingProxyType
 
@@ -16,6 +15,7 @@ from tidelock.model.levels import (
     WINDOW_SECONDS,
     Measured,
     NodeLevel,
+    PodMeans,
     PodUsage,
     Stat,
     Uses,
@@ -93,6 +93,7 @@ class Measurements:
         self._node_memory = np.full((nodes, steps), np.nan)
         self._pod_cpu = np.full((world.pods, steps), np.nan)
         self._pod_memory = world.memory
+        self._pod_names = tuple(map(pod_name, range(world.pods)))
         self._first = np.full(world.pods, steps, np.intp)  # step with the first sample of each pod
         self._scraped = np.zeros(steps, np.bool_)
         self._workload_cpu = np.full((len(self._workloads), steps), np.nan)
@@ -152,8 +153,7 @@ class Measurements:
     def uses(self, step: int, epoch: float, pods: Indices) -> Uses:
         """Give the use of these pods, which run, and of one pod of each workload.
 
-        Of both the mean alone, the rest is NaN: nobody asks for more, and to put a day's samples of all pods
-        in order would take longer than all else.
+        Of workloads the rest than the mean is NaN: nobody asks for it.
         """
         at = self._at(step, epoch)
         pods = pods[~np.isnan(self._pod_cpu[pods, step])]
@@ -166,13 +166,12 @@ class Measurements:
         known = np.flatnonzero(~np.isnan(of_workloads).all(axis=1))
         workloads = [self._workloads[workload] for workload in known.tolist()]
         memory = _means(self._workload_memory[known], step)
+        means = np.repeat(of_pods[:, :, np.newaxis], 2, axis=2)
+        means[:, :, 1] = self._pod_memory[pods, np.newaxis]
+        names = map(self._pod_names.__getitem__, pods.tolist())
+        figures = means.reshape(len(pods), 2 * len(WINDOW_SECONDS)).tolist()
         return Uses(
-            {
-                pod_name(pod): PodUsage(at, _windows(means, [of_memory] * len(means)))
-                for pod, means, of_memory in zip(
-                    pods.tolist(), of_pods.tolist(), self._pod_memory[pods].tolist(), strict=True
-                )
-            },
+            {name: PodMeans(at, of_pod) for name, of_pod in zip(names, figures, strict=True)},
             {
                 key: PodUsage(at, _known(_windows(*means)))
                 for key, *means in zip(workloads, of_workloads[known].tolist(), memory.tolist(), strict=True)
@@ -209,25 +208,16 @@ def _means(samples: Floats, step: int) -> Floats:
 
 
 def _windows(cpu: Sequence[float], memory: Sequence[float]) -> Windows:
-    """Lay means out by window; written out, as this runs for each pod and each step."""
-    quarter, hour, day = cpu
-    of_quarter, of_hour, of_day = memory
+    """Lay means out by window."""
     return {
-        "15m": {"cpu": Stat(quarter, nan, nan), "memory": _of_memory(of_quarter)},
-        "1h": {"cpu": Stat(hour, nan, nan), "memory": _of_memory(of_hour)},
-        "1d": {"cpu": Stat(day, nan, nan), "memory": _of_memory(of_day)},
+        window: {"cpu": Stat(of_cpu, nan, nan), "memory": Stat(of_memory, nan, nan)}
+        for window, of_cpu, of_memory in zip(WINDOW_SECONDS, cpu, memory, strict=True)
     }
 
 
 def _known(windows: Windows) -> Windows:
     """Leave out what has no sample."""
     return {window: uses for window, uses in windows.items() if not isnan(uses["cpu"].mean)}
-
-
-@lru_cache(maxsize=1024)
-def _of_memory(mean: float) -> Stat:
-    """Give one object for equal use, as most pods have one that few others differ from."""
-    return Stat(mean, nan, nan)
 
 
 def _within(samples: Floats, window: WindowName, step: int) -> Floats:

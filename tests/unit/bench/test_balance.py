@@ -7,6 +7,7 @@ from bench.balance import (
     TUNED_ON,
     Case,
     Outcome,
+    Record,
     cases,
     day_verdicts,
     main,
@@ -16,6 +17,7 @@ from bench.balance import (
     setting,
 )
 from tidelock.simulation.results import Figures
+from tidelock.simulation.traces import TraceError
 
 _REPORTED, _TUNED = "20110309", TUNED_ON[0]
 
@@ -63,6 +65,63 @@ def test_days_that_were_tuned_on_count_for_nothing(capsys: pytest.CaptureFixture
     assert f"1 worlds of the days {_REPORTED};" in told
     assert "1 of 1, met." in told
     assert "tuned on" in told
+
+
+def test_policies_that_were_played_in_some_worlds_only_are_told_of_these(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    both = [outcome(_REPORTED, of(6.0)), outcome(_REPORTED, of(6.0), seed=1)]
+    both[1].figures["random"] = of(12.0)
+    del both[1].figures["least-used"]
+
+    report(both, ["default", "random", "least-used", "load-aware", OURS, "dynamic-load"])
+
+    told = [line.split() for line in capsys.readouterr().out.splitlines()]
+    worlds = {words[0]: words[1] for words in told if len(words) > 5 and words[1].isdigit()}
+    assert worlds.items() >= {"random": "1", "least-used": "1", OURS: "2"}.items()
+    assert "dynamic-load" not in worlds
+    # A day is judged by the worlds that all have played.
+    (verdict,) = day_verdicts(both, ["least-used", "load-aware"])
+    assert verdict.of_rival.mean == pytest.approx(6 / 8)
+
+
+def test_what_was_played_is_kept_and_not_played_again(tmp_path: Path) -> None:
+    file = tmp_path / "balance.json"
+    options = parse(["--traces", ".", "--json", str(file)])
+    record = Record.of(options)
+    record.add(Outcome(Case(_REPORTED, 0, 0.5), {"default": of(9.0)}))
+    record.add(Outcome(Case(_REPORTED, 0, 0.5), {OURS: of(6.0)}))
+    record.add(Outcome(Case(_REPORTED, 0, 0.5, "nan"), {OURS: of(7.0)}))
+    record.keep(file)
+
+    again = Record.of(options)
+
+    assert again == record
+    assert again.figures(Case(_REPORTED, 0, 0.5)) == {"default": of(9.0), OURS: of(6.0)}
+    assert again.figures(Case(_REPORTED, 1, 0.5)) == {}
+    assert [each.case.fault for each in again.without_faults([_REPORTED])] == ["none"]
+
+
+def test_a_file_of_other_worlds_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "balance.json"
+    Record(20, 288).keep(file)
+
+    with pytest.raises(TraceError, match="has worlds of 20 nodes and 288 steps, not of 40 and 288"):
+        Record.of(parse(["--traces", ".", "--json", str(file)]))
+    file.write_text("[]")
+    with pytest.raises(TraceError, match=r"is no file of bench\.balance"):
+        Record.of(parse(["--traces", ".", "--json", str(file)]))
+
+
+def test_nothing_can_be_reported_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "planetlab-20110309.csv").write_text("1\n")
+
+    assert main(["--traces", str(tmp_path), "--report", "--json", str(tmp_path / "none.json")]) == 1
+
+    assert capsys.readouterr().err == "bench.balance: nothing was played of 20110309\n"
+    with pytest.raises(SystemExit):
+        parse(["--traces", str(tmp_path), "--report"])
+    assert "--report: needs --json" in capsys.readouterr().err
 
 
 def test_a_burst_is_judged_by_the_fair_share_and_one(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,17 +1,66 @@
-"""Screens as they are kept in snapshots/; TIDELOCK_SNAPSHOTS=write writes them anew."""
+"""Screens as they are kept: what they say in snapshots/; how they look, if a page shows it, in docs/images.
+
+TIDELOCK_SNAPSHOTS=write writes them anew. Both are compared by what they say, cell by cell: how a library
+draws a picture may change, and colours may.
+"""
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from textual.app import App
 
 from tidelock.cli.tables import Table, lines_of
 
 _FOLDER = Path(__file__).with_name("snapshots")
+_PICTURES = Path(__file__).parents[3] / "docs" / "images"
+_SVG = "{http://www.w3.org/2000/svg}"
+_CELL = 12.2  # width of a character in pictures by rich
 
 
 def assert_screen(name: str, parts: Sequence[Table | str]) -> None:
-    """Compare what is shown with the kept screen of that name."""
-    file, shown = _FOLDER / f"{name}.txt", lines_of(*parts)
-    if os.environ.get("TIDELOCK_SNAPSHOTS") == "write":
+    """Compare what is printed with the kept screen of that name."""
+    _compare(_FOLDER / f"{name}.txt", lines_of(*parts))
+
+
+def assert_terminal(name: str, app: App[None], *, picture: bool = False) -> None:
+    """Compare what a terminal shows with the kept screen of that name, and with the `picture` of it."""
+    svg = _without_strangers(app.export_screenshot(title="kubectl tidelock top", simplify=True))
+    _compare(_FOLDER / f"{name}.txt", text_of(svg))
+    if not picture:
+        return
+    file = _PICTURES / f"{name}.svg"
+    if _writing():
+        file.write_text(svg, encoding="utf-8")
+    assert text_of(svg) == text_of(file.read_text(encoding="utf-8")), f"{file} is old: make screenshots"
+
+
+def text_of(svg: str) -> str:
+    """Read what a picture of a terminal says."""
+    lines: dict[int, str] = {}
+    for text in ET.fromstring(svg).iter(f"{_SVG}text"):  # noqa: S314 -- it is our own
+        line = re.search(r"-line-(\d+)\)", text.get("clip-path", ""))
+        if line is not None:  # else it is the title
+            number, column = int(line[1]), round(float(text.get("x", "0")) / _CELL)
+            before = lines.get(number, "")
+            lines[number] = f"{before:{column}}{text.text}".replace("\xa0", " ")
+    return "".join(f"{lines.get(number, '').rstrip()}\n" for number in range(max(lines) + 1))
+
+
+def _without_strangers(svg: str) -> str:
+    """Leave out what a picture would have others serve, and whom it names: it is to show the same offline."""
+    svg = re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)
+    return "".join(f"{line.rstrip()}\n" for line in svg.splitlines() if line.strip())
+
+
+def _compare(file: Path, shown: str) -> None:
+    if _writing():
         file.write_text(shown, encoding="utf-8")
-    assert shown == file.read_text(encoding="utf-8"), f"{file} differs; look at it, and write it anew"
+    assert shown == file.read_text(encoding="utf-8"), f"{file} differs: look at it, then make screenshots"
+
+
+def _writing() -> bool:
+    return os.environ.get("TIDELOCK_SNAPSHOTS") == "write"

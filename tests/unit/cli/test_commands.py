@@ -292,10 +292,11 @@ def test_an_unknown_command_or_option_ends_with_2() -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ((), ("reserve", "status", "why", "simulate", "timeline", "lint", "check")),
+        ((), ("reserve", "status", "top", "why", "simulate", "timeline", "lint", "check")),
         (("st",), ("status",)),
         (("status", "--na"), ("--namespace",)),
         (("status", "-o", "y"), ("yaml",)),
+        (("top", "--all"), ("--all-namespaces",)),
     ],
 )
 def test_kubectl_completes(
@@ -308,6 +309,11 @@ def test_kubectl_completes(
     *offered, directive = capsys.readouterr().out.split()
     assert set(expected) <= set(offered)
     assert directive == ":4"
+
+
+def test_top_is_for_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("top", "--kubeconfig", "none") == 1
+    assert "top needs a terminal; elsewhere use kubectl tidelock status" in sentence(capsys)
 
 
 def test_locks_are_drawn(serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,8 +7,19 @@ from tidelock.cli.connect import Failure
 from tidelock.cli.documents import Document
 from tidelock.cli.lint import problems_of
 from tidelock.cli.locks import Seen
-from tidelock.cli.reserve import Wish, manifest, owner, pairs, progress, seconds, sentence
-from unit.cli.scenes import active_json, condition, consumed_json, lock, pending_json
+from tidelock.cli.reserve import (
+    Result,
+    Wish,
+    manifest,
+    owner,
+    pairs,
+    progress,
+    screen,
+    seconds,
+    sentence,
+)
+from unit.cli.scenes import LOCKS, active_json, condition, consumed_json, lock, pending_json
+from unit.cli.screens import assert_screen
 
 
 def wish(**fields: Any) -> Wish:
@@ -149,6 +160,11 @@ def test_a_rejected_lock_is_an_end_and_says_why() -> None:
     rejected = Seen(lock(plain))
     assert rejected.ended
     assert sentence(rejected) == "DeadlineExceeded: no room"
+
+
+def test_a_line_about_each_lock() -> None:
+    seen = [Seen(lock(each)) for each in LOCKS]
+    assert_screen("reserve", screen([Result(each, {}, sentence(each)) for each in seen]))
 
 
 def test_what_was_said_of_an_older_spec_does_not_count() -> None:

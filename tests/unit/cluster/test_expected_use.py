@@ -2,7 +2,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from builders import node, pod, usage
+from builders import node, pod, pod_use
 from tidelock.cluster import expected_use
 from tidelock.cluster.measured import at_once
 from tidelock.cluster.use_sums import Sums, own_use, uncovered
@@ -28,7 +28,7 @@ def test_pods_may_go_between_the_slices_of_a_reading() -> None:
     for name, where in (("one", "node-a"), ("two", "node-a"), ("three", "node-b")):
         scene.cache.assume(pod(name, controller="apps/v1/ReplicaSet/web-abc"), where)
     with patch.object(expected_use, "_SLICE", 1), patch.object(expected_use, "_NODES_A_SLICE", 1):
-        slices = iter(scene.measurements.take(Uses({"uid-one": usage(3), "uid-three": usage(5)}, {})))
+        slices = iter(scene.measurements.take(Uses({"uid-one": pod_use(3), "uid-three": pod_use(5)}, {})))
         next(slices)
         scene.cache.remove("uid-two")
         scene.cache.drop_node("node-b")
@@ -40,7 +40,7 @@ def test_who_goes_by_estimates_alone_takes_nothing_from_a_reading() -> None:
     scene = Scene(node("node-a"))
     followed = follow_expected_use(scene.handle, estimate=likely, history=False).summed(uncovered)
     scene.cache.assume(pod("one"), "node-a")
-    at_once(scene.measurements.take(Uses({"uid-one": usage(3)}, {})))
+    at_once(scene.measurements.take(Uses({"uid-one": pod_use(3)}, {})))
     assert cpu_of(scene, followed) == [1000]
 
 

@@ -4,7 +4,7 @@ import pytest
 from builders import NOW, level, node, usage
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
-from tidelock.cluster.levels import NEVER, NodeLevels, means, use_of
+from tidelock.cluster.levels import NEVER, WINDOWS, NodeLevels, bridged, means, use_of
 from tidelock.model.levels import NODE_LEVEL, PodUsage, Stat
 from tidelock.model.nodes import Node
 
@@ -97,6 +97,8 @@ def test_a_missing_window_is_taken_from_the_next_longer_one_else_the_next_shorte
     assert np.isnan(laid[:, 1]).all()
     flat = np.array(list(means(PodUsage(NOW, windows))))  # type: ignore[arg-type]
     assert np.array_equal(flat, laid.ravel(), equal_nan=True)
+    sparse = np.array([[[there.get(window, np.nan)] for window in WINDOWS], [[1], [2], [3]]], np.float64)
+    assert np.array_equal(bridged(sparse)[:, :, 0], np.array([expected, [1.0, 2.0, 3.0]]), equal_nan=True)
 
 
 def test_means_of_whole_measurements_are_read_off() -> None:

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 from unittest.mock import patch
 
-from builders import NOW, usage
+from builders import NOW, pod_use, usage
 from tidelock.cluster import measured
 from tidelock.cluster.levels import NEVER
 from tidelock.cluster.measured import Measurements, at_once
@@ -21,7 +21,7 @@ class Counting:
 def test_a_reading_is_taken_over_in_slices_by_all_who_read() -> None:
     readings, reader = Measurements(), Counting()
     readings.read_by(reader)
-    uses = Uses({f"uid-{number}": usage(1, at=NOW - number) for number in range(5)}, {})
+    uses = Uses({f"uid-{number}": pod_use(1, at=NOW - number) for number in range(5)}, {})
     assert readings.at == NEVER
     with patch.object(measured, "_SLICE", 2):
         steps = iter(readings.take(uses))
@@ -32,9 +32,11 @@ def test_a_reading_is_taken_over_in_slices_by_all_who_read() -> None:
     assert readings.at == NOW
 
 
-def test_the_newest_measurement_may_be_of_a_workload_and_time_does_not_run_back() -> None:
+def test_history_of_workloads_is_no_reading_of_pods_and_time_does_not_run_back() -> None:
     readings = Measurements()
-    key = WorkloadKey("Job", "shop", "sums")
-    at_once(readings.take(Uses({"uid-a": usage(1, at=NOW - 5)}, {key: usage(1, at=NOW)})))
+    history = {WorkloadKey("Job", "shop", "sums"): usage(1, at=NOW)}
+    at_once(readings.take(Uses({}, history)))
+    assert readings.at == NEVER
+    at_once(readings.take(Uses({"uid-a": pod_use(1, at=NOW - 5)}, history)))
     at_once(readings.take(Uses({}, {})))
-    assert readings.at == NOW
+    assert readings.at == NOW - 5

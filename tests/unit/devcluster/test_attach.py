@@ -46,3 +46,22 @@ def test_failure_of_kubectl_carries_its_error(machine: Machine, kubeconfig: Path
     machine.install("kubectl", "echo forbidden >&2; exit 1")
     with pytest.raises(DevClusterError, match=r"^kubectl get pods failed: forbidden$"):
         attach(kubeconfig).kubectl("get", "pods")
+
+
+@pytest.mark.parametrize(
+    ("version", "advice"),
+    [
+        ("v1.20.15", "; kubectl 1.20.15 is too old: install 1.24 or later"),
+        ("v1.23.17", "; kubectl 1.23.17 is too old: install 1.24 or later"),
+        ("v1.24.0", ""),
+        ("v1.36.3", ""),
+    ],
+)
+def test_failure_of_a_kubectl_that_is_too_old_says_so(
+    machine: Machine, kubeconfig: Path, version: str, advice: str
+) -> None:
+    client = f'{{"clientVersion": {{"gitVersion": "{version}"}}}}'
+    machine.install("kubectl", f"[[ $1 == version ]] && echo '{client}' || {{ echo no >&2; exit 1; }}")
+    with pytest.raises(DevClusterError) as caught:
+        attach(kubeconfig).kubectl("create", "token", "tidelock")
+    assert str(caught.value) == f"kubectl create token tidelock failed: no{advice}"

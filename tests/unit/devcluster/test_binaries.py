@@ -1,11 +1,12 @@
 import re
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from devcluster.binaries import NOTHING_RUNS_KUBERNETES, cache_key, find_binaries, obtainable
-from devcluster.build import MODULE, PACKAGES, STAGES, link_flags
+from devcluster.build import MODULE, NEWEST, OLDER, PACKAGES, STAGES, VERSIONED, link_flags
 from devcluster.errors import DevClusterError
 from unit.devcluster.machines import Machine
 
@@ -43,8 +44,8 @@ def go_calls(machine: Machine, tmp_path: Path) -> Path:
     return calls
 
 
-def cached_folder(machine: Machine) -> Path:
-    return machine.home / ".cache" / "tidelock" / "controlplane" / cache_key(MODULE, list(PACKAGES))
+def cached_folder(machine: Machine, module: Path = MODULE, programs: Sequence[str] = [*PACKAGES]) -> Path:
+    return machine.home / ".cache" / "tidelock" / "controlplane" / cache_key(module, programs)
 
 
 def test_version_stamps_come_from_the_module(module: Path) -> None:
@@ -82,6 +83,72 @@ def test_go_version_to_install_is_the_one_that_the_module_needs() -> None:
     needed = re.search(r"^go (\d+\.\d+)", (MODULE / "go.mod").read_text(), re.MULTILINE)
     assert needed is not None
     assert f"Go {needed[1]} or later" in NOTHING_RUNS_KUBERNETES
+
+
+@pytest.mark.parametrize("version", ["1.9", "1.19.8", "1.25.10"])
+def test_go_that_is_too_old_is_told(machine: Machine, version: str) -> None:
+    machine.install("go", f"echo go version go{version} linux/amd64; [[ $1 == version ]]")
+    minor = ".".join(version.split(".")[:2])
+    with pytest.raises(DevClusterError, match=rf"^Go {minor} is too old: install Go 1\.26 or later\.$"):
+        find_binaries()
+
+
+def test_cache_that_can_not_be_written_to_is_told(machine: Machine, go_calls: Path) -> None:
+    (machine.home / ".cache").write_text("a file, where a folder is wanted")
+    with pytest.raises(DevClusterError) as caught:
+        find_binaries()
+    assert str(caught.value) == (
+        f"Can't write to {machine.home}/.cache/tidelock/controlplane (Not a directory): make it writable, "
+        "or name other folders in XDG_CACHE_HOME and XDG_STATE_HOME."
+    )
+
+
+@pytest.mark.parametrize("version", OLDER)
+def test_module_of_an_older_version_pins_only_that_version(version: str) -> None:
+    assert f"gitVersion=v{version}." in link_flags(MODULE / version)
+    text = (MODULE / version / "go.mod").read_text()
+    staged = re.findall(r"^\tk8s\.io/\S+ => k8s\.io/\S+ v0\.(\S+)\.\d+$", text, re.MULTILINE)
+    assert set(staged) == {version.removeprefix("1.")}
+    assert re.findall(r"^\t(\S+/cmd/\S+)$", text, re.MULTILINE) == [PACKAGES[name] for name in VERSIONED]
+
+
+def test_newest_version_is_that_of_the_module() -> None:
+    assert f"gitVersion=v{NEWEST}." in link_flags(MODULE)
+
+
+def test_older_version_shares_all_that_has_none(
+    machine: Machine, go_calls: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest = find_binaries()
+    monkeypatch.setenv("TIDELOCK_KUBERNETES", "1.35")
+
+    found = find_binaries()
+
+    older = cached_folder(machine, MODULE / "1.35", VERSIONED)
+    assert dict(found.programs) == {**newest.programs, **{name: older / name for name in VERSIONED}}
+    assert found.stages == newest.stages
+    assert f"-ldflags {link_flags(MODULE / '1.35')} " in go_calls.read_text().splitlines()[-1]
+
+
+def test_older_version_goes_before_the_assets(
+    machine: Machine, go_calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("etcd", "kube-apiserver"):
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    monkeypatch.setenv("TIDELOCK_KUBERNETES", "1.34")
+
+    programs = find_binaries().programs
+
+    older = cached_folder(machine, MODULE / "1.34", VERSIONED)
+    assert (programs["etcd"], programs["kube-apiserver"]) == (tmp_path / "etcd", older / "kube-apiserver")
+
+
+def test_version_that_is_not_there_is_told(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDELOCK_KUBERNETES", "1.33")
+    with pytest.raises(DevClusterError) as caught:
+        find_binaries()
+    assert str(caught.value) == "There is no Kubernetes 1.33 here: choose 1.34, 1.35 or 1.36."
 
 
 def test_build_fills_the_cache(machine: Machine, go_calls: Path) -> None:

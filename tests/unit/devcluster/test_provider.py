@@ -45,3 +45,13 @@ def test_wish_for_go_needs_go(docker_machine: Machine) -> None:
 def test_unknown_provider_is_refused(machine: Machine) -> None:
     with pytest.raises(DevClusterError, match="no provider minikube: choose kind or go"):
         choose("minikube")
+
+
+def test_only_go_gives_a_version_of_kubernetes(
+    docker_machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    docker_machine.install("go", "exit 0")
+    monkeypatch.setenv("TIDELOCK_KUBERNETES", "1.35")
+    assert choose(None) is Provider.GO
+    with pytest.raises(DevClusterError, match=r"one version of Kubernetes: to have 1\.35, choose"):
+        choose("kind")

@@ -1,4 +1,5 @@
 import logging
+import re
 import ssl
 from base64 import b64encode
 from pathlib import Path
@@ -75,14 +76,52 @@ def test_the_home_folder_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert connection.server == "https://home:6443"
 
 
-@pytest.mark.parametrize("content", [None, "", "]["])
-def test_a_useless_kubeconfig_is_an_error(tmp_path: Path, content: str | None) -> None:
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "there is no such file"),
+        ("", "Invalid kube-config. .* file is empty"),
+        ("][", "while parsing a block node expected the node content, but found ']'"),
+        ("just a text", "holds no configuration"),
+        ("[a, list]", "holds no configuration"),
+        ("{contexts: []}", "there is no current context, choose .* of those that it has: none"),
+        (
+            "{contexts: [{name: x, context: {}}]}",
+            "there is no current context, choose .* of those that it has: x",
+        ),
+        (
+            "{current-context: prod, contexts: [{name: x, context: {}}]}",
+            "there is no context 'prod', those that it has: x",
+        ),
+        (
+            "{current-context: x, contexts: [{name: x, context: {cluster: c}}]}",
+            "Expected object with name c in",
+        ),
+        (
+            "{current-context: x, clusters: [{name: c}], contexts: [{name: x, context: {cluster: c}}]}",
+            "Expected key cluster in",
+        ),
+    ],
+)
+def test_a_useless_kubeconfig_is_an_error_in_one_sentence(
+    tmp_path: Path, content: str | None, told: str
+) -> None:
     path = tmp_path / "kubeconfig"
     if content is not None:
         path.write_text(content)
 
-    with pytest.raises(ConfigError):
+    with pytest.raises(ConfigError) as caught:
         load_connection(path)
+
+    sentence = str(caught.value)
+    assert re.match(f"kubeconfig {path}: .*{told}", sentence), sentence
+    assert sentence.endswith("; name a kubeconfig with --kubeconfig or $KUBECONFIG")
+    assert "\n" not in sentence
+
+
+def test_a_folder_is_no_kubeconfig(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"kubeconfig {tmp_path}: Is a directory; name"):
+        load_connection(tmp_path)
 
 
 def test_broken_certificate_data_is_an_error(tmp_path: Path) -> None:

@@ -133,6 +133,29 @@ async def test_a_failure_is_logged_once_and_its_end_too(
     ]
 
 
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (401, "log in again, or renew the ServiceAccount's token"),
+        (403, "give it the rights of manifests/base"),
+        (404, "install the CRDs: kubectl apply --server-side -k manifests/base"),
+        (500, None),
+    ],
+)
+async def test_a_failure_that_people_must_mend_is_told_with_what_to_do(
+    client: KubeClient,
+    server: ScriptedServer,
+    caplog: pytest.LogCaptureFixture,
+    code: int,
+    advice: str | None,
+) -> None:
+    server.plays(fails(code), fails(code))
+    await Follower(client, server).until_script_ends()
+
+    (told,) = [entry for entry in caplog.records if entry.message == TROUBLE]
+    assert getattr(told, "advice", None) == advice
+
+
 async def test_an_expired_version_is_no_reason_to_warn(
     client: KubeClient, server: ScriptedServer, caplog: pytest.LogCaptureFixture
 ) -> None:

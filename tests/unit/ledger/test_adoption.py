@@ -25,7 +25,7 @@ def test_a_lock_that_nobody_looked_at_has_waited_since_it_was_made(
     ledger: Ledger, status: Json | None
 ) -> None:
     entry = ledger.lock(status=status, at=LATER)
-    assert (entry.phase, entry.seen_at, entry.pending_since) == (Phase.PENDING, LATER, NOW)
+    assert (entry.phase, entry.seen_waiting_at, entry.pending_since) == (Phase.PENDING, LATER, NOW)
     assert entry.transition_times == {"Active": ("False", NOW), "Reconciling": ("True", NOW)}
 
 

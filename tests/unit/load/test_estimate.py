@@ -1,10 +1,11 @@
 from collections.abc import Iterable, Mapping
 
+import numpy as np
 import pytest
 
 from tidelock.load.estimate import Estimate, Subject
 from tidelock.load.source import Reading, Use
-from tidelock.model.levels import Measured, NodeLevel, Stat, WorkloadKey
+from tidelock.model.levels import Measured, NodeLevel, PodMeans, Stat, WorkloadKey
 from tidelock.model.meta import Key
 
 START = 1_800_000_000.0
@@ -82,7 +83,7 @@ def test_a_workloads_use_is_that_of_a_mean_pod_and_its_maximum_that_of_any() -> 
     absorb(made, 60, pods(60, {"web-0": (1.0, 100.0), "web-1": (3.0, 300.0), "lone": (9.0, 9.0)}))
 
     assert made.uses.pods.keys() == {"uid-0", "uid-1", "uid-lone"}
-    assert made.uses.pods["uid-1"].windows["15m"]["cpu"] == Stat(3, 3, 3)
+    assert made.uses.pods["uid-1"] == PodMeans(START + 60, [3, 300] * 3)
     assert made.uses.workloads.keys() == {WEB}
     assert made.uses.workloads[WEB].windows["1h"] == {"cpu": Stat(2, 3, 2), "memory": Stat(200, 300, 200)}
 
@@ -98,8 +99,10 @@ def test_a_pod_does_not_inherit_what_was_read_before_it_was_there() -> None:
 def test_a_workload_outlives_its_pods_until_its_windows_are_empty() -> None:
     made = Estimate()
     absorb(made, 0, pods(0, {"web-0": (1.0, 100.0)}))
+    absorb(made, 3600, Reading())
+    assert np.array_equal(made.uses.pods["uid-0"].means, [*[np.nan] * 4, 1, 100], equal_nan=True)
     through(made.retain(ALL, NONE))
-    absorb(made, 900, Reading())
+    absorb(made, 4500, Reading())
 
     assert made.uses.pods == {}
     assert made.uses.workloads[WEB].windows["1d"]["cpu"].mean == 1
@@ -121,6 +124,9 @@ def test_pods_of_which_a_resource_is_unknown_count_for_the_other_one() -> None:
     made = Estimate()
     absorb(made, 60, pods(60, {"web-0": (1.0, None), "web-1": (3.0, 300.0)}))
 
+    lacking = made.uses.pods["uid-0"]
+    assert lacking.at == START + 60
+    assert np.array_equal(lacking.means, [1, np.nan] * 3, equal_nan=True)
     windows = made.uses.workloads[WEB].windows["15m"]
     assert windows["cpu"].mean == 2
     assert windows["memory"].mean == pytest.approx(300)

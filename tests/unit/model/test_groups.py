@@ -5,6 +5,8 @@ from tidelock.model.selectors import NodeSelectorTerm, Requirement
 
 def test_a_water_level_is_about_all_nodes_unless_it_selects_some() -> None:
     assert water_level().nodes is None
+    assert water_level(nodeSelector={}).nodes is None
+    assert water_level(nodeSelector={"matchLabels": {}, "matchExpressions": []}).nodes is None
     selector = {
         "matchLabels": {"pool": "a"},
         "matchExpressions": [

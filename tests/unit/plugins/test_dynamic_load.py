@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builders import NOW, level, node, pod, usage
+from builders import NOW, level, node, pod, pod_use
 from tidelock.cluster.measured import at_once
 from tidelock.framework.api import Code, PreScore
 from tidelock.framework.events import Action, ClusterEvent, Resource
@@ -161,5 +161,5 @@ def test_what_was_measured_of_pods_changes_nothing() -> None:
     scene = Scene(crane(HALF))
     plugin = DynamicLoad(scene.handle, {})
     scene.cache.assume(pod("other"), "node-a")
-    at_once(scene.measurements.take(Uses({"uid-other": usage(3)}, {})))
+    at_once(scene.measurements.take(Uses({"uid-other": pod_use(3)}, {})))
     assert scene.judging(plugin, pod()).scores == {"node-a": 50}

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builders import NOW, level, node, pod, usage
+from builders import NOW, level, node, pod, pod_use
 from tidelock.cluster.measured import at_once
 from tidelock.framework.api import Code, PreScore
 from tidelock.framework.events import ASSIGNED_POD_DELETE, Action, ClusterEvent, Resource
@@ -92,7 +92,7 @@ def test_pods_that_a_report_may_lack_are_added(age: float, counts: bool) -> None
 @pytest.mark.parametrize(("own", "more"), [(3.0, 14), (30.0, 0)])
 def test_what_was_measured_of_them_is_not_counted_twice(own: float, more: float) -> None:
     scene = Scene(measured(0, 0))
-    at_once(scene.measurements.take(Uses({"uid-other": usage(own)}, {})))
+    at_once(scene.measurements.take(Uses({"uid-other": pod_use(own)}, {})))
     scene.cache.upsert(pod("other", requests={"cpu": "20"}, node_name="node-a", bound_at=NOW))
     wanting = pod(requests={"cpu": "20"})
     found = scene.judge(LoadAware, wanting, resourceWeights={"cpu": 1}).scores["node-a"]
@@ -138,6 +138,124 @@ def test_the_reason_names_percentiles() -> None:
     scene = Scene(measured(90, 0))
     judged = scene.judge(LoadAware, pod(), aggregated={"usageThresholds": {"cpu": 50}})
     assert judged.reasons() == ("node(s) cpu aggregated usage exceed threshold",)
+
+
+# Production pods.
+
+PRODUCTION = 9999
+MID = 7999
+
+
+def big_node(cpu: float, memory: float) -> Node:
+    """Give a node of 96 cores and 512 GiB, of which so many are used."""
+    return measured(100 * cpu / 96, 100 * memory / 512, cpu="96", memory="512Gi")
+
+
+def resident(
+    scene: Scene,
+    name: str,
+    own: tuple[float, float] | None = None,
+    *,
+    requests: tuple[str, str] = ("0", "0"),
+    age: float = 900,
+    priority: int = PRODUCTION,
+) -> None:
+    """Place a pod of which cores and GiB were measured, or nothing was."""
+    if own is not None:
+        uses = {**scene.measurements.uses.pods, f"uid-{name}": pod_use(own[0], own[1] * GIB)}
+        at_once(scene.measurements.take(Uses(uses, {})))
+    wanted = dict(zip(("cpu", "memory"), requests, strict=True))
+    scene.cache.upsert(pod(name, requests=wanted, node_name="node-a", bound_at=NOW - age, priority=priority))
+
+
+@pytest.mark.parametrize(
+    ("used", "of_pods", "wanting", "thresholds", "beyond"),
+    [
+        ((63, 500), ((30, 200), (33, 300)), ("0", "0"), (50, 100), "cpu"),
+        ((53, 500), ((30, 200), (23, 300)), ("0", "0"), (60, 100), ""),
+        ((53, 500), ((30, 100), (23, 200)), ("20", "100Gi"), (60, 100), "cpu"),
+        ((53, 300), ((30, 100), (23, 200)), ("1", "165Gi"), (60, 70), "memory"),
+    ],
+)
+def test_production_pods_are_judged_by_what_production_uses(
+    used: tuple[float, float],
+    of_pods: tuple[tuple[float, float], ...],
+    wanting: tuple[str, str],
+    thresholds: tuple[int, int],
+    beyond: str,
+) -> None:
+    """Figures of the project's own tests, for a node of 96 cores and 512 GiB."""
+    scene = Scene(big_node(*used))
+    for number, own in enumerate(of_pods):
+        resident(scene, f"prod-{number}", own)
+    new = pod(requests=dict(zip(("cpu", "memory"), wanting, strict=True)), priority=PRODUCTION)
+    judged = scene.judge(
+        LoadAware,
+        new,
+        usageThresholds={"cpu": 100, "memory": 100},
+        prodUsageThresholds=dict(zip(("cpu", "memory"), thresholds, strict=True)),
+    )
+    assert judged.fitting == (set() if beyond else {"node-a"})
+    if beyond:
+        assert judged.reasons() == (f"node(s) {beyond} usage exceed threshold",)
+
+
+@pytest.mark.parametrize(("own", "age"), [(None, 5), (None, 900), ((0, 0), 5)])
+def test_production_pods_that_were_not_reported_count_as_estimated(
+    own: tuple[float, float] | None, age: float
+) -> None:
+    """Of 512 GiB, 100 are measured and two pods of 200 are estimated at 140: 74 %."""
+    scene = Scene(big_node(53, 300))
+    resident(scene, "prod-1", (30, 100))
+    resident(scene, "prod-2", own, requests=("1", "200Gi"), age=age)
+    new = both(("1", "200Gi"), None)
+    thresholds = {"cpu": 60, "memory": 70}
+    judged = scene.judge(LoadAware, new, prodUsageThresholds=thresholds)
+    assert judged.fitting == set()
+    assert judged.numbers() == "memory 74 % with the pod, threshold 70 %"
+
+
+def test_others_are_judged_by_the_node_and_do_not_count_as_production() -> None:
+    scene = Scene(big_node(70, 0))
+    resident(scene, "prod-1", (30, 0))
+    resident(scene, "mid-1", (40, 0), priority=MID)
+    args = {"usageThresholds": {"cpu": 65}, "prodUsageThresholds": {"cpu": 40}}
+    tiny = {"cpu": "1m", "memory": "1"}
+    assert scene.judge(LoadAware, pod(requests=tiny, priority=PRODUCTION), **args).fitting == {"node-a"}
+    assert scene.judge(LoadAware, pod(requests=tiny, priority=MID), **args).fitting == set()
+
+
+def test_production_pods_may_be_scored_by_what_production_uses() -> None:
+    """Of 512 GiB, 100 are measured and 22.4 estimated; 16,000 cores are more than there are."""
+    scene = Scene(big_node(0, 0))
+    resident(scene, "prod-1", (30, 100), requests=("16", "32Gi"), age=0)
+    huge = pod(requests={"cpu": "16000", "memory": "32Gi"}, priority=PRODUCTION)
+    assert scene.judge(LoadAware, huge, scoreAccordingProdUsage=True).scores == {"node-a": 38}
+
+
+@pytest.mark.parametrize(
+    ("fields", "production"),
+    [
+        ({}, True),
+        ({"requests": {}}, False),
+        ({"requests": {}, "labels": {"koordinator.sh/qosClass": "LS"}}, True),
+        ({"labels": {"koordinator.sh/qosClass": "BE"}}, False),
+        ({"labels": {"koordinator.sh/qosClass": "?"}}, True),
+        ({"priority": 9000, "requests": {}}, True),
+        ({"priority": 7000}, False),
+        ({"priority": 3999}, False),
+        ({"priority": 100}, True),
+        ({"priority": 9000, "labels": {"koordinator.sh/priority-class": "koord-batch"}}, False),
+        ({"priority": 5000, "labels": {"koordinator.sh/priority-class": "koord-prod"}}, True),
+        ({"priority": 5000, "labels": {"koordinator.sh/priority-class": "?"}}, True),
+    ],
+)
+def test_what_is_a_production_pod(fields: dict[str, Any], production: bool) -> None:
+    """All of the node is used, and nothing of it by production."""
+    judged = Scene(measured(100, 0)).judge(
+        LoadAware, pod(**fields), usageThresholds={"cpu": 65}, prodUsageThresholds={"cpu": 65}
+    )
+    assert judged.fitting == ({"node-a"} if production else set())
 
 
 def test_pods_of_daemon_sets_go_where_they_must() -> None:

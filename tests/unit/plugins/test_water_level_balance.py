@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from builders import NOW, level, node, pod, reservation, usage, water_level
+from builders import NOW, level, node, pod, pod_use, reservation, usage, water_level
 from tidelock.cluster.measured import at_once
 from tidelock.framework.api import Code, PreScore
 from tidelock.framework.moment import Moment
@@ -228,7 +228,7 @@ def test_sums_are_of_the_pods_own_use_and_follow_them_at_once() -> None:
     scene = Scene(measured("node-a", 90))
     for name in ("one", "two"):
         scene.cache.upsert(pod(name, requests={"cpu": "9"}, node_name="node-a", bound_at=NOW - 9999))
-    uses = {"uid-one": usage(2.0), "uid-two": usage(5.0)}
+    uses = {"uid-one": pod_use(2.0), "uid-two": pod_use(5.0)}
     at_once(scene.measurements.take(Uses(uses, {})))
     plugin = WaterLevelBalance(scene.handle, {**CPU_ALONE, **SUMS})
     assert scene.judging(plugin, POD).scores["node-a"] == 80 * 8 / 20 + 20
@@ -236,7 +236,7 @@ def test_sums_are_of_the_pods_own_use_and_follow_them_at_once() -> None:
     scene.cache.remove("uid-two")
     assert scene.judging(plugin, POD).scores["node-a"] == 80 * 3 / 20 + 20
 
-    at_once(scene.measurements.take(Uses({"uid-one": usage(4.0)}, {})))
+    at_once(scene.measurements.take(Uses({"uid-one": pod_use(4.0)}, {})))
     assert scene.judging(plugin, POD).scores["node-a"] == 80 * 5 / 20 + 20
 
 
@@ -244,7 +244,7 @@ def test_history_fills_in_for_young_pods_by_their_age() -> None:
     scene = Scene(measured("node-a"))
     web = {"controller": "apps/v1/StatefulSet/web", "requests": {"cpu": "9"}, "node_name": "node-a"}
     scene.cache.upsert(pod("young", bound_at=NOW - 225, **web))
-    uses = Uses({"uid-young": usage(8.0)}, {WorkloadKey("StatefulSet", "shop", "web"): usage(4.0)})
+    uses = Uses({"uid-young": pod_use(8.0)}, {WorkloadKey("StatefulSet", "shop", "web"): usage(4.0)})
     at_once(scene.measurements.take(uses))
     assert scored(scene, **SUMS) == [80 * (0.25 * 8 + 0.75 * 4 + 1) / 20 + 20]
 
@@ -253,13 +253,13 @@ def test_a_young_pod_without_history_counts_as_measured_and_one_not_measured_as_
     scene = Scene(measured("node-a"))
     scene.cache.upsert(pod("young", requests={"cpu": "9"}, node_name="node-a", bound_at=NOW - 10))
     scene.cache.assume(pod("newer", requests={"cpu": "4"}), "node-a")
-    at_once(scene.measurements.take(Uses({"uid-young": usage(2.0)}, {})))
+    at_once(scene.measurements.take(Uses({"uid-young": pod_use(2.0)}, {})))
     assert scored(scene, **SUMS) == [80 * (2 + 4 + 1) / 20 + 20]
 
 
 def test_sums_that_are_old_give_way_to_the_nodes_windows() -> None:
     scene = Scene(measured("node-a", 5))
-    at_once(scene.measurements.take(Uses({"uid-other": usage(2.0, at=NOW - 181)}, {})))
+    at_once(scene.measurements.take(Uses({"uid-other": pod_use(2.0, at=NOW - 181)}, {})))
     assert scored(scene, **SUMS) == [80 * 6 / 20 + 20]
 
 

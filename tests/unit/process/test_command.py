@@ -48,6 +48,17 @@ def test_an_unknown_option_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
     assert "unrecognized arguments: --retries 3" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--port", "--tls-port"])
+@pytest.mark.parametrize("port", ["99999", "-1", "http"])
+def test_what_is_no_port_is_refused(option: str, port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["run", f"{option}={port}"])
+
+    assert left.value.code == 2
+    expected = f"argument {option}: '{port}' is not a port: should be a whole number from 0 to 65535"
+    assert expected in capsys.readouterr().err
+
+
 def refused(file: Path, text: str, capsys: pytest.CaptureFixture[str]) -> str:
     """Start with a configuration that is wrong, and give what is told after the file's name."""
     file.write_text(text)

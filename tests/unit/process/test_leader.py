@@ -7,8 +7,10 @@ from pathlib import Path
 from random import Random
 from typing import Any, NoReturn
 
+import aiohttp
 import pytest
 
+from devcluster.loopback import HOST
 from tidelock import leader
 from tidelock.clock import SystemClock
 from tidelock.framework.config import default_configuration
@@ -18,6 +20,7 @@ from tidelock.kube.config import Connection
 from tidelock.kube.events import ObjectReference
 from tidelock.kube.lease import Alone, LeaseLostError
 from tidelock.leader import Leader
+from tidelock.main import _served
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.tasks import Tasks
 from tidelock.settings import Settings
@@ -148,6 +151,58 @@ async def test_whoever_has_lost_the_lease_ends_in_the_same_order(server: Server,
     with pytest.raises(LeaseLostError, match="thief"):
         await leading
     assert told == ["given up", "Kopf ended"]
+
+
+async def test_it_tells_what_it_is_to_the_cluster(server: Server, told: list[str]) -> None:
+    stop, term = asyncio.Event(), Term(told)
+    made = make(server, term)
+    assert (made.standing.state, made.standing.silence) == ("starting", 0)
+    leading = asyncio.create_task(made.lead(stop))
+    await until_ready(made)
+    standing = made.standing
+    stop.set()
+    await leading
+
+    assert (standing.state, standing.instance) == ("leading", Settings().instance)
+    assert standing.silence == 0
+
+
+async def test_an_api_server_that_is_silent_is_told(
+    server: Server, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leader, "_SILENT", -1)
+    stop = asyncio.Event()
+    made = make(server, Term(told))
+    leading = asyncio.create_task(made.lead(stop))
+    await until_ready(made)
+    for reflector in made._reflectors:
+        reflector.last_activity -= 90
+    silence = made.standing.silence
+    stop.set()
+    await leading
+
+    assert silence >= 80
+
+
+async def test_who_stands_by_names_the_leader(server: Server) -> None:
+    class Waiting(Term):
+        waiting, holder = True, "tidelock-a_1"
+
+    standing = make(server, Waiting([])).standing
+    assert (standing.state, standing.leader, standing.epoch) == ("standby", "tidelock-a_1", 0)
+
+
+@pytest.mark.parametrize(("web_view", "status"), [(False, 404), (True, 200)])
+async def test_the_web_view_is_served_if_that_is_asked_for(
+    server: Server, web_view: bool, status: int
+) -> None:
+    settings = Settings(listen=HOST, port=0, web_view=web_view) if web_view else Settings(listen=HOST, port=0)
+    made = make(server, Term([]))
+    async with _served(settings, made) as port, aiohttp.ClientSession() as browser:
+        async with browser.get(f"http://{HOST}:{port}/web/") as response:
+            assert response.status == status
+        async with browser.get(f"http://{HOST}:{port}/healthz") as response:
+            assert response.status == 200
 
 
 async def test_nothing_is_asked_before_it_leads(server: Server) -> None:

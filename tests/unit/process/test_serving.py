@@ -1,12 +1,13 @@
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import aiohttp
 import pytest
+from aiohttp import web
 from prometheus_client import CollectorRegistry, Gauge
 
-from tidelock.serving import ListenError, MetricsToken, TokenError, serve
+from tidelock.serving import ListenError, MetricsToken, TokenError, listen, serve
 
 LOOPBACK = "127.0.0.1"
 
@@ -53,12 +54,50 @@ async def test_metrics_are_those_of_the_registry() -> None:
     assert "tide 7.0" in text
 
 
-async def test_a_port_in_use_is_named() -> None:
+@pytest.fixture
+def port_in_use() -> Iterator[int]:
     with socket.create_server((LOOPBACK, 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(ListenError, match=f"cannot listen on {LOOPBACK}:{port}: Address already in use"):
-            async with serve(LOOPBACK, port, CollectorRegistry(), alive=bool, ready=bool):
-                pass
+        yield taken.getsockname()[1]
+
+
+@pytest.mark.parametrize("option", ["--port", "--tls-port"])
+async def test_a_port_in_use_is_named_with_the_option_to_choose_another(
+    option: str, port_in_use: int
+) -> None:
+    runner = web.AppRunner(web.Application())
+    await runner.setup()
+    with pytest.raises(ListenError) as caught:
+        await listen(runner, LOOPBACK, port_in_use, option=option)
+    await runner.cleanup()
+
+    assert str(caught.value) == (
+        f"cannot listen on {LOOPBACK}:{port_in_use}: Address already in use; choose another port by {option}"
+    )
+
+
+async def test_metrics_are_not_served_at_a_port_in_use(port_in_use: int) -> None:
+    with pytest.raises(ListenError, match=f"{port_in_use}: Address already in use; .* by --port"):
+        async with serve(LOOPBACK, port_in_use, CollectorRegistry(), alive=bool, ready=bool):
+            pass
+
+
+NOT_OURS = r"cannot listen on \S+:8080: \w.*; name an address of this machine by --listen"
+
+
+async def test_an_address_of_another_machine_is_told() -> None:
+    with pytest.raises(ListenError, match=NOT_OURS):
+        async with serve("192.0.2.1", 8080, CollectorRegistry(), alive=bool, ready=bool):
+            pass
+
+
+async def test_an_address_that_is_none_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def resolve(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    with pytest.raises(ListenError, match=NOT_OURS):
+        async with serve("nowhere", 8080, CollectorRegistry(), alive=bool, ready=bool):
+            pass
 
 
 async def test_metrics_are_for_those_who_show_the_token(file: Path) -> None:

@@ -2,7 +2,10 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+from prometheus_client import generate_latest
 
+from tidelock import __version__
+from tidelock.framework.api import Code
 from tidelock.ledger.book import Change
 from tidelock.ledger.transitions import Event
 from tidelock.model.meta import ObjectMeta
@@ -18,30 +21,34 @@ def change(event: Event, phase: Phase, *, at: float = 10.0, due: float = 10.0) -
     return Change(ObjectMeta("lock", "shop"), event, phase, "Reason", "message", at, due)
 
 
-@pytest.mark.parametrize(
-    ("family", "labels", "bounds"),
-    [
-        ("scheduler_scheduling_attempt_duration_seconds", ("scheduled", "p"), (0.001, 0.001 * 2**14)),
-        ("scheduler_pod_scheduling_sli_duration_seconds", ("1",), (0.01, 0.01 * 2**19)),
-        ("scheduler_pod_scheduling_attempts", (), (1, 16)),
-    ],
-)
-def test_buckets_are_those_of_kube_scheduler(
-    family: str, labels: tuple[str, ...], bounds: tuple[float, float]
-) -> None:
+def test_buckets_are_those_of_kube_scheduler_to_the_last_digit() -> None:
+    """They were powers, not multiplied up, and so other labels than kube-scheduler's in the last digit."""
     telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- no secret
-    histograms = {
-        "scheduler_scheduling_attempt_duration_seconds": telemetry.scheduling_attempt_duration,
-        "scheduler_pod_scheduling_sli_duration_seconds": telemetry.pod_scheduling_sli_duration,
-        "scheduler_pod_scheduling_attempts": telemetry.pod_scheduling_attempts,
-    }
-    histogram = histograms[family]
-    (histogram.labels(*labels) if labels else histogram).observe(1)
+    telemetry.ran("P", "Filter", Code.SUCCESS, 1.0)
 
-    [metric] = [metric for metric in telemetry.registry.collect() if metric.name == family]
-    limits = [float(sample.labels["le"]) for sample in metric.samples if sample.name.endswith("_bucket")]
+    [family] = [
+        each
+        for each in telemetry.registry.collect()
+        if each.name == "scheduler_plugin_execution_duration_seconds"
+    ]
+    bounds = [sample.labels["le"] for sample in family.samples if "le" in sample.labels]
 
-    assert (limits[0], limits[-2]) == pytest.approx(bounds)
+    assert bounds[:4] == [
+        "1e-05",
+        "1.5000000000000002e-05",
+        "2.2500000000000005e-05",
+        "3.375000000000001e-05",
+    ]
+    assert bounds[-1] == "+Inf"
+
+
+def test_a_pod_that_is_gated_enters_the_unschedulable_ones() -> None:
+    telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- no secret
+
+    telemetry.queued("gated", "UnschedulablePodAdd")
+
+    labels = {"queue": "unschedulable", "event": "UnschedulablePodAdd"}
+    assert value(telemetry, "scheduler_queue_incoming_pods_total", **labels) == 1
 
 
 def test_a_lock_that_is_given_counts_once() -> None:
@@ -82,3 +89,39 @@ def test_a_violation_counts_by_what_the_lock_did(event: Event, policy: str) -> N
     telemetry.changed(replace(violated, reason="Violated"))
 
     assert value(telemetry, "tidelock_reservation_violations_total", policy=policy) == 1
+
+
+def test_what_is_rare_is_nought_before_it_happens() -> None:
+    """The first violation of a process made its series appear with 1, which no alert on an increase sees."""
+    telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- no secret
+
+    assert [
+        value(telemetry, "tidelock_reservation_violations_total", policy=policy)
+        for policy in ("Keep", "Move")
+    ] == [0, 0]
+    assert value(telemetry, "tidelock_releases_total", cause="expire") == 0
+    assert value(telemetry, "tidelock_reservation_activation_seconds_count", waited="false") == 0
+
+
+def test_locks_that_waited_for_room_are_measured_apart() -> None:
+    telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- no secret
+
+    telemetry.activated(0.25, waited=False)
+    telemetry.activated(60.0, waited=True)
+
+    sums = [
+        value(telemetry, "tidelock_reservation_activation_seconds_sum", waited=waited)
+        for waited in ("false", "true")
+    ]
+    assert sums == [0.25, 60.0]
+
+
+def test_a_scrape_tells_of_the_process_and_its_version_and_not_when_each_series_began() -> None:
+    telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- no secret
+    telemetry.schedule_attempts.labels("scheduled", "p").inc()
+
+    text = generate_latest(telemetry.registry).decode()
+
+    assert "_created" not in text
+    assert f'tidelock_build_info{{version="{__version__}"}} 1.0' in text
+    assert (value(telemetry, "process_resident_memory_bytes") or 0) > 0

@@ -26,6 +26,7 @@ from tidelock.scheduler.feed import Feed
 from tidelock.scheduler.loop import Loop
 from tidelock.scheduler.publisher import Publisher
 from tidelock.scheduler.queue import FLUSH_AFTER
+from tidelock.scheduler.recent import Recent
 from tidelock.scheduler.tasks import Tasks, TurnTaking
 from tidelock.scheduler.tools import Tools
 from tidelock.telemetry import Telemetry
@@ -183,7 +184,8 @@ class Shell(Core):
         self.tasks = Tasks(Random(1))  # noqa: S311 -- for jitter
         api = TurnTaking(self.api, self.tasks)
         super().__init__(*nodes, listed=listed, configuration=configuration, api=api)
-        tools = Tools(self.api, self.recorder, self.telemetry, self.clock, self.tasks)
+        self.recent = Recent()
+        tools = Tools(self.api, self.recorder, self.telemetry, self.clock, self.tasks, self.recent)
         self.extenders = Extenders(configuration.extenders)
         self.binder = Binder(tools, self.decider, self.extenders)
         self.evictor = Evictor(tools, self.decider)

@@ -117,8 +117,30 @@ async def test_a_change_is_told_and_counted_once() -> None:
     assert (told.type, told.reason, told.action) == ("Normal", "Admitted", "Active")
     assert told.note == "cpu 1 held on node-a"
     assert shell.metric("tidelock_locks_total") == 1
-    assert shell.metric("tidelock_reservation_activation_seconds_count") == 1
-    assert shell.metric("tidelock_reservation_activation_seconds_sum") == 0.25
+    assert shell.metric("tidelock_reservation_activation_seconds_count", waited="false") == 1
+    assert shell.metric("tidelock_reservation_activation_seconds_sum", waited="false") == 0.25
+
+
+async def test_a_lock_that_lost_its_room_is_measured_anew_from_then_on() -> None:
+    """It was measured from when it was first seen, as if it had not been active in between."""
+    shell = Shell(node("node-a", cpu="1"))
+    shell.store_lock()
+    shell.step()
+    await shell.publish()
+    shell.see_lock()
+    shell.clock.advance(300)
+    shell.feed.nodes.upsert(node("node-a", cpu="1"), node("node-a", cpu="500m", version=2))
+    shell.step()
+    await shell.publish()
+    shell.see_lock()
+    shell.clock.advance(0.5)
+    shell.feed.nodes.upsert(node("node-a", cpu="500m", version=2), node("node-a", cpu="1", version=3))
+    shell.step()
+    await shell.publish()
+
+    assert shell.stored_status()["phase"] == "Active"
+    assert shell.metric("tidelock_reservation_activation_seconds_sum", waited="false") == 0
+    assert shell.metric("tidelock_reservation_activation_seconds_sum", waited="true") == 0.5
 
 
 async def test_what_a_lock_loses_is_a_warning() -> None:

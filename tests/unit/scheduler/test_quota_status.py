@@ -21,7 +21,7 @@ class Office:
     def __init__(self) -> None:
         self.shell = Shell(node("node-a"))
         shell = self.shell
-        tools = Tools(shell.api, shell.recorder, shell.telemetry, shell.clock, shell.tasks)
+        tools = Tools(shell.api, shell.recorder, shell.telemetry, shell.clock, shell.tasks, shell.recent)
         self.reporter = QuotaReporter(tools, shell.book.quotas)
 
     def see_quota(self, plain: Json) -> None:

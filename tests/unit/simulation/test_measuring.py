@@ -97,19 +97,20 @@ def test_pods_and_workloads_are_measured_in_cores() -> None:
 
     uses = measured.uses(1, EPOCH, np.array([0, 1]))
 
-    assert uses.pods["pod-000001"].windows["15m"]["cpu"].mean == pytest.approx(2.25)
+    memory = world().memory[1]
+    assert uses.pods["pod-000001"].means == pytest.approx([2.25, memory] * 3)
     key = WorkloadKey("Deployment", NAMESPACE, "steady")
     assert list(uses.workloads) == [key]
     assert uses.workloads[key].windows["1d"]["cpu"].mean == pytest.approx(1.5)
 
 
-def test_of_pods_and_workloads_the_mean_alone_is_told() -> None:
+def test_of_workloads_the_mean_alone_is_told() -> None:
     measured = measurements()
     sample(measured, 0, 50.0)
 
     uses = measured.uses(0, EPOCH, np.array([0, 1]))
 
-    for usage in (*uses.pods.values(), *uses.workloads.values()):
+    for usage in uses.workloads.values():
         for stats in usage.windows.values():
             for stat in stats.values():
                 assert not isnan(stat.mean)

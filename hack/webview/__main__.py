@@ -1,0 +1,91 @@
+"""Takes pictures of the web view, serves it, or measures it, over a cluster that is made up.
+
+    python -m webview docs/images          # web-view-light.png and web-view-dark.png
+    python -m webview --port 8080          # to be looked at in a browser, until Ctrl-C
+    python -m webview --cost               # what a look takes with thousands of nodes and locks
+
+Pictures take a chromium, see hack/chromium.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+from playwright.async_api import Browser
+
+from webview.browser import chromium, find_chromium
+from webview.cost import measure
+from webview.scene import Scene, ordinary
+
+_SIZE = 1240, 860  # CSS pixels
+_COLOURS = 256  # in a picture, which makes its file smaller
+
+
+async def take(browser: Browser, address: str, scheme: Literal["light", "dark"], file: Path) -> None:
+    """Take one picture of the upper part of the page."""
+    width, height = _SIZE
+    context = await browser.new_context(
+        color_scheme=scheme,
+        viewport={"width": width, "height": height},
+        locale="en-GB",
+        timezone_id="UTC",
+    )
+    page = await context.new_page()
+    await page.goto(address)
+    await page.locator("#decisions tbody tr").first.wait_for()
+    await page.screenshot(path=file, full_page=True)
+    await context.close()
+    shrink(file)
+
+
+def shrink(file: Path) -> None:
+    """Write a picture with fewer colours."""
+    from PIL import Image  # noqa: PLC0415 -- comes with matplotlib, and is of use here alone
+
+    with Image.open(file) as picture:
+        small = picture.convert("RGB").quantize(_COLOURS, dither=Image.Dither.NONE)
+    small.save(file, optimize=True)
+
+
+async def pictures(scene: Scene, program: str, folder: Path) -> None:
+    """Take a picture by day and one by night."""
+    async with scene.stage.served() as address, chromium(program) as browser:
+        await take(browser, address, "light", folder / "web-view-light.png")
+        await take(browser, address, "dark", folder / "web-view-dark.png")
+
+
+async def serve(scene: Scene, port: int) -> None:
+    """Serve until the end of the process."""
+    async with scene.stage.served(port=port) as address:
+        print(address)
+        await asyncio.Event().wait()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; gives the exit status."""
+    parser = argparse.ArgumentParser(prog="webview", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("folder", nargs="?", type=Path, help="where the pictures go")
+    parser.add_argument("--port", type=int, default=0, help="serve here instead")
+    parser.add_argument("--cost", action="store_true", help="measure instead")
+    options = parser.parse_args(argv)
+    if options.cost:
+        measure()
+        return 0
+    if options.folder is None:
+        with suppress(KeyboardInterrupt):
+            asyncio.run(serve(ordinary(), options.port))
+        return 0
+    program = find_chromium()
+    if program is None:
+        sys.stderr.write("webview: no chromium is found: install it by hack/chromium\n")
+        return 1
+    asyncio.run(pictures(ordinary(), program, options.folder))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

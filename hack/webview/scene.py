@@ -1,0 +1,137 @@
+"""A small cluster that is made up, as it would be after a few minutes of work."""
+
+import json
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+from tidelock.framework.config import default_configuration
+from tidelock.model.instants import format_instant
+from tidelock.model.levels import NODE_LEVEL, Measured, NodeLevel, Stat, encode_node_level
+from tidelock.model.locks import decode_reservation
+from tidelock.model.nodes import decode_node
+from tidelock.model.pods import decode_pod
+from tidelock.plugins.registry import BUILTINS
+from tidelock.scheduler.decider import Decider
+from tidelock.scheduler.feed import Feed
+from tidelock.settings import DEFAULT_SCHEDULER_NAME
+from webview.stage import Stage
+
+Json = dict[str, Any]
+
+_START = 1_796_000_000.0  # 2026-11-29
+_GPU = "nvidia.com/gpu"
+_LARGE = {"cpu": "64", "memory": "512Gi", "pods": "110", _GPU: "8"}
+_SMALL = {"cpu": "16", "memory": "64Gi", "pods": "110"}
+
+
+class HandClock:
+    """Stands still unless it is moved."""
+
+    def __init__(self, time: float) -> None:
+        self._time = time
+
+    def now(self) -> float:
+        """Give the time that it was moved to."""
+        return self._time
+
+    def monotonic(self) -> float:
+        """Give the same."""
+        return self._time
+
+    def advance(self, seconds: float) -> None:
+        """Move on."""
+        self._time += seconds
+
+
+class Scene:
+    """A cluster whose objects are added by hand."""
+
+    def __init__(self) -> None:
+        self.clock = HandClock(_START)
+        decider = Decider(default_configuration(DEFAULT_SCHEDULER_NAME, BUILTINS))
+        self.stage = Stage(decider, self.clock)
+        self._feed = Feed(
+            decider.cache, decider.book, decider.queue, decider.waiting_pods, self.clock, lambda: None
+        )
+        for sink in (self._feed.nodes, self._feed.pods, self._feed.reservations):
+            sink.synced()
+
+    def node(self, name: str, amounts: Mapping[str, str], water: str | None = None, **spec: Any) -> None:
+        """Add a node, with the annotation of its level if it is measured."""
+        plain = self._object(name, spec, annotations={NODE_LEVEL: water} if water else {})
+        self._feed.nodes.upsert(None, decode_node(_encode(plain | {"status": {"allocatable": amounts}})))
+
+    def pod(self, name: str, requests: Mapping[str, str], node_name: str = "", **spec: Any) -> None:
+        """Add a pod: one that waits, or one that runs on a node."""
+        containers = [{"name": "main", "resources": {"requests": requests}}]
+        wanted = {
+            "schedulerName": DEFAULT_SCHEDULER_NAME,
+            "nodeName": node_name,
+            "containers": containers,
+            **spec,
+        }
+        self._feed.pods.upsert(None, decode_pod(_encode(self._object(name, wanted, "shop"))))
+
+    def lock(self, name: str, resources: Mapping[str, str], **spec: Any) -> None:
+        """Add a Reservation for the pod of its name."""
+        wanted = {"resources": resources, "owners": [{"pod": {"name": name}}], "ttlSeconds": 600, **spec}
+        plain = self._object(name, wanted, "shop", creationTimestamp=format_instant(self.clock.now()))
+        self._feed.reservations.upsert(None, decode_reservation(_encode(plain)))
+
+    def level(self, cpu: float, memory: float, age: float = 20.0) -> str:
+        """Write the level of a node that was measured some seconds ago."""
+        window: dict[Measured, Stat] = {"cpu": Stat(*[cpu] * 3), "memory": Stat(*[memory] * 3)}
+        return encode_node_level(NodeLevel(self.clock.now() - age, {"15m": window}))
+
+    def _object(self, name: str, spec: Json, namespace: str = "", **meta: Any) -> Json:
+        identity = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "resourceVersion": "1"}
+        return {"metadata": identity | meta, "spec": spec}
+
+
+def _encode(plain: Json) -> bytes:
+    return json.dumps(plain).encode()
+
+
+def ordinary() -> Scene:
+    """Play ten minutes: pods that run, locks that are given, wait, are broken into and end."""
+    scene, rng = Scene(), Random(5)  # noqa: S311 -- a picture, not a secret
+    ahead = -580.0  # measured close to the end of the play
+    for number, gpus in enumerate((1, 3, 5, 7), start=1):
+        scene.node(f"gpu-{number}", _LARGE, scene.level(rng.uniform(35, 80), rng.uniform(30, 70), ahead))
+        scene.pod(f"train-{number}", {"cpu": "24", "memory": "200Gi", _GPU: str(gpus)}, f"gpu-{number}")
+    ages = dict.fromkeys((f"web-{number}" for number in range(1, 8)), ahead) | {"web-6": 200.0}
+    for name in (*ages, "web-8"):
+        water = scene.level(rng.uniform(15, 90), rng.uniform(25, 75), ages[name]) if name in ages else None
+        scene.node(name, _SMALL, water, unschedulable=name == "web-7")
+        for replica in range(rng.randrange(2, 5)):
+            scene.pod(f"shop-{name}-{replica}", {"cpu": "3", "memory": "11Gi"}, name)
+    scene.lock("batch-1", {"cpu": "4", "memory": "8Gi"}, nodeName="web-8", ttlSeconds=240, retention="Retain")
+    scene.lock("cart-0", {"cpu": "6", "memory": "20Gi"}, nodeName="web-2", ttlSeconds=1800)
+    scene.stage.settle()
+    scene.clock.advance(250)
+    scene.stage.settle()
+    scene.lock("train-5", {"cpu": "16", "memory": "128Gi", _GPU: "3"}, ttlSeconds=900)
+    scene.lock("search-0", {"cpu": "4", "memory": "16Gi"}, ttlSeconds=3600)
+    scene.lock("search-1", {"cpu": "4", "memory": "16Gi"}, ttlSeconds=3600)
+    scene.stage.settle()
+    scene.clock.advance(170)
+    scene.pod("search-0", {"cpu": "4", "memory": "16Gi"})
+    scene.pod("report-77", {"cpu": "2", "memory": "4Gi"})
+    scene.stage.settle()
+    scene.clock.advance(150)
+    scene.pod("intruder", {"cpu": "5"}, "web-2", schedulerName="another-scheduler")
+    scene.lock("train-6", {"cpu": "16", "memory": "128Gi", _GPU: "8"}, pendingDeadlineSeconds=120)
+    scene.stage.settle()
+    scene.clock.advance(30)
+    scene.pod("huge-0", {"cpu": "60", "memory": "400Gi"})
+    scene.stage.settle()
+    return scene
+
+
+def large(nodes: int) -> Scene:
+    """Make a cluster of many nodes that are all measured."""
+    scene, rng = Scene(), Random(7)  # noqa: S311 -- as above
+    for number in range(nodes):
+        scene.node(f"node-{number:05}", _SMALL, scene.level(rng.uniform(0, 100), rng.uniform(0, 100)))
+    return scene

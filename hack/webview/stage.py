@@ -1,0 +1,60 @@
+"""What the operator does between its watches and its HTTP server, without an API server."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+
+from devcluster.loopback import HOST
+from tidelock.clock import Clock
+from tidelock.scheduler.cycle import Assumed
+from tidelock.scheduler.decider import Decider, Unschedulable
+from tidelock.scheduler.recent import Recent
+from tidelock.serving import MetricsToken, serve
+from tidelock.web.site import Site, Standing
+from tidelock.web.view import View
+
+LEADING = Standing("leading", "tidelock-7d9c5-x2x9p", "tidelock-7d9c5-x2x9p_1", epoch=3)
+STANDING_BY = Standing("standby", "tidelock-7d9c5-k4zqm", "tidelock-7d9c5-x2x9p_1")
+
+
+@dataclass
+class Stage:
+    """A decider, and the web view of it."""
+
+    decider: Decider
+    clock: Clock
+    standing: Standing = LEADING
+
+    def __post_init__(self) -> None:
+        self.recent = Recent()
+        self.view = View(self.decider, self.recent)
+
+    def settle(self) -> None:
+        """Decide all that can be decided now; what is decided comes true at once."""
+        decider, now = self.decider, self.clock.now()
+        while (due := decider.next_due()) is not None and due <= now:
+            outcome = decider.step(now)
+            if isinstance(outcome, Assumed):
+                self.recent.placed(outcome, now)
+                decider.bound(outcome, now)
+            elif isinstance(outcome, Unschedulable):
+                self.recent.refused(outcome, now)
+        changes, decider.book.changes = decider.book.changes, []
+        for change in changes:
+            self.recent.changed(change, decider.book.entries.get(change.meta.key))
+        for key in decider.book.changed:
+            self.recent.waits(decider.book.entries[key])
+        decider.book.changed.clear()
+
+    @asynccontextmanager
+    async def served(self, token_file: Path | None = None, port: int = 0) -> AsyncIterator[str]:
+        """Serve the web view as the operator does, at a free port if it is 0; gives its address."""
+        token = MetricsToken(token_file) if token_file else None
+        site = Site(self.view.look, lambda: self.standing, self.clock, token).application
+        async with serve(
+            HOST, port, CollectorRegistry(), alive=bool, ready=bool, token=token, site=site
+        ) as bound:
+            yield f"http://{HOST}:{bound}/web/"

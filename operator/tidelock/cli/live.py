@@ -1,0 +1,274 @@
+"""The screen of `kubectl tidelock top`: two tables over a world that changes beneath them.
+
+Only the lines in view are written, so that it does not matter how many nodes there are; objects that did not
+change are not read again.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import cycle
+from typing import ClassVar, Protocol
+
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.geometry import Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.widgets import Footer, HelpPanel, Input, Static
+
+from tidelock.cli.overview import (
+    Grid,
+    LockLine,
+    LockSort,
+    NodeSort,
+    World,
+    amount,
+    legend,
+    lock_grid,
+    node_grid,
+    node_lines,
+    sorted_locks,
+    sorted_nodes,
+    total,
+)
+from tidelock.model.levels import Measured
+from tidelock.model.meta import Key
+
+_PERIOD = 1.0  # seconds between two looks at whether there is news, and at the clock
+
+
+class Source(Protocol):
+    """Where the screen has its world from."""
+
+    @property
+    def world(self) -> World | None:
+        """What is known; None before all of it has been read once."""
+
+    def changed(self) -> bool:
+        """Tell whether there is news since this was asked last."""
+
+    @property
+    def trouble(self) -> str:
+        """Why the world is not as new as it should be, and how old it is; empty if it is."""
+
+    def now(self) -> float:
+        """Seconds since the epoch, by the cluster's clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Which locks are shown: those of a namespace, or, at first too, of all."""
+
+    namespace: str
+    everywhere: bool
+
+
+class Pane(ScrollView, can_focus=True):
+    """A table below a line of headings that stays; it is scrolled by the keys of any terminal view."""
+
+    DEFAULT_CSS = """
+    Pane {
+        border: round $foreground 30%;
+        border-title-color: $foreground;
+        border-title-style: bold;
+        background: $background;
+        padding: 0 1;
+        scrollbar-color: $foreground 30%;
+        scrollbar-background: $background;
+    }
+    Pane:focus { border: round $accent; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("tab", "app.focus_next", "Other table")]
+
+    def __init__(self, id: str) -> None:  # noqa: A002 -- the base class' name
+        super().__init__(id=id)
+        self._make: Callable[[int], Grid] | None = None
+        self._grid: Grid | None = None
+
+    def show(self, make: Callable[[int], Grid]) -> None:
+        """Show another table, at the place that was in view; `make` is given the cells that a line has."""
+        self._make = make
+        self._grid = grid = make(self.scrollable_content_region.width)
+        self.virtual_size = Size(grid.width, grid.count + 1)
+        self.refresh()
+
+    def on_resize(self) -> None:
+        """Make the table as wide as there is room now."""
+        if self._make is not None:
+            self.show(self._make)
+
+    def render_line(self, y: int) -> Strip:
+        """Write the line at a height of the widget."""
+        width, (left, top) = self.size.width, self.scroll_offset
+        place = y + top - 1
+        if self._grid is None or place >= self._grid.count:
+            return Strip.blank(width, self.rich_style)
+        text = self._grid.line(place) if y else self._grid.head()
+        strip = Strip(text.render(self.app.console)).apply_style(self.rich_style)
+        return strip.crop_extend(left, left + width, self.rich_style)
+
+
+class Top(App[None]):
+    """Nodes above, locks below, and what there is to say about them."""
+
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    #head { height: 1; }
+    #summary { padding: 0 1; width: 1fr; }
+    #legend { padding: 0 1; width: auto; }
+    #trouble { padding: 0 1; background: $error; color: $text; text-style: bold; display: none; }
+    #trouble:nocolor { text-style: bold reverse; }
+    #nodes { height: 3fr; }
+    #locks { height: 2fr; }
+    Input { display: none; border: round $accent; border-title-style: bold; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "quit", "Quit"),
+        Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
+        Binding("c", "resource('cpu')", "Cpu"),
+        Binding("m", "resource('memory')", "Memory"),
+        Binding("s", "sort", "Sort"),
+        Binding("a", "everywhere", "All namespaces"),
+        Binding("slash", "filter", "Filter", key_display="/"),
+        Binding("escape", "unfilter", "No filter", show=False),
+        Binding("question_mark", "help", "Help", key_display="?"),
+    ]
+
+    def __init__(self, source: Source, view: View) -> None:
+        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)  # or it would still be grey
+        self._source = source
+        self._namespace = view.namespace
+        self._everywhere = view.everywhere
+        self._resource: Measured = "cpu"
+        self._word = ""
+        self._node_sorts, self._lock_sorts = cycle(NodeSort), cycle(LockSort)
+        self._node_sort, self._lock_sort = next(self._node_sorts), next(self._lock_sorts)
+        self._lines: dict[Key, LockLine] = {}
+        self._trouble = Static(id="trouble")
+        self._summary = Static("reading the cluster …", id="summary")
+        self._legend = Static(id="legend")
+        self._node_pane = Pane(id="nodes")
+        self._lock_pane = Pane(id="locks")
+        self._asked = Input(placeholder="part of a node's, lock's, namespace's or owner's name")
+        self._asked.border_title = "Filter (Esc shows all)"
+
+    def compose(self) -> ComposeResult:
+        """Put the widgets one below the other."""
+        with Vertical():
+            yield self._trouble
+            with Horizontal(id="head"):
+                yield self._summary
+                yield self._legend
+            yield self._node_pane
+            yield self._lock_pane
+            yield self._asked
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Begin to look at the world."""
+        self._node_pane.focus()
+        self.set_interval(_PERIOD, self.look)
+        self.call_after_refresh(self.look)
+
+    def look(self) -> None:
+        """Show what changed since the last look; else only count down."""
+        trouble = self._source.trouble
+        self._trouble.update(Text(trouble))
+        self._trouble.display = bool(trouble)
+        if self._source.changed():
+            self._draw()
+        else:
+            self._lock_pane.refresh()
+
+    def _draw(self) -> None:
+        world = self._source.world
+        if world is None:  # there will be news when it is there
+            return
+        self._draw_nodes(world)
+        self._draw_locks(world)
+
+    def _draw_nodes(self, world: World) -> None:
+        resource = self._resource
+        lines = node_lines(world, resource, self._source.now())
+        sums = total(lines)
+        told = (
+            f"{resource}: {sums.part(sums.used):.0%} used, {sums.part(sums.locked):.0%} locked, "
+            f"{sums.part(sums.free):.0%} free of {amount(resource, sums.allocatable)} on {len(lines)} nodes"
+        )
+        self._summary.update(Text(told))
+        self._legend.update(legend())
+        shown = sorted_nodes((line for line in lines if self._word in line.name), self._node_sort)
+        self._node_pane.border_title = _title("Nodes", len(shown), len(lines), self._node_sort)
+        self._node_pane.show(partial(node_grid, shown, resource))
+
+    def _draw_locks(self, world: World) -> None:
+        known = self._lines
+        self._lines = {
+            key: line if (line := known.get(key)) and line.seen.lock is lock else LockLine.of(lock)
+            for key, lock in world.locks.items()
+        }
+        shown = [
+            line
+            for key, line in self._lines.items()
+            if (self._everywhere or key.namespace == self._namespace) and line.speaks_of(self._word)
+        ]
+        place = "all namespaces" if self._everywhere else self._namespace
+        self._lock_pane.border_title = _title(
+            f"Reservations in {place}", len(shown), len(self._lines), self._lock_sort
+        )
+        grid = lock_grid(sorted_locks(shown, self._lock_sort), self._source.now)
+        self._lock_pane.show(lambda _width: grid)
+
+    def action_resource(self, resource: Measured) -> None:
+        """Show another resource of nodes."""
+        self._resource = resource
+        self._draw()
+
+    def action_sort(self) -> None:
+        """Sort the table in focus by what comes next."""
+        if self._lock_pane.has_focus:
+            self._lock_sort = next(self._lock_sorts)
+        else:
+            self._node_sort = next(self._node_sorts)
+        self._draw()
+
+    def action_everywhere(self) -> None:
+        """Show the locks of all namespaces, or of one again."""
+        self._everywhere = not self._everywhere
+        self._draw()
+
+    def action_filter(self) -> None:
+        """Ask for a word that names what is to be shown."""
+        self._asked.display = True
+        self._asked.focus()
+
+    def action_unfilter(self) -> None:
+        """Show all again."""
+        self._asked.value = ""
+        self.on_input_submitted()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Show at each letter what is left."""
+        self._word = event.value
+        self._draw()
+
+    def on_input_submitted(self) -> None:
+        """Go back to the tables; the word stays in force, and in view."""
+        self._asked.display = bool(self._asked.value)
+        self._node_pane.focus()
+
+    def action_help(self) -> None:
+        """Show all keys beside the tables, or no longer."""
+        if self.query(HelpPanel):
+            self.action_hide_help_panel()
+        else:
+            self.action_show_help_panel()
+
+
+def _title(what: str, shown: int, there: int, sort: NodeSort | LockSort) -> str:
+    count = f"{there}" if shown == there else f"{shown} of {there}"
+    return f"{what}: {count}, by {sort.value}"

@@ -1,0 +1,307 @@
+"""What `kubectl tidelock top` shows: nodes as bars and locks as rows, as text; no terminal, no I/O."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import inf
+
+from rich.text import Text
+
+from tidelock.cli.locks import Seen
+from tidelock.cli.status import LOCK_COLUMNS, lock_row
+from tidelock.cli.tables import STYLES
+from tidelock.cli.water import Water, measured, staleness_of
+from tidelock.model.groups import WaterLevel
+from tidelock.model.levels import Measured, Quality
+from tidelock.model.locks import Reservation
+from tidelock.model.meta import Key
+from tidelock.model.nodes import Node
+from tidelock.model.quantities import CPU, NOTHING, Resources, plus
+
+USED, LOCKED, FREE, WATER, OLD_WATER = "█", "▒", "·", "│", "┆"
+_COLOURS = {USED: "#4c8dd6", LOCKED: "#d99a10", FREE: "#808080"}  # seen on dark ground and on light
+_NARROWEST = 10  # cells of a bar
+_GAP = 2  # cells between columns
+_WIDEST = 40  # cells of a lock's name, owner and room
+_TIMES = frozenset({"ENDS IN", "AGE"})
+_TIME_WIDTH = len("999d23h")
+
+
+class NodeSort(StrEnum):
+    """What nodes are sorted by: names from a, the least free room first, the most of all else first."""
+
+    NAME = "name"
+    FREE = "least free"
+    USED = "most used"
+    LOCKED = "most locked"
+    WATER = "highest water"
+
+
+class LockSort(StrEnum):
+    """What locks are sorted by; those that ended, and those without an end, come last."""
+
+    ENDS = "soonest end"
+    NAME = "name"
+    PHASE = "phase"
+    NODE = "node"
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What is known of the cluster: objects by key, what pods request of each node by its name."""
+
+    nodes: Mapping[Key, Node]
+    used: Mapping[str, Resources]
+    locks: Mapping[Key, Reservation]
+    levels: Mapping[Key, WaterLevel]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Amounts of one resource on a node, or on all, in the resource's unit; `water` is measured use."""
+
+    allocatable: int = 0
+    used: int = 0
+    locked: int = 0
+    water: float | None = None
+    stale: bool = False
+
+    @property
+    def free(self) -> int:
+        """What is neither used nor locked; below 0 if there is less than was given."""
+        return self.allocatable - self.used - self.locked
+
+    def part(self, amount: float) -> float:
+        """Give an amount as a part of what is allocatable."""
+        return amount / self.allocatable if self.allocatable else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLine:
+    """A node, its share, how many locks hold room on it, and what keeps pods away."""
+
+    name: str
+    share: Share
+    percent: float | None
+    locks: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table of which only the lines in view are written.
+
+    `widths` are cells; `row` writes the cells of a line by its place.
+    """
+
+    heads: Sequence[str]
+    widths: Sequence[int]
+    right: frozenset[str]
+    count: int
+    row: Callable[[int], Sequence[Text]]
+
+    @property
+    def width(self) -> int:
+        """Cells of a whole line."""
+        return sum(self.widths) + _GAP * (len(self.widths) - 1)
+
+    def head(self) -> Text:
+        """Write the line of headings."""
+        return self._joined([Text(head, "bold") for head in self.heads])
+
+    def line(self, place: int) -> Text:
+        """Write one line."""
+        return self._joined(self.row(place))
+
+    def _joined(self, cells: Sequence[Text]) -> Text:
+        line = Text(no_wrap=True)
+        for head, width, cell in zip(self.heads, self.widths, cells, strict=True):
+            cell.truncate(width, overflow="ellipsis")
+            cell.align("right" if head in self.right else "left", width)
+            line.append_text(cell).append(" " * _GAP)
+        line.right_crop(_GAP)
+        return line
+
+
+def node_lines(world: World, resource: Measured, now: float) -> list[NodeLine]:
+    """Sum up each node; `now` is in seconds since the epoch."""
+    held: dict[str, Resources] = {}
+    counts: dict[str, int] = {}
+    for seen in map(Seen, world.locks.values()):
+        if seen.active and seen.node:
+            held[seen.node] = plus(held.get(seen.node, NOTHING), seen.resources)
+            counts[seen.node] = counts.get(seen.node, 0) + 1
+    levels = list(world.levels.values())
+    return [
+        _node_line(
+            node,
+            resource,
+            world.used.get(node.name, NOTHING),
+            held.get(node.name, NOTHING),
+            counts.get(node.name, 0),
+            measured(node, now, staleness_of(levels, node)),
+        )
+        for node in world.nodes.values()
+    ]
+
+
+def _node_line(
+    node: Node, resource: Measured, used: Resources, locked: Resources, locks: int, water: Water
+) -> NodeLine:
+    percent = water.means.get(resource) if water.worth is not Quality.INVALID else None
+    share = Share(
+        node.allocatable.get(resource, 0),
+        used.get(resource, 0),
+        locked.get(resource, 0),
+        None if percent is None else node.capacity.get(resource, 0) * percent / 100,
+        water.worth is Quality.STALE,
+    )
+    states = [
+        text for text, is_so in (("cordoned", node.unschedulable), ("not ready", not node.ready)) if is_so
+    ]
+    return NodeLine(node.name, share, percent, locks, ", ".join(states))
+
+
+def sorted_nodes(lines: Iterable[NodeLine], by: NodeSort) -> list[NodeLine]:
+    """Sort; nodes that are equal stand by name."""
+
+    def rank(line: NodeLine) -> float:
+        share = line.share
+        match by:
+            case NodeSort.NAME:
+                return 0.0
+            case NodeSort.FREE:
+                return share.part(share.free)
+            case NodeSort.USED:
+                return -share.part(share.used)
+            case NodeSort.LOCKED:
+                return -share.part(share.locked)
+            case NodeSort.WATER:
+                return inf if line.percent is None else -line.percent
+
+    return sorted(lines, key=lambda line: (rank(line), line.name))
+
+
+def total(lines: Iterable[NodeLine]) -> Share:
+    """Sum up all nodes, without what was measured."""
+    allocatable = used = locked = 0
+    for line in lines:
+        allocatable += line.share.allocatable
+        used += line.share.used
+        locked += line.share.locked
+    return Share(allocatable, used, locked)
+
+
+def amount(resource: Measured, units: float) -> str:
+    """Write an amount so that columns can be compared: cores, or Gi."""
+    return f"{units / 1000:.2f}" if resource == CPU else f"{units / 2**30:.1f}Gi"
+
+
+def bar(share: Share, width: int) -> Text:
+    """Draw what is used, locked and free over so many cells, and where the measured use stands."""
+    used, locked = (units > 0 for units in (share.used, share.locked))
+    first = min(max(round(share.part(share.used) * width), int(used)), width - int(locked))
+    second = min(max(round(share.part(share.used + share.locked) * width), first + int(locked)), width)
+    cells = [USED] * first + [LOCKED] * (second - first) + [FREE] * (width - second)
+    drawn = Text()
+    at = -1 if share.water is None else min(int(share.part(share.water) * width), width - 1)
+    for place, cell in enumerate(cells):
+        colour = _COLOURS[cell]
+        if place == at:
+            style = "bold" if cell == FREE else f"bold #ffffff on {colour}"
+            drawn.append(OLD_WATER if share.stale else WATER, style)
+        else:
+            drawn.append(cell, colour)
+    return drawn
+
+
+def legend() -> Text:
+    """Say what the bars are made of."""
+    text = Text()
+    for sign, meaning in ((USED, "used"), (LOCKED, "locked"), (FREE, "free")):
+        text.append(sign, _COLOURS[sign]).append(f" {meaning}   ")
+    return text.append(WATER, "bold").append(f" measured ({OLD_WATER} stale)")
+
+
+def node_grid(lines: Sequence[NodeLine], resource: Measured, width: int) -> Grid:
+    """Make the table of nodes; bars get what is left of `width` cells."""
+    heads = ["NODE", resource.upper(), "USED", "LOCKED", "FREE", "OF", "WATER", "LOCKS", "STATE"]
+    figures = 9  # as wide as 999999.99 and 9999.9Gi
+    name = max((len(line.name) for line in lines), default=0)
+    state = max((len(line.state) for line in lines), default=0)
+    widths = [max(name, 4), 0, figures, figures, figures, figures, 5, 5, max(state, 5)]
+    widths[1] = max(width - sum(widths) - _GAP * (len(widths) - 1), _NARROWEST)
+
+    def row(place: int) -> list[Text]:
+        line = lines[place]
+        share = line.share
+        figures = (share.used, share.locked, share.free, share.allocatable)
+        cells = [Text(amount(resource, units)) for units in figures]
+        if not share.locked:
+            cells[1] = Text()
+        if share.free < 0:
+            cells[2].stylize("bold red")
+        water = "" if line.percent is None else f"{line.percent:.0f}%"
+        return [
+            Text(line.name),
+            bar(share, widths[1]),
+            *cells,
+            Text(water, "dim" if share.stale else ""),
+            Text(str(line.locks or "")),
+            Text(line.state, "yellow"),
+        ]
+
+    return Grid(heads, widths, frozenset(heads[2:8]), len(lines), row)
+
+
+@dataclass(frozen=True, slots=True)
+class LockLine:
+    """A lock, with what its row says apart from the time; `ends` is in seconds since the epoch."""
+
+    seen: Seen
+    cells: tuple[str, ...]
+    ends: float
+
+    @classmethod
+    def of(cls, lock: Reservation) -> "LockLine":
+        """Read a lock."""
+        seen = Seen(lock)
+        ends = None if seen.ended else seen.instant("expiresAt")
+        return cls(seen, tuple(lock_row(seen, 0.0)), inf if ends is None else ends)
+
+    def speaks_of(self, word: str) -> bool:
+        """Whether its namespace, name, node or owner has this in it."""
+        _namespace, _name, _, node, owner, *_ = self.cells
+        return any(word in text for text in (str(self.seen.lock.key), node, owner))
+
+
+def sorted_locks(lines: Iterable[LockLine], by: LockSort) -> list[LockLine]:
+    """Sort; locks that are equal stand by namespace and name."""
+
+    def rank(line: LockLine) -> tuple[bool, float | str]:
+        match by:
+            case LockSort.ENDS:
+                return line.seen.ended, line.ends
+            case LockSort.NAME:
+                return False, ""
+            case LockSort.PHASE:
+                return line.seen.ended, line.seen.phase
+            case LockSort.NODE:
+                return line.seen.ended, line.seen.node
+
+    return sorted(lines, key=lambda line: (rank(line), line.seen.lock.key))
+
+
+def lock_grid(lines: Sequence[LockLine], now: Callable[[], float]) -> Grid:
+    """Make the table of locks, which count down by `now`, in seconds since the epoch."""
+    widths = [
+        _TIME_WIDTH if head in _TIMES else max([len(head), *(len(line.cells[column]) for line in lines)])
+        for column, head in enumerate(LOCK_COLUMNS)
+    ]
+    widths[:-1] = [min(width, _WIDEST) for width in widths[:-1]]
+
+    def row(place: int) -> list[Text]:
+        seen = lines[place].seen
+        return [Text(cell, STYLES.get(cell, "")) for cell in lock_row(seen, now())]
+
+    return Grid(LOCK_COLUMNS, widths, _TIMES, len(lines), row)

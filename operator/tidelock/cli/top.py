@@ -1,0 +1,173 @@
+"""`kubectl tidelock top`: nodes and locks as they are, live on a terminal."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, NoReturn
+
+import typer
+
+from tidelock.cli.connect import Failure, Session, Target, ask, explained
+from tidelock.cli.following import News, followed
+from tidelock.cli.options import Context, Everywhere, Kubeconfig, Namespace
+from tidelock.cli.overview import World
+from tidelock.cli.tables import span
+from tidelock.clock import Clock, SystemClock
+from tidelock.kube.client import NODES, PODS, RESERVATIONS, WATERLEVELS
+from tidelock.kube.errors import ApiError, Gone, Unreachable
+from tidelock.kube.skew import skew_of
+from tidelock.kube.watch import Reflector
+from tidelock.model.groups import decode_water_level
+from tidelock.model.locks import decode_reservation
+from tidelock.model.nodes import decode_node
+from tidelock.model.pods import Pod, decode_pod
+from tidelock.model.quantities import NOTHING, Resources, minus, plus
+
+_PULSE = 5.0  # seconds between two questions whether the API server is there, and for an answer
+_BOUND = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+
+
+def command(
+    namespace: Namespace = "",
+    everywhere: Everywhere = False,
+    context: Context = "",
+    kubeconfig: Kubeconfig = "",
+) -> None:
+    """Show nodes and locks live: what is used, locked and free, measured levels, time left."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise Failure("top needs a terminal; elsewhere use kubectl tidelock status, which goes on with -w")
+    target = Target(kubeconfig=kubeconfig, context=context, namespace=namespace)
+    status = ask(target, lambda session: _top(session, everywhere=everywhere))
+    raise typer.Exit(status)
+
+
+async def _top(session: Session, *, everywhere: bool) -> int:
+    from tidelock.cli.live import Top, View  # noqa: PLC0415 -- textual is slow to import, and needed here alone
+
+    needed = (NODES, PODS, RESERVATIONS)  # whatever is in the way is told before the screen hides it
+    await asyncio.gather(*(session.client.get(each.collection(), {"limit": "1"}) for each in needed))
+    async with following(session, SystemClock()) as cluster:
+        screen = Top(cluster, View(session.home, everywhere))
+        await screen.run_async()
+    return screen.return_code or 0
+
+
+class Requested:
+    """A sink of bound pods that adds up what they request, by node."""
+
+    def __init__(self, news: News) -> None:
+        self.by_node: dict[str, Resources] = {}
+        self._news = news
+
+    def upsert(self, old: Pod | None, new: Pod) -> None:
+        """Count a pod, or count it anew."""
+        if old is not None:
+            self._take(old)
+        self.by_node[new.node_name] = plus(self.by_node.get(new.node_name, NOTHING), new.requests)
+        self._news.upsert(old, new)
+
+    def remove(self, last: Pod) -> None:
+        """Count a pod no longer."""
+        self._take(last)
+        self._news.remove(last)
+
+    def synced(self) -> None:
+        """Tell that a list is complete."""
+        self._news.synced()
+
+    def _take(self, pod: Pod) -> None:
+        self.by_node[pod.node_name] = minus(self.by_node[pod.node_name], pod.requests)
+
+
+class Cluster:
+    """The live world of the screen, and how it goes with the connection.
+
+    Args:
+        session: how the API server is asked.
+        clock: this machine's clock.
+        news: what all copies report to.
+        needed: copies without which nothing is shown: of nodes, pods and locks.
+        world: what they keep.
+
+    """
+
+    def __init__(
+        self, session: Session, clock: Clock, news: News, needed: Sequence[Reflector[Any]], world: World
+    ) -> None:
+        self._client = session.client
+        self._clock = clock
+        self._news = news
+        self._needed = needed
+        self._world = world
+        self._skew = 0.0
+        self._silence: ApiError | None = None
+        self._whole = clock.monotonic()  # when the world was last known to be as new as the API server's
+
+    @property
+    def world(self) -> World | None:
+        """What is known; None before all of it has been read once."""
+        return self._world if all(each.synced.is_set() for each in self._needed) else None
+
+    def changed(self) -> bool:
+        """Tell whether there is news since this was asked last."""
+        news = self._news.come.is_set()
+        self._news.come.clear()
+        return news
+
+    @property
+    def trouble(self) -> str:
+        """Why the world is not as new as it should be, and how old it is; empty if it is."""
+        error = self._lost()
+        if error is None:
+            return ""
+        age = span(self._clock.monotonic() - self._whole)
+        shown = "Nothing has been read yet" if self.world is None else f"This is the cluster of {age} ago"
+        return f"{shown}; trying again: {explained(error, self._client.server)}."
+
+    def now(self) -> float:
+        """Seconds since the epoch, by the API server's clock: it is nearer to the operator's."""
+        return self._clock.now() + self._skew
+
+    async def pulse(self) -> NoReturn:
+        """Ask now and then whether the API server is there: a watch without events would tell late."""
+        while True:
+            sent = self._clock.now()
+            try:
+                async with asyncio.timeout(_PULSE):
+                    theirs = await self._client.time_of_day()
+            except (ApiError, TimeoutError) as error:
+                said = f"nothing within {_PULSE:.0f} s"
+                self._silence = error if isinstance(error, ApiError) else Unreachable(said)
+            else:
+                self._silence = None
+                self._skew = skew_of(theirs, sent, self._clock.now())
+                if self._lost() is None:
+                    self._whole = self._clock.monotonic()
+            await asyncio.sleep(_PULSE)
+
+    def _lost(self) -> ApiError | None:
+        errors = (self._silence, *(each.lost for each in self._needed))
+        # An expired version is an ordinary event: the copy is read anew at once.
+        return next((each for each in errors if each is not None and not isinstance(each, Gone)), None)
+
+
+@asynccontextmanager
+async def following(session: Session, clock: Clock) -> AsyncIterator[Cluster]:
+    """Follow nodes, bound pods, locks and WaterLevels of the whole cluster while the context lasts."""
+    news = News()
+    requested = Requested(news)
+    async with (
+        followed(session, NODES, decode_node, news) as nodes,
+        followed(session, PODS, decode_pod, requested, field_selector=_BOUND) as pods,
+        followed(session, RESERVATIONS, decode_reservation, news) as locks,
+        followed(session, WATERLEVELS, decode_water_level, news, optional=True) as levels,
+    ):
+        world = World(nodes.store, requested.by_node, locks.store, levels.store)
+        cluster = Cluster(session, clock, news, (nodes, pods, locks), world)
+        pulse = asyncio.create_task(cluster.pulse())
+        try:
+            yield cluster
+        finally:
+            pulse.cancel()
+            await asyncio.gather(pulse, return_exceptions=True)

@@ -1,0 +1,51 @@
+"""A node's measured use as commands show it, and what it is worth."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tidelock.model.groups import WaterLevel
+from tidelock.model.levels import (
+    NODE_LEVEL,
+    WINDOW_SECONDS,
+    Measured,
+    NodeLevel,
+    Quality,
+    decode_node_level,
+    quality,
+)
+from tidelock.model.nodes import Node
+from tidelock.model.waterlevels import WaterLevelSpec
+
+_STALENESS: int = WaterLevelSpec.model_fields["staleness_seconds"].default
+
+
+@dataclass(frozen=True, slots=True)
+class Water:
+    """Mean use over the shortest window, in percent of the node's capacity; empty if nothing can be read."""
+
+    worth: Quality
+    means: Mapping[Measured, float] = field(default_factory=dict)
+
+
+def measured(node: Node, now: float, staleness: float) -> Water:
+    """Read and judge a node's annotation; `now` is in seconds since the epoch, `staleness` in seconds."""
+    text = node.meta.annotations.get(NODE_LEVEL)
+    if text is None:
+        return Water(Quality.MISSING)
+    level = decode_node_level(text)
+    if not isinstance(level, NodeLevel):
+        return Water(Quality.INVALID)
+    window = next(name for name in WINDOW_SECONDS if level.windows.get(name))
+    means = {name: stat.mean for name, stat in level.windows[window].items()}
+    return Water(quality(level.at, now, staleness), means)
+
+
+def staleness_of(levels: Iterable[WaterLevel], node: Node) -> float:
+    """Tell above which age a node's measurement is stale, by the WaterLevels that select it."""
+    limits = [
+        level.spec.staleness_seconds
+        for level in levels
+        if level.spec is not None
+        and (level.nodes is None or level.nodes.matches(node.name, node.meta.labels))
+    ]
+    return min(limits, default=_STALENESS)

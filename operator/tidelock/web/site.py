@@ -1,0 +1,163 @@
+"""The web view over HTTP: three files that hold no data, and a stream of server-sent events that does.
+
+A browser shows no bearer token when it asks for files, so these are for everybody who can reach the port. The
+stream is asked for by the script, with the token, if there is one to show, as for metrics.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Literal
+
+import msgspec
+from aiohttp import web
+
+from tidelock.clock import Clock
+from tidelock.running import until
+from tidelock.serving import Handler, MetricsToken
+from tidelock.web.view import BadQueryError, Page, Query, read_query
+
+MOST_STREAMS = 16
+"""How many browsers may look at once: the decision loop pays for them."""
+
+# Seconds between two looks of a browser; and the part of the time that the looks of all may take.
+_PAUSE = 1.0
+_SHARE = 0.1
+
+_FILES = MappingProxyType(
+    {
+        "": ("index.html", "text/html"),
+        "page.css": ("page.css", "text/css"),
+        "page.js": ("page.js", "text/javascript"),
+    }
+)
+_HEADERS = MappingProxyType(
+    {
+        "Content-Security-Policy": (
+            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:;"
+            " base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+        ),
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "no-cache",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a process is to the cluster at an instant.
+
+    Attributes:
+        state: `starting` until the cluster is read, `standby` while another leads.
+        instance: name of this process.
+        leader: identity of the one that leads, as far as is known; empty where nobody is elected.
+        epoch: number of this process' leadership.
+        silence: seconds since the API server was last heard of, if that is too long ago; else 0.
+
+    """
+
+    state: Literal["starting", "standby", "leading"]
+    instance: str
+    leader: str
+    epoch: int = 0
+    silence: int = 0
+
+
+Look = Callable[[Query, float], Generator[None, None, Page]]
+"""Makes a page in slices; see `tidelock.web.view.View.look`."""
+
+
+class Site:
+    """Answers browsers.
+
+    Attributes:
+        application: to be mounted at a path that ends in a slash.
+
+    """
+
+    def __init__(
+        self, look: Look, standing: Callable[[], Standing], clock: Clock, token: MetricsToken | None
+    ) -> None:
+        """Take what is shown, and the token that has to be shown for it, if there is one."""
+        self._look, self._standing, self._clock = look, standing, clock
+        self._streams = 0
+        self._ending = asyncio.Event()
+        self.application = web.Application()
+        for path, (name, kind) in _FILES.items():
+            body = files("tidelock.web").joinpath("assets", name).read_bytes()
+            self.application.router.add_get(f"/{path}", _giving(body, kind))
+        events = self._events if token is None else token.guard(self._events)
+        self.application.router.add_get("/events", events, allow_head=False)
+        self.application.on_response_prepare.append(_harden)
+        self.application.on_shutdown.append(self._end)
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        try:
+            query = read_query(request.query)
+        except BadQueryError as error:
+            return web.Response(status=400, text=str(error))
+        if self._streams >= MOST_STREAMS:
+            return web.Response(status=503, text=f"{MOST_STREAMS} browsers look already")
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        self._streams += 1
+        try:
+            await response.prepare(request)
+            await until(self._ending, self._tell(response, query))
+        except ConnectionError:
+            pass  # the browser has gone
+        finally:
+            self._streams -= 1
+        return response
+
+    async def _tell(self, response: web.StreamResponse, query: Query) -> None:
+        """Tell what is to be seen, for ever; what has not changed since the last time is not told again."""
+        told = b""
+        while True:
+            standing = self._standing()
+            page, spent = b"null", 0.0
+            if standing.state == "leading":
+                page, spent = await self._page(query)
+            news = b'"standing":%b,"page":%b' % (msgspec.json.encode(standing), page)
+            now = b'"now":%.3f' % self._clock.now()
+            await response.write(b"data: {%b}\n\n" % (now if news == told else b",".join((now, news))))
+            told = news
+            await asyncio.sleep(pause_after(spent, self._streams))
+
+    async def _page(self, query: Query) -> tuple[bytes, float]:
+        """Make a page, letting all else run between the slices; gives its JSON, and the seconds it took."""
+        slices, spent = self._look(query, self._clock.now()), 0.0
+        while True:
+            started = time.perf_counter()
+            try:
+                next(slices)
+            except StopIteration as end:
+                page = msgspec.json.encode(end.value)
+                return page, spent + time.perf_counter() - started
+            spent += time.perf_counter() - started
+            await asyncio.sleep(0)
+
+    async def _end(self, _: web.Application) -> None:
+        self._ending.set()
+
+
+def pause_after(spent: float, browsers: int) -> float:
+    """Tell how long to wait after a look that took some seconds, if so many browsers look."""
+    return max(_PAUSE, spent * browsers / _SHARE)
+
+
+def _giving(body: bytes, kind: str) -> Handler:
+    async def give(_: web.Request) -> web.Response:
+        return web.Response(body=body, content_type=kind, charset="utf-8")
+
+    return give
+
+
+async def _harden(_: web.Request, response: web.StreamResponse) -> None:
+    """Have the browser run, load and tell nothing but what this site is made of."""
+    response.headers.update(_HEADERS)

@@ -1,0 +1,418 @@
+"""What the web view shows: nodes, locks and decisions, a page of each at a time.
+
+Pure. However large the cluster is, a page is bounded: what all nodes take part in is done by NumPy, what all
+locks take part in comes in slices, and only what is shown is written out.
+"""
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from itertools import islice
+
+import msgspec
+import numpy as np
+
+from tidelock.cluster.columns import Amounts as Column
+from tidelock.cluster.columns import Rows
+from tidelock.cluster.levels import NEVER, RESOURCES, WINDOWS, Figures, NodeLevels
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.watergroups import UNLIMITED, Groups, Policy
+from tidelock.ledger import reasons
+from tidelock.ledger.entry import Entry
+from tidelock.ledger.status import shown_resources
+from tidelock.model.levels import Quality, quality
+from tidelock.model.nodes import Node
+from tidelock.model.quantities import CPU, MEMORY, PODS, format_resources
+from tidelock.model.reservations import Phase, owner_text
+from tidelock.model.waterlevels import WaterLevelSpec
+from tidelock.scheduler.decider import Decider
+from tidelock.scheduler.recent import Decision, Recent
+
+ROWS = 50
+"""Rows of a page of nodes, and of locks."""
+DECISIONS = 50
+
+# Devices that have a column beside cpu and memory.
+_MOST_DEVICES = 2
+# Locks looked at in one go, which takes about a millisecond.
+_SLICE = 500
+# More seconds than there are from the epoch to the latest instant that a lock can end at, the year 9998.
+_AGES = 1e12
+_LONGEST_TEXT = 253  # as long as a name can be
+_LONGEST_NUMBER = 9  # digits
+_DIGITS = 1  # of percents
+_BY_NAME, _BY_WATER = "name", "water"
+
+_URGENCY: Mapping[Phase, int] = {
+    Phase.PENDING: 0,
+    Phase.BOUND: 1,
+    Phase.ACTIVE: 1,
+    Phase.REJECTED: 2,
+    Phase.LOST: 2,
+    Phase.EXPIRED: 3,
+    Phase.CONSUMED: 3,
+}
+
+# Of nodes that no WaterLevel selects nothing counts but when their measurement is stale.
+_REST = Policy(
+    windows=(1.0,) * len(WINDOWS),
+    percent=None,
+    min_weight=0.0,
+    limits=(UNLIMITED,) * len(RESOURCES),
+    staleness=WaterLevelSpec.model_fields["staleness_seconds"].default,
+    defaults=(0.0,) * len(RESOURCES),
+)
+
+Amounts = tuple[int, int, int]
+"""Allocatable, requested and locked, in the units of `tidelock.model.quantities`."""
+
+
+class BadQueryError(Exception):
+    """A parameter of a request is wrong: which, how, and what is expected."""
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody wants to see.
+
+    Attributes:
+        text: part of the name of a node, a lock, a pod, an owner, or of a phase, in any case; empty: all.
+        sort: `name`, `water` or a resource; by a resource, nodes of which most is taken come first.
+        reverse: whether the last come first.
+        nodes: how many nodes, in that order, are left out before the first that is shown.
+        locks: the same of locks.
+
+    """
+
+    text: str = ""
+    sort: str = _BY_NAME
+    reverse: bool = False
+    nodes: int = 0
+    locks: int = 0
+
+
+def read_query(parameters: Mapping[str, str]) -> Query:
+    """Read `text`, `sort` (with a minus: reversed), `nodes` and `locks`; raises BadQueryError."""
+    unknown = sorted(parameters.keys() - {"text", "sort", "nodes", "locks"})
+    if unknown:
+        raise BadQueryError(f"{unknown[0]}: unknown parameter: expected text, sort, nodes or locks")
+    sort = _read_text(parameters, "sort") or _BY_NAME
+    return Query(
+        text=_read_text(parameters, "text").strip().lower(),
+        sort=sort.removeprefix("-"),
+        reverse=sort.startswith("-"),
+        nodes=_read_number(parameters, "nodes"),
+        locks=_read_number(parameters, "locks"),
+    )
+
+
+def _read_text(parameters: Mapping[str, str], name: str) -> str:
+    text = parameters.get(name, "")
+    if len(text) > _LONGEST_TEXT:
+        raise BadQueryError(f"{name}: Too long: may not be more than {_LONGEST_TEXT} characters")
+    return text
+
+
+def _read_number(parameters: Mapping[str, str], name: str) -> int:
+    text = parameters.get(name, "0")
+    if not (text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER):
+        raise BadQueryError(f"{name}: Invalid value: {text!r}: expected a whole number, such as 0")
+    return int(text)
+
+
+class _Row(msgspec.Struct, frozen=True, rename="camel"):
+    """A part of a page, written in JSON's spelling."""
+
+
+class NodeRow(_Row, frozen=True):
+    """A node: its amounts by resource, its use of cpu and memory in percent, and when that was measured."""
+
+    name: str
+    state: str
+    amounts: list[Amounts]
+    water: list[float | None]
+    quality: Quality
+    measured_at: float | None
+
+
+class LockRow(_Row, frozen=True):
+    """A lock: `until` it holds or waits, `ended_at` it was over, in seconds since the epoch."""
+
+    name: str
+    phase: Phase
+    node: str
+    owner: str
+    room: str
+    until: float | None
+    ended_at: float | None
+    why: str
+    trouble: bool
+
+
+class DecisionRow(_Row, frozen=True):
+    """A decision; see `tidelock.scheduler.recent`."""
+
+    at: float
+    kind: str
+    name: str
+    verdict: str
+    node: str
+    why: str
+
+
+class Water(_Row, frozen=True):
+    """The use of a resource over the nodes that are freshly measured, in percent."""
+
+    mean: float
+    least: float
+    most: float
+
+
+class Part(_Row, frozen=True):
+    """Which part of a list is shown: all there are, those that match, and how many come before the first."""
+
+    total: int
+    matching: int
+    first: int
+
+
+class Page(_Row, frozen=True):
+    """All that is shown at once.
+
+    Attributes:
+        resources: those that nodes have amounts of, in their order.
+        totals: amounts of all nodes: one for each resource.
+        water: cpu and memory over all nodes; None where nothing is fresh.
+        measured: how many nodes are freshly measured.
+        phases: how many locks are in each phase.
+
+    """
+
+    resources: list[str]
+    totals: list[Amounts]
+    water: list[Water | None]
+    measured: int
+    phases: dict[str, int]
+    nodes: list[NodeRow]
+    nodes_part: Part
+    locks: list[LockRow]
+    locks_part: Part
+    decisions: list[DecisionRow]
+
+
+class View:
+    """Looks at the state of the scheduler."""
+
+    def __init__(self, decider: Decider, recent: Recent) -> None:
+        """Take what is looked at; the levels of nodes are followed from now on."""
+        self._cache, self._book = decider.cache, decider.book
+        self._recent = recent
+        self._levels = NodeLevels()
+        self._cache.follow(self._levels)
+        self._groups = Groups(decider.objects.water_levels, _REST)
+
+    def look(self, query: Query, now: float) -> Generator[None, None, Page]:
+        """Make a page, which is what the generator returns, in slices of about a millisecond.
+
+        Decisions may be made between the slices: a lock that has come meanwhile is not among those that are
+        looked at.
+        """
+        phases: Counter[str] = Counter()
+        found: list[Entry] = []
+        places = array("d")
+        entries = tuple(self._book.entries.values())
+        for start in range(0, len(entries), _SLICE):
+            for entry in entries[start : start + _SLICE]:
+                phases[entry.phase.value] += 1
+                if not query.text or _mentions(entry, query.text):
+                    found.append(entry)
+                    places.append(_place(entry))
+            yield
+        part = _part(len(entries), len(found), query.locks)
+        order = np.argsort(np.array(places), kind="stable")[part.first : part.first + ROWS]
+        shown = (self._book.entries.get(found[index].key) for index in order.tolist())
+        locks = [_lock_row(entry) for entry in shown if entry is not None]
+        yield
+        return self._page(query, now, locks, part, phases)
+
+    def _page(
+        self, query: Query, now: float, locks: list[LockRow], locks_part: Part, phases: Mapping[str, int]
+    ) -> Page:
+        snapshot = self._cache.snapshot()
+        resources = _resources_of(snapshot)
+        staleness = self._groups.of(snapshot).staleness
+        fresh = self._levels.fresh(now, staleness)
+        water = self._levels.use("mean")[0]
+        rows = self._rows(query, snapshot, np.where(fresh, water, np.nan))
+        part = _part(len(snapshot), len(rows), query.nodes)
+        columns = [snapshot.column(resource) for resource in resources]
+        kinds = (snapshot.allocatable, snapshot.requested, snapshot.locked)
+        return Page(
+            resources=resources,
+            totals=_triples(*(each[:, columns].sum(axis=0) for each in kinds)),
+            water=[_spread(each[fresh]) for each in water],
+            measured=int(np.count_nonzero(fresh)),
+            phases={phase.value: phases[phase.value] for phase in Phase if phases[phase.value]},
+            nodes=[
+                self._node_row(snapshot, row, columns, float(staleness[row]), now)
+                for row in rows[part.first : part.first + ROWS].tolist()
+            ],
+            nodes_part=part,
+            locks=locks,
+            locks_part=locks_part,
+            decisions=_decision_rows(self._recent, query.text),
+        )
+
+    def _rows(self, query: Query, snapshot: Snapshot, water: Figures) -> Rows:
+        """Give the rows of the nodes that match, in the order that is asked for."""
+        rank = snapshot.traits.name_rank
+        if query.sort == _BY_NAME:
+            order = np.argsort(rank)
+        else:
+            height = _height(query.sort, snapshot, water)
+            order = np.lexsort((rank, -height))
+        if query.text:
+            matching = [query.text in node.name.lower() for node in snapshot.nodes]
+            order = order[np.array(matching, np.bool_)[order]]
+        return order[::-1] if query.reverse else order
+
+    def _node_row(
+        self, snapshot: Snapshot, row: int, columns: Sequence[int], staleness: float, now: float
+    ) -> NodeRow:
+        kinds = (snapshot.allocatable, snapshot.requested, snapshot.locked)
+        at = float(self._levels.at[row])
+        return NodeRow(
+            name=snapshot.nodes[row].name,
+            state=_state(snapshot.nodes[row]),
+            amounts=_triples(*(each[row, columns] for each in kinds)),
+            water=[_figure(each) for each in self._levels.use("mean")[0][:, row].tolist()],
+            quality=quality(None if at == NEVER else at, now, staleness),
+            measured_at=at if math.isfinite(at) else None,
+        )
+
+
+def _part(total: int, matching: int, first: int) -> Part:
+    """Begin where it is asked for, or with the last page if that is beyond the end."""
+    last = max(matching - 1, 0) // ROWS * ROWS
+    return Part(total, matching, min(first, last))
+
+
+def _triples(allocatable: Column, requested: Column, locked: Column) -> list[Amounts]:
+    """Pair up the amounts of each resource; each is R."""
+    return list(zip(allocatable.tolist(), requested.tolist(), locked.tolist(), strict=True))
+
+
+# Nodes.
+
+
+def _resources_of(snapshot: Snapshot) -> list[str]:
+    """Give cpu, memory, and the devices that there are, the first by name."""
+    most = snapshot.traits.most
+    devices = sorted(
+        name for name, units in zip(snapshot.resources, most, strict=True) if units and "/" in name
+    )
+    return [CPU, MEMORY, *devices[:_MOST_DEVICES]]
+
+
+def _height(sort: str, snapshot: Snapshot, water: Figures) -> Figures:
+    """Give what nodes are sorted by, N: the share of a resource that is taken, or the water; -1 without any.
+
+    `water` is R x N, in percent, and NaN where it is not fresh.
+    """
+    if sort == _BY_WATER:
+        height: Figures = np.nan_to_num(water, nan=-1.0).max(axis=0)
+        return height
+    if sort not in snapshot.resources:
+        return np.full(len(snapshot), -1.0)
+    column = snapshot.column(sort)
+    room = snapshot.allocatable[:, column]
+    taken = snapshot.requested[:, column] + snapshot.locked[:, column]
+    share: Figures = np.where(room > 0, taken / np.maximum(room, 1), -1.0)
+    return share
+
+
+def _state(node: Node) -> str:
+    if not node.ready:
+        return "NotReady"
+    return "Cordoned" if node.unschedulable else ""
+
+
+def _spread(percent: Figures) -> Water | None:
+    there = percent[~np.isnan(percent)]
+    if not len(there):
+        return None
+    mean, least, most = (round(float(each), _DIGITS) for each in (there.mean(), there.min(), there.max()))
+    return Water(mean, least, most)
+
+
+def _figure(percent: float) -> float | None:
+    return None if math.isnan(percent) else round(percent, _DIGITS)
+
+
+# Locks.
+
+
+def _mentions(entry: Entry, text: str) -> bool:
+    return any(text in each.lower() for each in (str(entry.key), entry.phase, entry.node, _owner(entry)))
+
+
+def _place(entry: Entry) -> float:
+    """Say where a lock stands: who waits first, then what lives, the next to end first, and what is over."""
+    start = _URGENCY[entry.phase] * _AGES
+    if entry.finished_at is not None:
+        return start - entry.finished_at
+    until = _until(entry)
+    return start + (_AGES / 2 if until is None else until)
+
+
+def _until(entry: Entry) -> float | None:
+    """Tell until when a lock holds, or waits."""
+    return entry.deadline() if entry.phase is Phase.PENDING else entry.expires_at
+
+
+def _lock_row(entry: Entry) -> LockRow:
+    amounts = {name: units for name, units in shown_resources(entry).items() if name != PODS}
+    why, trouble = _why(entry)
+    return LockRow(
+        name=str(entry.key),
+        phase=entry.phase,
+        node=entry.node,
+        owner=_owner(entry),
+        room=", ".join(f"{name} {amount}" for name, amount in format_resources(amounts).items()),
+        until=_until(entry),
+        ended_at=entry.finished_at,
+        why=why,
+        trouble=trouble,
+    )
+
+
+def _owner(entry: Entry) -> str:
+    spec = entry.reservation.spec
+    return "" if spec is None else owner_text(spec.owners)
+
+
+def _why(entry: Entry) -> tuple[str, bool]:
+    """Say what is to be said of a lock, and whether that is trouble."""
+    live = entry.phase in (Phase.ACTIVE, Phase.BOUND)
+    if entry.problem and not entry.final:
+        return f"{reasons.INVALID_SPEC}: {entry.problem}", True
+    if entry.violation:
+        return f"{reasons.ROOM_TAKEN}: {entry.violation}", True
+    if live and entry.node_problem is not None:
+        return ": ".join(entry.node_problem), True
+    if live and entry.resize_problem:
+        return f"{reasons.RESIZE_PENDING}: {entry.resize_problem}", True
+    if entry.phase is Phase.ACTIVE:
+        return "", False
+    return f"{entry.reason}: {entry.message}".removesuffix(": "), entry.phase in (Phase.LOST, Phase.REJECTED)
+
+
+# Decisions.
+
+
+def _decision_rows(recent: Iterable[Decision], text: str) -> list[DecisionRow]:
+    rows = (
+        DecisionRow(each.at, each.kind, str(each.key), each.verdict, each.node, each.why) for each in recent
+    )
+    told = (row for row in rows if any(text in each.lower() for each in (row.name, row.node, row.verdict)))
+    return list(islice(told, DECISIONS))

@@ -1,0 +1,224 @@
+"""README and docs on a real API server: objects are taken, commands known, and the tutorial is played."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from cluster.crds import SAMPLES, install_crds
+from cluster.operator_process import OperatorProcess
+from cluster.world import World
+from devcluster import Cluster, DevClusterError
+from devcluster.binaries import find_binaries
+from devcluster.identity import rendered
+from devcluster.loopback import HOST
+from documents import ROOT, Block, Command, Kind, blocks, commands, kind_of, objects
+
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+MANIFESTS = ("manifests/base", "manifests/monitoring")
+# Objects of these groups are for other operators, whose CRDs are not here.
+FOREIGN: Mapping[str, str] = {"monitoring.coreos.com": "of the Prometheus operator"}
+ABSENT = re.compile(
+    rf"\(NotFound\)|no matching resources found|no matches for kind .* in version \"({'|'.join(FOREIGN)})/"
+)
+_WRITES = frozenset({"annotate", "apply", "create", "delete", "label", "patch"})
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z|\b\d+(\.\d+)?(ms|s|m)(\d+s)?\b")
+
+
+class Shell:
+    """Runs commands of a page in a folder, where a namespace of the test's own stands for `shop`."""
+
+    def __init__(self, cluster: Cluster, folder: Path, namespace: str) -> None:
+        (folder / "tidelock").symlink_to(ROOT)  # a clone beside the folder of who installs it
+        self.folder, self.namespace = folder / "own", namespace
+        self.folder.mkdir()
+        programs = folder / "bin"
+        programs.mkdir()
+        (programs / "kubectl").symlink_to(find_binaries().programs["kubectl"])
+        kubeconfig = folder / "kubeconfig"
+        kubeconfig.write_bytes(cluster.kubeconfig.read_bytes())
+        path = os.pathsep.join((str(programs), str(Path(sys.executable).parent), os.environ["PATH"]))
+        self._environment = os.environ | {"PATH": path, "KUBECONFIG": str(kubeconfig), "NO_COLOR": "1"}
+        for name in ("crds", "docs", "manifests"):
+            (self.folder / name).symlink_to(ROOT / name)
+        (self.folder / "pod.yaml").write_text((SAMPLES / "pod.yaml").read_text())
+
+    def own(self, text: str) -> str:
+        """Put the test's own names in the place of the page's."""
+        return re.sub(r"\bshop\b", self.namespace, re.sub(r"\bworker-", f"{self.namespace}-worker-", text))
+
+    def shown(self, text: str) -> str:
+        """Put the page's names back."""
+        return text.replace(f"{self.namespace}-worker-", "worker-").replace(self.namespace, "shop")
+
+    def file(self, block: Block) -> None:
+        """Keep a block with a title as a file of that name."""
+        if block.title:
+            (self.folder / block.title).write_text(self.own(block.text))
+
+    def run(self, typed: str, folder: str = ".") -> subprocess.CompletedProcess[str]:
+        """Run one line."""
+        return subprocess.run(
+            ["bash", "-o", "pipefail", "-c", self.own(typed)],
+            cwd=self.folder / folder,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=150,
+            check=False,
+        )
+
+
+@pytest.fixture(scope="module")
+def installed(controlplane: Cluster) -> Cluster:
+    """The cluster with the CRDs, and the namespace of the operator."""
+    install_crds(controlplane)
+    (namespace,) = (each for each in rendered(controlplane) if each["kind"] == "Namespace")
+    flags = ("--server-side", "--force-conflicts")
+    controlplane.kubectl("apply", *flags, "-f", "-", input=yaml.safe_dump(namespace))
+    return controlplane
+
+
+@pytest.fixture
+def shell(installed: Cluster, namespace: str, tmp_path: Path) -> Shell:
+    """A shell whose commands are about a namespace of the test's own."""
+    made = Shell(installed, tmp_path, namespace)
+    made.run("kubectl config set-context --current --namespace=shop").check_returncode()
+    return made
+
+
+def of_kind(*kinds: Kind) -> Iterator[Block]:
+    return (block for block in blocks() if block.language == "yaml" and kind_of(block) in kinds)
+
+
+def test_the_api_server_takes_all_objects(installed: Cluster, namespace: str) -> None:
+    taken = [
+        (block, each)
+        for block in of_kind(Kind.OBJECTS)
+        for each in objects(block)
+        if each["apiVersion"].partition("/")[0] not in FOREIGN
+    ]
+    for _, each in taken:
+        if "namespace" in each["metadata"]:
+            each["metadata"]["namespace"] = namespace
+    flags = ("--server-side", "--force-conflicts", "--dry-run=server", f"--namespace={namespace}")
+    try:
+        text = yaml.safe_dump_all([each for _, each in taken])
+        done = installed.kubectl("apply", *flags, "-f", "-", input=text)
+    except DevClusterError:
+        for block, each in taken:  # once more, one by one: which of them is it?
+            try:
+                installed.kubectl("apply", *flags, "-f", "-", input=yaml.safe_dump(each))
+            except DevClusterError as error:
+                raise AssertionError(f"{block}: {error}") from error
+        raise
+    assert done.count("(server dry run)") == len(taken)
+
+
+def test_every_patch_finds_what_it_patches(installed: Cluster, tmp_path: Path) -> None:
+    patches = {f"{number}-{block.title}": block for number, block in enumerate(of_kind(Kind.PATCH))}
+    for name, block in patches.items():
+        (tmp_path / name).write_text(block.text)
+    overlay = {
+        "resources": [os.path.relpath(ROOT / name, tmp_path) for name in MANIFESTS],
+        "patches": [{"path": name} for name in patches],
+    }
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
+    objects = list(yaml.safe_load_all(installed.kubectl("kustomize", str(tmp_path))))
+    known = [each for each in objects if each["apiVersion"].partition("/")[0] not in FOREIGN]
+    flags = ("--server-side", "--force-conflicts", "--dry-run=server")
+    installed.kubectl("apply", *flags, "-f", "-", input=yaml.safe_dump_all(known))
+
+
+def test_kubectl_knows_the_commands(shell: Shell) -> None:
+    """What writes is a dry run. An object that is not here would be in the cluster of who reads the page.
+
+    So would the kinds of other operators be.
+    """
+    wrong = []
+    for block in (block for block in blocks() if block.page != TUTORIAL):
+        shell.file(block)
+        folder = "."
+        for command in commands(block) if block.language in {"sh", "console"} else ():
+            if command.words[0] == "cd":
+                folder = command.words[1]
+            elif command.words[0] == "kubectl" and command.words[1] != "tidelock":
+                done = shell.run(dry(command, shell.namespace), folder)
+                absent = ABSENT.search(done.stderr)
+                wrong += [f"{command}: {done.stderr}"] * bool(done.returncode and not absent)
+    assert not wrong, "\n".join(wrong)
+
+
+def dry(command: Command, namespace: str) -> str:
+    """Write a command that changes nothing, about the test's own namespace."""
+    words = list(command.words)
+    for flag in ("-n", "--namespace"):
+        if flag in words:
+            words[words.index(flag) + 1] = namespace
+    if words[1] in _WRITES:
+        words.append("--dry-run=server")
+    return shlex.join(words)
+
+
+def test_the_tutorial_goes_as_it_says(
+    operator: OperatorProcess, world: World, installed: Cluster, tmp_path: Path
+) -> None:
+    """All of its commands but those that make and take down a control plane, and start the operator."""
+    page = Shell(installed, tmp_path, f"{world.namespace}-tutorial")
+    played = 0
+    try:
+        for block in (block for block in blocks() if block.page == TUTORIAL):
+            page.file(block)
+            for command in commands(block) if block.language in {"sh", "console"} else ():
+                if command.words[0] == "kubectl":
+                    play(page, command)
+                    played += 1
+                if command.words[:3] == ("kubectl", "annotate", "node"):
+                    until_nodes_are_known(world, str(played))
+    finally:
+        page.run("kubectl delete node worker-1 worker-2 --ignore-not-found --wait=false")
+        page.run("kubectl delete waterlevel tutorial --ignore-not-found --wait=false")
+        page.run("kubectl delete namespace shop --ignore-not-found --wait=false")
+    assert played > 20
+
+
+def play(page: Shell, command: Command) -> None:
+    done = page.run(command.typed)
+    expected, failed, _ = command.printed.partition("\n(exit status 1)")
+    assert done.returncode == bool(failed), f"{command}: {done.stderr}"
+    if command.block.language == "console":
+        told = plain(page.shown(done.stderr + done.stdout))
+        pattern = re.escape(plain(expected)).replace("…", ".*")
+        assert re.fullmatch(pattern, told, re.DOTALL), (
+            f"{command} printed:\n{told}\nand not:\n{plain(expected)}"
+        )
+
+
+def plain(text: str) -> str:
+    """Leave out what differs each time: moments, durations, the width of columns."""
+    return "\n".join(" ".join(_MOMENT.sub("…", line).split()) for line in text.strip().splitlines())
+
+
+def until_nodes_are_known(world: World, name: str) -> None:
+    """Wait until the operator has seen what was told of nodes so far: its watches are in no order."""
+    node = world.node(f"witness-{name}")
+    lock = world.lock(f"witness-{name}", "1", node=node)
+    lock.until_phase("Active")
+    lock.delete()
+
+
+def test_all_metrics_are_described(operator: OperatorProcess) -> None:
+    with urlopen(f"http://{HOST}:{operator.port}/metrics") as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    names = {family.name + "_total" * (family.type == "counter") for family in families}
+    served = {name for name in names if not name.endswith("_created")}  # when a series began
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
+    assert served == set(re.findall(r"^\| `(\w+)`", page, re.MULTILINE))

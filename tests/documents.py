@@ -1,0 +1,189 @@
+"""The code blocks of README and docs, of what kind they are, and the commands in them."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from markdown_it import MarkdownIt
+
+from tidelock.model.crds import CUSTOM_RESOURCES, GROUP, VERSION
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = (
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "tests" / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+)
+
+_BASES: Mapping[str, Mapping[str, Any]] = {
+    "Reservation": {"resources": {"cpu": "1"}, "owners": [{"pod": {"name": "web-0"}}], "ttlSeconds": 600},
+    "ReservationQuota": {"maxPriority": 0},
+    "WaterLevel": {"source": {"metricsServer": {}}},
+}
+_INSTEAD = {"template": "resources", "expireAt": "ttlSeconds"}
+_PROFILE = {"schedulerName", "plugins", "pluginConfig"}
+_BETWEEN = frozenset({"&&", "||", "|", ";", "&"})
+_PROMPT = "$ "
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: where it is, the language after its fence, and the name of the file that it shows."""
+
+    page: Path
+    line: int
+    language: str
+    title: str
+    text: str
+
+    def __str__(self) -> str:
+        """Name the place, as in `docs/quotas.md:7`."""
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+    @property
+    def documents(self) -> list[Any]:
+        """What the block says as YAML."""
+        return list(yaml.safe_load_all(self.text))
+
+
+class Kind(StrEnum):
+    """What a block of YAML is."""
+
+    CONFIGURATION = "KubeSchedulerConfiguration"
+    PROFILE = "part of a profile of one"
+    OBJECTS = "objects, or a part of the spec of one of Tidelock's"
+    PATCH = "patch of an object in manifests"
+    KUSTOMIZATION = "Kustomization"
+    VALUES = "values of the Helm chart"
+
+
+@dataclass(frozen=True)
+class Command:
+    """One program with its arguments; what it printed, where the page shows that."""
+
+    block: Block
+    line: int
+    words: tuple[str, ...]
+    typed: str
+    printed: str = ""
+
+    def __str__(self) -> str:
+        """Name the place, and the program."""
+        return f"{self.block.page.relative_to(ROOT)}:{self.line} {' '.join(self.words[:3])}"
+
+
+@cache
+def blocks() -> tuple[Block, ...]:
+    """Give all code blocks of all pages."""
+    return tuple(block for page in PAGES for block in page_blocks(page))
+
+
+def page_blocks(page: Path) -> Iterator[Block]:
+    """Give the code blocks of one page, those that are indented and not fenced without a language."""
+    for token in MarkdownIt("commonmark").parse(page.read_text(encoding="utf-8")):
+        if token.type in {"fence", "code_block"}:
+            assert token.map is not None
+            language, *attributes = shlex.split(token.info) or [""]
+            named = dict(each.split("=", 1) for each in attributes)
+            yield Block(page, token.map[0] + 1, language, named.pop("title", ""), token.content)
+            assert not named, f"{page}:{token.map[0] + 1}: unknown attributes {named}"
+
+
+def kind_of(block: Block) -> Kind:
+    """Tell of what kind a block of YAML is; exactly one fits."""
+    documents = block.documents
+    kinds = {document.get("kind") for document in documents}
+    patch = block.title.startswith("patch-")
+    values = block.title == "values.yaml"
+    found = {
+        Kind.PATCH: patch,
+        Kind.VALUES: values,
+        Kind.CONFIGURATION: kinds == {Kind.CONFIGURATION},
+        Kind.KUSTOMIZATION: kinds == {Kind.KUSTOMIZATION},
+        Kind.PROFILE: len(documents) == 1 and set(documents[0]) <= _PROFILE,
+        Kind.OBJECTS: not (patch or values or kinds & {Kind.CONFIGURATION, Kind.KUSTOMIZATION})
+        and (None not in kinds or len(_wholes(block)) == 1),
+    }
+    fitting = [kind for kind, fits in found.items() if fits]
+    assert len(fitting) == 1, f"{block}: this is no YAML that anything checks, or of several kinds: {fitting}"
+    return fitting[0]
+
+
+def objects(block: Block) -> list[dict[str, Any]]:
+    """Give the objects of a block; a part of a spec is made whole."""
+    return block.documents if "kind" in block.documents[0] else _wholes(block)
+
+
+def _wholes(block: Block) -> list[dict[str, Any]]:
+    """Give the kinds of which the block may be a part of the spec, each as a whole object."""
+    if len(block.documents) != 1:
+        return []
+    (part,) = block.documents
+    absent = {_INSTEAD.get(field) for field in part}
+    return [
+        {
+            "apiVersion": f"{GROUP}/{VERSION}",
+            "kind": resource.kind,
+            "metadata": {"name": "part"},
+            "spec": {key: value for key, value in base.items() if key not in absent} | part,
+        }
+        for resource in CUSTOM_RESOURCES
+        for base in (_BASES[resource.kind],)
+        if set(part) <= {field.alias or name for name, field in resource.spec.model_fields.items()}
+    ]
+
+
+def commands(block: Block) -> Iterator[Command]:
+    """Give the commands of a block of `sh`, or those after the prompts of a `console`."""
+    shown = _sessions(block) if block.language == "console" else _script(block)
+    for line, typed, printed in shown:
+        for words in _programs(typed):
+            yield Command(block, line, words, typed, printed)
+
+
+def _script(block: Block) -> Iterator[tuple[int, str, str]]:
+    whole = ""
+    for line, text in enumerate(block.text.splitlines(), start=block.line + 1):
+        whole += text.removesuffix("\\")
+        if not text.endswith("\\"):
+            yield line, whole, ""
+            whole = ""
+
+
+def _sessions(block: Block) -> Iterator[tuple[int, str, str]]:
+    """Give what was typed after each prompt, and what was printed then."""
+    typed, start, printed = "", 0, list[str]()
+    for line, text in enumerate(block.text.splitlines(), start=block.line + 1):
+        if text.startswith(_PROMPT):
+            if typed:
+                yield start, typed, "\n".join(printed)
+            typed, start, printed = text.removeprefix(_PROMPT), line, []
+        else:
+            printed.append(text)
+    assert typed, f"{block}: a console without a prompt"
+    yield start, typed, "\n".join(printed)
+
+
+def _programs(typed: str) -> Iterator[tuple[str, ...]]:
+    """Split a line of the shell into its programs, without comments, redirections and variables."""
+    lexer = shlex.shlex(typed, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    words: list[str] = []
+    skip = False
+    for token in [*lexer, ";"]:
+        if token in _BETWEEN:
+            while words and "=" in words[0].partition("/")[0]:
+                words.pop(0)
+            if words:
+                yield tuple(words)
+            words = []
+        elif skip or token in {">", ">>", "<"}:
+            skip = not skip
+        else:
+            words.append(token)

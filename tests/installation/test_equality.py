@@ -1,0 +1,89 @@
+"""The chart installs what kustomize installs: base by its defaults, and each overlay by a value or two."""
+
+import re
+from collections.abc import Sequence
+from copy import deepcopy
+
+import pytest
+import yaml
+
+from devcluster.identity import BASE
+from devcluster.identity import OVERLAYS as FOLDER
+from installation.rendering import EVERYTHING, OVERLAYS, Charted, Kustomized, Manifest, by_key, key
+from write_chart import MANIFESTS
+
+# A release is given its namespace; what is in it beside Tidelock is not the chart's to forbid.
+NAMESPACE = {key(each) for each in yaml.safe_load_all((BASE / "namespace.yaml").read_text())}
+# What Helm's charts tell of themselves.
+LABELS = {
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/managed-by",
+    "app.kubernetes.io/version",
+    "helm.sh/chart",
+}
+ANNOTATIONS = {"helm.sh/resource-policy", "checksum/configuration"}
+GENERATED = re.compile(r"^tidelock-scheduler-[a-z0-9]{10}$")  # kustomize's names tell the content
+
+
+def without(mapping: Manifest, name: str, keys: set[str]) -> None:
+    """Remove keys from a mapping's mapping, and that when it is empty then."""
+    for each in keys & mapping.get(name, {}).keys():
+        del mapping[name][each]
+    if mapping.get(name) == {}:
+        del mapping[name]
+
+
+def plain(objects: Sequence[Manifest]) -> dict[str, Manifest]:
+    """Bring both kinds of output to one form: without what Helm adds, and sorted where no order counts."""
+    found = deepcopy([each for each in objects if key(each) not in NAMESPACE])
+    for each in found:
+        without(each["metadata"], "labels", LABELS)
+        without(each["metadata"], "annotations", ANNOTATIONS)
+        each["metadata"]["name"] = GENERATED.sub("tidelock-scheduler", each["metadata"]["name"])
+        if each["kind"] == "ConfigMap":
+            each["data"] = {name: yaml.safe_load(text) for name, text in each["data"].items()}
+        if each["kind"] == "Deployment":
+            without(each["spec"]["template"]["metadata"], "annotations", ANNOTATIONS)
+            pod = each["spec"]["template"]["spec"]
+            for volume in pod.get("volumes", ()):
+                if "configMap" in volume:
+                    volume["configMap"]["name"] = GENERATED.sub(
+                        "tidelock-scheduler", volume["configMap"]["name"]
+                    )
+            for named in (pod, *pod["containers"]):
+                for name in {"volumes", "volumeMounts", "ports"} & named.keys():
+                    named[name].sort(key=lambda item: item["name"])
+    return by_key(found)
+
+
+def test_every_overlay_has_its_values() -> None:
+    assert {each.name for each in FOLDER.iterdir()} == OVERLAYS.keys()
+
+
+def test_the_defaults_are_the_base(charted: Charted, kustomized: Kustomized) -> None:
+    assert plain(charted.objects({})) == plain(kustomized.objects(BASE))
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_values_are_an_overlay(charted: Charted, kustomized: Kustomized, overlay: str) -> None:
+    assert plain(charted.objects(OVERLAYS[overlay])) == plain(kustomized.objects(FOLDER / overlay))
+
+
+def test_components_are_combined_as_values_are(charted: Charted, kustomized: Kustomized) -> None:
+    assert plain(charted.objects(EVERYTHING)) == plain(kustomized.everything())
+
+
+def test_an_overlay_differs_from_the_base(kustomized: Kustomized) -> None:
+    """Or it would be no overlay, and the comparisons above would say little."""
+    base = plain(kustomized.objects(BASE))
+    for overlay in OVERLAYS:
+        objects = plain(kustomized.objects(FOLDER / overlay))
+        assert objects != base
+        assert objects.keys() >= base.keys()
+
+
+def test_the_image_of_a_kustomization_is_the_user_s(kustomized: Kustomized) -> None:
+    """The name that `kustomize edit set image tidelock=...` replaces."""
+    deployment = by_key(kustomized.objects(MANIFESTS / "base"))["Deployment/tidelock"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["image"].partition(":")[0] == "tidelock"

@@ -1,0 +1,150 @@
+from dataclasses import replace
+
+import pytest
+
+from builders import NOW, Json, encode, level, node, node_json, water_level
+from tidelock.cli.overview import (
+    LockLine,
+    LockSort,
+    NodeSort,
+    Share,
+    World,
+    amount,
+    bar,
+    lock_grid,
+    node_lines,
+    sorted_locks,
+    sorted_nodes,
+    total,
+)
+from tidelock.model.levels import NODE_LEVEL
+from tidelock.model.nodes import decode_node
+from tidelock.model.quantities import parse_resources
+from unit.cli.scenes import active_json, consumed_json, lock, pending_json
+
+
+@pytest.mark.parametrize(
+    ("share", "drawn"),
+    [
+        (Share(10, 4, 2), "████▒▒····"),
+        (Share(10), "··········"),
+        (Share(), "··········"),  # a node that has none of it
+        (Share(10, 10), "██████████"),
+        (Share(1000, 1, 1), "█▒········"),  # what is there is seen, however small
+        (Share(1000, 999, 1), "█████████▒"),
+        (Share(10, 12, 4), "█████████▒"),  # more than there is: the lock is still seen
+        (Share(10, 4, 2, 4.5), "████│▒····"),
+        (Share(10, 4, 2, 6.0, stale=True), "████▒▒┆···"),
+        (Share(10, 4, 2, 11.0), "████▒▒···│"),
+    ],
+)
+def test_a_bar(share: Share, drawn: str) -> None:
+    assert bar(share, 10).plain == drawn
+
+
+def test_amounts_stand_below_each_other() -> None:
+    assert [amount("cpu", units) for units in (0, 250, 15_900, -1000)] == ["0.00", "0.25", "15.90", "-1.00"]
+    assert amount("memory", 7.5 * 2**30) == "7.5Gi"
+
+
+def world(*locks: Json, **annotations: str) -> World:
+    one = node("node-a", cpu="4", memory="16Gi", annotations=annotations)
+    known = [lock(each) for each in locks]
+    used = parse_resources({"cpu": "1500m", "memory": "2Gi"})
+    return World({one.meta.key: one}, {"node-a": used}, {each.key: each for each in known}, {})
+
+
+def test_a_node_is_summed_up() -> None:
+    (line,) = node_lines(
+        world(active_json("a"), active_json("b", cpu="500m"), pending_json(), consumed_json()), "cpu", NOW
+    )
+    assert line.share == Share(4000, 1500, 2500)
+    assert line.locks == 2
+    (line,) = node_lines(world(active_json("a")), "memory", NOW)
+    assert line.share == Share(16 * 2**30, 2 * 2**30, 2**30)
+
+
+def test_measured_use_is_a_part_of_the_capacity() -> None:
+    plain = node_json("node-a", cpu="4", annotations={NODE_LEVEL: level(50, 25)})
+    plain["status"]["capacity"] = {"cpu": "8"}
+    one = decode_node(encode(plain))
+    (line,) = node_lines(World({one.meta.key: one}, {}, {}, {}), "cpu", NOW)
+    assert line.percent == 50
+    assert line.share.water == 4000
+
+
+@pytest.mark.parametrize(("age", "stale"), [(0, False), (400, True)])
+def test_a_measurement_is_as_old_as_its_waterlevel_lets_it_be(age: float, stale: bool) -> None:
+    levels = water_level(stalenessSeconds=300)
+    known = replace(world(**{NODE_LEVEL: level(50, 25, at=NOW - age)}), levels={levels.meta.key: levels})
+    (line,) = node_lines(known, "cpu", NOW)
+    assert line.share.stale == stale
+
+
+def test_a_measurement_that_cannot_be_read_is_none() -> None:
+    (line,) = node_lines(world(**{NODE_LEVEL: "x"}), "cpu", NOW)
+    assert (line.percent, line.share.water) == (None, None)
+
+
+def test_all_nodes_together() -> None:
+    lines = node_lines(world(active_json("a")), "cpu", NOW)
+    assert total([*lines, *lines]) == Share(8000, 3000, 4000)
+
+
+@pytest.mark.parametrize(
+    ("by", "names"),
+    [
+        (NodeSort.NAME, ["a", "b", "c"]),
+        (NodeSort.FREE, ["b", "c", "a"]),
+        (NodeSort.USED, ["c", "b", "a"]),
+        (NodeSort.LOCKED, ["b", "a", "c"]),
+        (NodeSort.WATER, ["c", "a", "b"]),  # what was not measured comes last
+    ],
+)
+def test_sorting_nodes(by: NodeSort, names: list[str]) -> None:
+    (like,) = node_lines(world(), "cpu", NOW)
+    lines = [
+        replace(like, name="c", share=Share(100, 60, 0), percent=90.0),
+        replace(like, name="a", share=Share(10, 1, 1), percent=10.0),
+        replace(like, name="b", share=Share(10, 5, 4), percent=None),
+    ]
+    assert [line.name for line in sorted_nodes(lines, by)] == names
+
+
+@pytest.mark.parametrize(
+    ("by", "names"),
+    [
+        (LockSort.ENDS, ["soon", "late", "large", "used"]),
+        (LockSort.NAME, ["large", "late", "soon", "used"]),
+        (LockSort.PHASE, ["late", "soon", "large", "used"]),
+        (LockSort.NODE, ["large", "soon", "late", "used"]),
+    ],
+)
+def test_sorting_locks(by: LockSort, names: list[str]) -> None:
+    lines = [
+        LockLine.of(lock(each))
+        for each in (
+            active_json("late", "node-b", ends=NOW + 900),
+            pending_json(),
+            consumed_json(),
+            active_json("soon", "node-a"),
+        )
+    ]
+    assert [line.seen.lock.meta.name for line in sorted_locks(lines, by)] == names
+
+
+def test_a_lock_is_found_by_its_namespace_name_node_or_owner() -> None:
+    line = LockLine.of(lock(active_json("web-0", "node-b", owner="frontend")))
+    assert all(map(line.speaks_of, ("", "shop/web", "node-b", "front")))
+    assert not line.speaks_of("backend")
+
+
+def test_no_locks_have_headings_all_the_same() -> None:
+    grid = lock_grid([], lambda: NOW)
+    assert grid.count == 0
+    assert grid.head().plain.split()[:3] == ["NAMESPACE", "NAME", "PHASE"]
+
+
+def test_what_is_too_long_is_cut() -> None:
+    grid = lock_grid([LockLine.of(lock(active_json("x" * 60)))], lambda: NOW)
+    assert f"{'x' * 39}…  Active" in grid.line(0).plain

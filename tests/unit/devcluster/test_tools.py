@@ -1,0 +1,60 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from devcluster.errors import DevClusterError
+from devcluster.tools import SOURCES, Source, find_program
+from unit.devcluster.machines import Machine
+
+
+@pytest.fixture
+def go_calls(machine: Machine, tmp_path: Path) -> Path:
+    """A Go that makes a program out of nothing, and the file where it writes its arguments."""
+    calls = tmp_path / "calls"
+    machine.install("go", f'echo "$*" >>{calls}; echo program >"$3prometheus"')
+    return calls
+
+
+def test_prometheus_is_built_once_without_the_clients_of_clouds(machine: Machine, go_calls: Path) -> None:
+    found = find_program("prometheus")
+    (machine.programs / "go").unlink()
+
+    assert find_program("prometheus") == found
+    assert found.read_text() == "program\n"
+    assert found.is_relative_to(machine.home / ".cache" / "tidelock" / "tools")
+    (call,) = go_calls.read_text().splitlines()
+    assert "-tags remove_all_sd" in call
+    assert call.endswith(SOURCES["prometheus"].package)
+
+
+def test_each_program_is_built_when_it_is_needed(machine: Machine, go_calls: Path) -> None:
+    find_program("prometheus")
+    machine.install("go", f'echo "$*" >>{go_calls}; echo tool >"$3promtool"')
+
+    assert find_program("promtool").read_text() == "tool\n"
+    assert find_program("prometheus").read_text() == "program\n"
+    assert [call.rpartition(" ")[2] for call in go_calls.read_text().splitlines()] == [
+        SOURCES["prometheus"].package,
+        SOURCES["promtool"].package,
+    ]
+
+
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+def test_the_module_pins_what_is_built(source: Source) -> None:
+    tools, _, _ = (source.module / "go.mod").read_text().partition("\nrequire (")
+    assert source.package in re.findall(r"^(?:tool |\t)(\S+)$", tools, re.MULTILINE)
+
+
+def test_a_failed_build_leaves_nothing(machine: Machine, go_calls: Path) -> None:
+    machine.install("go", "echo no such module; exit 1")
+    with pytest.raises(DevClusterError, match=r"go build failed:\n  no such module"):
+        find_program("prometheus")
+    machine.install("go", 'echo program >"$3prometheus"')
+
+    assert find_program("prometheus").is_file()
+
+
+def test_a_machine_without_go_is_told_what_to_install(machine: Machine) -> None:
+    with pytest.raises(DevClusterError, match="promtool must be built: install Go"):
+        find_program("promtool")

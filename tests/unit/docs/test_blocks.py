@@ -1,0 +1,237 @@
+"""Every code block of README and docs: each is of one kind, and is checked as such."""
+
+import importlib
+import json
+import os
+import re
+import sys
+import tomllib
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Mapping
+from functools import partial
+from io import IOBase
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import typer.main
+
+from documents import ROOT, Block, Command, Kind, blocks, commands, kind_of, objects
+from tidelock import main as tidelock
+from tidelock.cli.main import make_app
+from tidelock.framework.config import read_configuration
+from tidelock.framework.installed import load_plugins
+from tidelock.model.crds import CUSTOM_RESOURCES
+from tidelock.plugins.registry import BUILTINS
+
+# Programs that are told of and not tried, and why.
+ELSEWHERE: Mapping[str, str] = {
+    "docker": "needs a Docker engine and a registry",
+    "helm": "tests/installation builds it, and renders the chart with such values",
+    "pip": "would change the environment of the tests; the demo and make use what it installs",
+}
+# How text begins that is a command or a manifest, and belongs into a block that is checked.
+_CHECKED_ELSEWHERE = re.compile(
+    r"^(\$ |(kubectl|make|tidelock|python|pytest|pip|docker|helm|kustomize|curl) |(kind|apiVersion): )",
+    re.MULTILINE,
+)
+_EXAMPLES = ROOT / "docs" / "examples"
+
+
+class ParsedError(Exception):
+    """Ends a program where its command line has been read."""
+
+
+# ---------------------------------------------------------------------------------------------- YAML
+
+
+def configuration(text: str) -> None:
+    read_configuration(text, BUILTINS, partial(load_plugins, builtin=BUILTINS.registry))
+
+
+def check_yaml(block: Block) -> None:
+    """What the API server says of objects and patches is asked in tests/cluster/test_docs.py."""
+    match kind_of(block):
+        case Kind.CONFIGURATION if "SpareCores" in block.text:
+            check_excerpt(block)  # of an example whose plugins are not installed here
+        case Kind.CONFIGURATION:
+            configuration(block.text)
+        case Kind.PROFILE:
+            (part,) = block.documents
+            profiles = [{"schedulerName": "tidelock-scheduler", **part}]
+            head = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+            configuration(json.dumps({**head, "profiles": profiles}))
+        case Kind.OBJECTS:
+            specs = {resource.kind: resource.spec for resource in CUSTOM_RESOURCES}
+            for each in objects(block):
+                if each["kind"] in specs:
+                    specs[each["kind"]].model_validate(each["spec"])
+        case Kind.KUSTOMIZATION:
+            assert block.title == "kustomization.yaml", "its commands find it by that name"
+        case Kind.VALUES:
+            schema = json.loads((ROOT / "manifests" / "chart" / "values.schema.json").read_text())
+            jsonschema.validate(block.documents[0], schema)
+        case Kind.PATCH:
+            assert all({"apiVersion", "kind", "metadata"} <= set(document) for document in block.documents)
+
+
+# ------------------------------------------------------------------------------------------ programs
+
+
+def check_make(words: tuple[str, ...]) -> None:
+    targets = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert words
+    assert set(words) <= targets, f"the Makefile has no {set(words) - targets}"
+
+
+def check_python(words: tuple[str, ...]) -> None:
+    """Have a module of hack/, or a script of docs/, read its command line."""
+    program, *arguments = words[1:] if words[0] == "-m" else words
+    if words[0] == "-m":
+        package = ROOT / "hack" / program
+        module = importlib.import_module(f"{program}.__main__" if package.is_dir() else program)
+    else:
+        assert (ROOT / program).is_file(), f"there is no {program}"
+        module = importlib.import_module(Path(program).stem)
+    if "ArgumentParser" not in Path(str(module.__file__)).read_text():
+        assert not [each for each in arguments if each.startswith("-")], f"{program} takes no options"
+        return
+    sys.argv = [program, *arguments]
+    with pytest.raises(ParsedError):
+        module.main(*([arguments] if module.main.__annotations__.get("arguments") else []))
+
+
+def check_tidelock(words: tuple[str, ...]) -> None:
+    with pytest.raises(ParsedError):
+        tidelock.main(words)
+
+
+def check_kubectl(words: tuple[str, ...]) -> None:
+    """Read the plugin's command lines; the others are run in tests/cluster/test_docs.py."""
+    if words[0] != "tidelock":
+        return
+    group = typer.main.get_command(make_app())
+    assert isinstance(group, typer.core.TyperGroup)
+    context = group.make_context("kubectl tidelock", list(words[1:]))
+    name, command, arguments = group.resolve_command(context, context._protected_args + context.args)
+    assert command is not None
+    command.make_context(name, arguments, parent=context)
+
+
+def check_pytest(words: tuple[str, ...]) -> None:
+    missing = [each for each in words if not each.startswith("-") and not (ROOT / each).exists()]
+    assert not missing
+
+
+def check_script(name: str) -> None:
+    assert os.access(ROOT / name, os.X_OK), f"{name} is no program"
+
+
+PROGRAMS: Mapping[str, Callable[[tuple[str, ...]], None]] = {
+    "make": check_make,
+    "python": check_python,
+    "tidelock": check_tidelock,
+    "kubectl": check_kubectl,
+    "pytest": check_pytest,
+    "cd": lambda words: check_folder(*words),
+    "cp": lambda words: check_files(*words[:-1]),
+    "mkdir": lambda _: None,
+    "export": lambda _: None,  # what it sets is used by what comes after it
+    "base64": lambda _: None,  # part of every system
+}
+
+
+def check_files(*names: str) -> None:
+    assert all((ROOT / name).is_file() for name in names), f"not all there: {names}"
+
+
+def check_folder(name: str) -> None:
+    assert (ROOT / name).is_dir(), f"there is no folder {name}"
+
+
+def check_command(command: Command) -> None:
+    program, *arguments = command.words
+    program = program.removeprefix(".venv/bin/")
+    if program in ELSEWHERE:
+        return
+    if program.startswith("hack/"):
+        check_script(program)
+        return
+    assert program in PROGRAMS, (
+        f"{command}: {program} is no program that is checked, nor told of in ELSEWHERE"
+    )
+    PROGRAMS[program](tuple(arguments))
+
+
+# -------------------------------------------------------------------------------------------- blocks
+
+
+def check_commands(block: Block) -> None:
+    for command in commands(block):
+        try:
+            check_command(command)
+        except (AssertionError, SystemExit, ImportError) as error:
+            raise AssertionError(f"{command}: {error}") from error
+
+
+def check_excerpt(block: Block) -> None:
+    """A program's or a package's text stands in one of the examples, which have tests of their own."""
+    files = [path.read_text() for path in _EXAMPLES.rglob("*") if path.suffix in {".py", ".toml", ".yaml"}]
+    assert any(block.text.strip() in text for text in files), f"{block}: stands in no file of docs/examples"
+
+
+def check_toml(block: Block) -> None:
+    tomllib.loads(block.text)
+    check_excerpt(block)
+
+
+def check_text(block: Block) -> None:
+    found = _CHECKED_ELSEWHERE.search(block.text)
+    assert not found, f"{block}: {found[0]!r} belongs into a block of sh, console or yaml"
+
+
+LANGUAGES: Mapping[str, Callable[[Block], None]] = {
+    "yaml": check_yaml,
+    "sh": check_commands,
+    "console": check_commands,
+    "json": lambda block: json.loads(block.text),
+    "toml": check_toml,
+    "python": check_excerpt,
+    "text": check_text,
+}
+
+
+@pytest.fixture(autouse=True)
+def only_parsed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """End programs where they have read their command line, in a folder with what they are to open."""
+
+    def parse(parser: ArgumentParser, args: Any = None, namespace: Any = None) -> Namespace:
+        for value in vars(original(parser, args, namespace)).values():
+            if isinstance(value, IOBase):
+                value.close()
+        raise ParsedError
+
+    original = ArgumentParser.parse_args
+    monkeypatch.setattr(ArgumentParser, "parse_args", parse)
+    monkeypatch.setattr(sys, "argv", sys.argv)
+    monkeypatch.chdir(tmp_path)
+    for name in ("pod.yaml", "surge.yaml", "locks.yaml"):
+        (tmp_path / name).touch()
+
+
+@pytest.mark.parametrize("block", blocks(), ids=str)
+def test_a_block_is_what_it_says(block: Block) -> None:
+    check = LANGUAGES.get(block.language)
+    assert check, f"{block}: a block of {block.language or 'no language'}, which nothing checks"
+    check(block)
+
+
+def test_what_is_not_tried_is_still_told_of() -> None:
+    used = {
+        command.words[0]
+        for block in blocks()
+        if block.language in {"sh", "console"}
+        for command in commands(block)
+    }
+    assert set(ELSEWHERE) <= used

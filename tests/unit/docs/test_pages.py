@@ -1,0 +1,66 @@
+"""The pages as a whole: links of those that are no part of the site, and how the site reads the others."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import markdown
+import pytest
+from markdown.extensions.toc import slugify
+from markdown_it import MarkdownIt
+from mkdocs.config import load_config
+
+import site_hooks
+from documents import PAGES, ROOT
+
+DOCS = ROOT / "docs"
+TAGS = ("h1", "h2", "h3", "li", "ol", "ul", "pre", "table", "tr", "td", "th", "img")
+COMMON = MarkdownIt("commonmark").enable("table")
+
+
+def links(page: Path) -> Iterator[str]:
+    for token in COMMON.parse(page.read_text()):
+        for child in token.children or ():
+            target = child.attrs.get("href") or child.attrs.get("src")
+            if target:
+                yield str(target)
+
+
+def anchors(page: Path) -> set[str]:
+    return {slugify(title, "-") for title in re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)}
+
+
+def by_name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if not page.is_relative_to(DOCS)], ids=by_name)
+def test_a_link_leads_somewhere(page: Path) -> None:
+    """Those of docs/ are checked when the site is built, by hack/verify-docs."""
+    for link in links(page):
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=by_name)
+def test_a_picture_in_html_is_there(page: Path) -> None:
+    for path in re.findall(r'<[^>]*\bsrc(?:set)?="([^"]*)"', page.read_text()):
+        assert (page.parent / path).is_file(), path
+
+
+@pytest.fixture(scope="module")
+def site() -> markdown.Markdown:
+    config = load_config(str(ROOT / "mkdocs.yml"))
+    return markdown.Markdown(extensions=config.markdown_extensions, extension_configs=config.mdx_configs)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.is_relative_to(DOCS)], ids=by_name)
+def test_a_page_reads_the_same_on_the_site(page: Path, site: markdown.Markdown) -> None:
+    """Forges and the site read Markdown by different rules, of lists above all."""
+    text = page.read_text()
+    elsewhere, here = COMMON.render(text), site.reset().convert(site_hooks.unescaped(text))
+    for tag in TAGS:
+        start = re.compile(rf"<{tag}[ >/]")
+        assert len(start.findall(here)) == len(start.findall(elsewhere)), tag

@@ -1,0 +1,53 @@
+"""Alerts fire when they should and say what to do: promtool plays alerts.yaml against the rules."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from unit.manifests.promtool import run_promtool
+
+ROOT = Path(__file__).resolve().parents[3]
+RULES = ROOT / "manifests" / "monitoring" / "rules.yaml"
+PLAYS = Path(__file__).with_name("alerts.yaml")
+
+SPEC: dict[str, Any] = yaml.safe_load(RULES.read_text())["spec"]
+ALERTS: dict[str, dict[str, Any]] = {
+    rule["alert"]: rule for group in SPEC["groups"] for rule in group["rules"]
+}
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    """The rules as Prometheus reads them, out of the object that its operator reads."""
+    written = tmp_path / RULES.name
+    written.write_text(yaml.safe_dump(SPEC))
+    return written
+
+
+def test_every_alert_fires_and_is_silent_as_it_should(promtool: Path, rules: Path) -> None:
+    played = rules.with_name(PLAYS.name)
+    played.write_text(PLAYS.read_text())
+    run_promtool(promtool, "test", "rules", played)
+
+
+def test_the_rules_are_what_prometheus_takes(promtool: Path, rules: Path) -> None:
+    run_promtool(promtool, "check", "rules", "--lint=all", "--lint-fatal", rules)
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_every_alert_is_played_both_ways(alert: str) -> None:
+    looks = [look for play in yaml.safe_load(PLAYS.read_text())["tests"] for look in play["alert_rule_test"]]
+    assert {bool(look.get("exp_alerts")) for look in looks if look["alertname"] == alert} == {True, False}
+
+
+def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
+    headings = re.findall(r"^## (.+)$", (ROOT / "docs" / "runbooks.md").read_text(), re.MULTILINE)
+    assert headings == list(ALERTS)
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_every_alert_leads_to_its_runbook(alert: str) -> None:
+    assert ALERTS[alert]["annotations"]["runbook"] == f"docs/runbooks.md#{alert.lower()}"

@@ -1,0 +1,96 @@
+"""The dashboard is one that Grafana takes from anybody, and its queries are ones that Prometheus takes."""
+
+import json
+import re
+from collections import Counter
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from unit.manifests.promtool import run_promtool
+
+DASHBOARD: dict[str, Any] = json.loads(
+    (Path(__file__).resolve().parents[3] / "manifests" / "monitoring" / "tidelock.json").read_text()
+)
+ROWS = [panel for panel in DASHBOARD["panels"] if panel["type"] == "row"]
+PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+COLUMNS = 24
+# The variable that the dashboard asks its user for, and those that are Grafana's own.
+VARIABLES = {"datasource", "__rate_interval"}
+
+each_panel = pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
+
+
+def cells(panel: dict[str, Any]) -> set[tuple[int, int]]:
+    """Give what a panel covers of the grid."""
+    place = panel["gridPos"]
+    return {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
+
+
+def test_it_is_known_by_a_name_and_by_no_number() -> None:
+    assert DASHBOARD["id"] is None
+    assert DASHBOARD["uid"] == "tidelock"
+    assert DASHBOARD["schemaVersion"] >= 39
+
+
+def test_its_user_chooses_the_prometheus() -> None:
+    (variable,) = DASHBOARD["templating"]["list"]
+    assert (variable["name"], variable["type"], variable["query"]) == (
+        "datasource",
+        "datasource",
+        "prometheus",
+    )
+    text = json.dumps(DASHBOARD)
+    assert set(re.findall(r"\$\{?(\w+)", text)) == VARIABLES
+
+
+def test_panels_are_told_apart_and_lie_side_by_side() -> None:
+    numbers = Counter(panel["id"] for panel in DASHBOARD["panels"])
+    assert set(numbers.values()) == {1}
+    for one, other in combinations(DASHBOARD["panels"], 2):
+        assert not cells(one) & cells(other), f"{one['title']} covers {other['title']}"
+    assert max(x for panel in DASHBOARD["panels"] for x, _ in cells(panel)) < COLUMNS
+
+
+@each_panel
+def test_every_panel_says_what_it_shows(panel: dict[str, Any]) -> None:
+    assert panel["title"]
+    assert panel["description"].endswith(".")
+    assert panel["fieldConfig"]["defaults"]["unit"]
+    references = [target["refId"] for target in panel["targets"]]
+    assert len(set(references)) == len(references) > 0
+    for part in (panel, *panel["targets"]):
+        assert part["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+
+
+@each_panel
+def test_every_series_of_a_panel_has_a_name_of_its_own(panel: dict[str, Any]) -> None:
+    for target in panel["targets"]:
+        grouped = re.search(r"sum by \(([^)]+)\)|max by \(([^)]+)\)", target["expr"])
+        shown = set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
+        if grouped:
+            assert shown == set(re.split(r",\s*", grouped[1] or grouped[2])) - {"le"}
+        else:
+            assert shown or target["legendFormat"]
+
+
+@each_panel
+def test_kube_schedulers_metrics_are_not_mixed_in(panel: dict[str, Any]) -> None:
+    for target in panel["targets"]:
+        selectors = re.findall(r"\b(?:tidelock|scheduler|process)_\w+(?:{[^}]*})?", target["expr"])
+        assert selectors
+        assert all('{job="tidelock"' in selector for selector in selectors), target["expr"]
+
+
+def test_prometheus_takes_every_query(promtool: Path, tmp_path: Path) -> None:
+    queries = [target["expr"] for panel in PANELS for target in panel["targets"]]
+    rules = [
+        {"record": f"query:{number}", "expr": query.replace("$__rate_interval", "5m")}
+        for number, query in enumerate(queries)
+    ]
+    written = tmp_path / "queries.yaml"
+    written.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
+    run_promtool(promtool, "check", "rules", written)

@@ -1,0 +1,103 @@
+"""The decisions that people can look at afterwards."""
+
+from itertools import islice
+
+from builders import NOW, node
+from tidelock.model.meta import Key
+from tidelock.scheduler.recent import MOST, Decision, Recent
+from unit.scheduler.machinery import Shell
+
+POD, LOCK = Key("shop", "web-0"), Key("shop", "lock")
+
+
+def test_the_newest_comes_first_and_the_oldest_goes() -> None:
+    recent = Recent()
+    for number in range(MOST + 5):
+        recent._note(Decision(NOW + number, "Pod", Key("shop", f"web-{number}"), "Scheduled", "node-a"))
+
+    assert len(list(recent)) == MOST
+    assert [each.at for each in islice(recent, 2)] == [NOW + MOST + 4, NOW + MOST + 3]
+
+
+def test_of_what_is_decided_again_and_again_the_newest_is_kept() -> None:
+    recent = Recent()
+    recent._note(Decision(NOW, "Pod", POD, "Unschedulable", why="3 nodes are full"))
+    recent._note(Decision(NOW + 1, "Pod", LOCK, "Scheduled", "node-a"))
+    recent._note(Decision(NOW + 2, "Pod", POD, "Unschedulable", why="2 nodes are full"))
+    recent._note(Decision(NOW + 3, "Pod", POD, "Scheduled", "node-b"))
+
+    assert [(each.at, each.verdict) for each in recent] == [
+        (NOW + 3, "Scheduled"),
+        (NOW + 2, "Unschedulable"),
+        (NOW + 1, "Scheduled"),
+    ]
+
+
+def test_a_pod_and_a_lock_of_one_name_are_two() -> None:
+    recent = Recent()
+    recent._note(Decision(NOW, "Pod", POD, "Error"))
+    recent._note(Decision(NOW, "Reservation", POD, "Error"))
+    assert len(list(recent)) == 2
+
+
+def test_a_long_reason_is_cut() -> None:
+    recent = Recent()
+    recent._note(Decision(NOW, "Pod", POD, "Error", why="x" * 5000))
+    (decision,) = recent
+    assert (len(decision.why), decision.why[-2:]) == (1024, "x…")
+
+
+async def test_pods_and_locks_are_noted_as_they_are_decided() -> None:
+    shell = Shell(node("node-a", cpu="2"))
+    shell.store_lock("lock", owner="web-1", ttlSeconds=60)
+    shell.step()
+    await shell.publish()
+    shell.store_pod("web-0", requests={"cpu": "1"})
+    shell.binder.bind(shell.place(), 0.0)
+    shell.store_pod("web-9", requests={"cpu": "1"})
+    shell.binder.report(shell.refuse())
+    await shell.settle()
+    told = [(each.kind, each.key.name, each.verdict, each.node) for each in shell.recent]
+
+    assert told == [
+        ("Pod", "web-9", "Unschedulable", ""),
+        ("Pod", "web-0", "Scheduled", "node-a"),
+        ("Reservation", "lock", "Active", "node-a"),
+    ]
+    newest = next(iter(shell.recent))
+    assert newest.why.startswith("0/1 nodes are available: 1 Insufficient cpu beside reservations")
+    assert newest.at == shell.clock.now()
+
+
+async def test_a_lock_without_room_is_noted_and_then_its_end() -> None:
+    shell = Shell(node("node-a", cpu="1"))
+    shell.store_lock(owner="nobody", resources={"cpu": "2"}, pendingDeadlineSeconds=30)
+    shell.step()
+    shell.publisher.flush()
+    (refused,) = shell.recent
+    assert (refused.kind, refused.key, refused.verdict, refused.at) == ("Reservation", LOCK, "Pending", NOW)
+    assert refused.why.startswith("InsufficientCapacity: 0/1 nodes are available")
+
+    shell.clock.advance(30)
+    shell.step()
+    await shell.publish()
+    newest, *_ = shell.recent
+    assert (newest.verdict, newest.node, newest.at) == ("Rejected", "", NOW + 30)
+    assert newest.why.startswith("DeadlineExceeded: no room within spec.pendingDeadlineSeconds (30)")
+
+
+async def test_a_claim_is_told_by_its_pod_and_its_end_by_the_lock() -> None:
+    shell = Shell(node("node-a"))
+    shell.store_lock(owner="web-0")
+    shell.step()
+    await shell.publish()
+    shell.store_pod("web-0")
+    shell.binder.bind(shell.place(), 0.0)
+    await shell.publish()
+    await shell.publish()
+
+    assert [(each.kind, each.verdict) for each in shell.recent] == [
+        ("Reservation", "Consumed"),
+        ("Pod", "Scheduled"),
+        ("Reservation", "Active"),
+    ]

@@ -1,0 +1,204 @@
+"""The web view over a socket: who gets what, and what a browser is told."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from builders import node
+from devcluster.loopback import HOST
+from tidelock.serving import serve
+from tidelock.web import site
+from tidelock.web.site import MOST_STREAMS, pause_after
+from unit.web.watched import Watched
+from webview.stage import LEADING, STANDING_BY
+
+PATIENCE = 60.0
+TOKEN = {"Authorization": "Bearer first"}
+
+News = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look again at once, not after a second."""
+    monkeypatch.setattr(site, "_PAUSE", 0.01)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "token"
+    path.write_text("first\n")
+    return path
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(PATIENCE)) as session:
+        yield session
+
+
+async def event(response: aiohttp.ClientResponse) -> News:
+    """Read the next event."""
+    line, end = await response.content.readline(), await response.content.readline()
+    assert (line[:6], end) == (b"data: ", b"\n")
+    news: News = msgspec.json.decode(line[6:])
+    return news
+
+
+async def until_told(response: aiohttp.ClientResponse, what: str) -> News:
+    """Read events until one tells something."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            news = await event(response)
+            if what in news:
+                return news
+
+
+async def test_the_page_is_made_of_three_files(browser: aiohttp.ClientSession) -> None:
+    async with Watched().stage.served() as address:
+        kinds = {}
+        for name in ("", "page.css", "page.js"):
+            async with browser.get(address + name) as response:
+                assert response.status == 200
+                assert len(await response.text()) > 1000
+                kinds[name] = response.headers["Content-Type"]
+    assert kinds == {
+        "": "text/html; charset=utf-8",
+        "page.css": "text/css; charset=utf-8",
+        "page.js": "text/javascript; charset=utf-8",
+    }
+
+
+@pytest.mark.parametrize("path", ["", "page.js", "page.css", "events", "none"])
+async def test_a_browser_is_to_load_and_to_tell_nothing_else(
+    browser: aiohttp.ClientSession, path: str
+) -> None:
+    async with Watched().stage.served() as address, browser.get(address + path) as response:
+        policy = response.headers["Content-Security-Policy"].split("; ")
+        assert {"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'"} <= set(policy)
+        assert not [part for part in policy if "unsafe" in part or "http" in part or "*" in part]
+        assert response.headers["X-Content-Type-Options"] == "nosniff"
+        assert response.headers["Referrer-Policy"] == "no-referrer"
+        assert "Access-Control-Allow-Origin" not in response.headers
+
+
+@pytest.mark.parametrize("path", ["", "page.js", "page.css", "events"])
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+async def test_nothing_can_be_written(browser: aiohttp.ClientSession, path: str, method: str) -> None:
+    async with Watched().stage.served() as address, browser.request(method, address + path) as response:
+        assert response.status == 405
+
+
+async def test_there_is_none_unless_it_is_asked_for(browser: aiohttp.ClientSession) -> None:
+    async with serve(HOST, 0, CollectorRegistry(), alive=bool, ready=bool) as port:
+        for path in ("", "events", "page.js"):
+            async with browser.get(f"http://{HOST}:{port}/web/{path}") as response:
+                assert response.status == 404
+
+
+async def test_a_stream_tells_a_page_and_then_what_has_changed(browser: aiohttp.ClientSession) -> None:
+    core = Watched(node("node-a"))
+    async with core.stage.served() as address, browser.get(f"{address}events") as response:
+        first, second = await event(response), await event(response)
+        core.lock(owner="nobody")
+        core.stage.settle()
+        core.clock.advance(5)
+        third = await until_told(response, "page")
+
+    assert response.headers["Content-Type"] == "text/event-stream"
+    assert first["standing"] == {
+        "state": "leading",
+        "instance": "tidelock-7d9c5-x2x9p",
+        "leader": "tidelock-7d9c5-x2x9p_1",
+        "epoch": 3,
+        "silence": 0,
+    }
+    assert [row["name"] for row in first["page"]["nodes"]] == ["node-a"]
+    assert second == {"now": first["now"]}
+    assert third["now"] == first["now"] + 5
+    assert [row["name"] for row in third["page"]["locks"]] == ["shop/lock"]
+    assert [row["verdict"] for row in third["page"]["decisions"]] == ["Active"]
+
+
+async def test_a_stream_is_of_what_is_asked_for(browser: aiohttp.ClientSession) -> None:
+    core = Watched(node("node-a"), node("node-b"))
+    query = "events?text=NODE-&sort=-name"
+    async with core.stage.served() as address, browser.get(address + query) as response:
+        first = await event(response)
+    assert [row["name"] for row in first["page"]["nodes"]] == ["node-b", "node-a"]
+
+
+async def test_a_bad_question_is_told(browser: aiohttp.ClientSession) -> None:
+    async with Watched().stage.served() as address, browser.get(f"{address}events?nodes=few") as response:
+        assert response.status == 400
+        assert await response.text() == "nodes: Invalid value: 'few': expected a whole number, such as 0"
+
+
+async def test_a_replica_that_stands_by_tells_who_leads_and_nothing_else(
+    browser: aiohttp.ClientSession,
+) -> None:
+    core = Watched(node("node-a"))
+    core.stage.standing = STANDING_BY
+    async with core.stage.served() as address, browser.get(f"{address}events") as response:
+        first = await event(response)
+        core.stage.standing = LEADING
+        second = await until_told(response, "standing")
+
+    assert (first["standing"]["state"], first["standing"]["leader"]) == ("standby", LEADING.leader)
+    assert first["page"] is None
+    assert second["page"]["nodes"][0]["name"] == "node-a"
+
+
+async def test_events_are_for_those_who_show_the_token(browser: aiohttp.ClientSession, file: Path) -> None:
+    statuses = {}
+    async with Watched().stage.served(file) as address:
+        for name, headers in {"none": {}, "wrong": {"Authorization": "Bearer x"}, "right": TOKEN}.items():
+            async with browser.get(f"{address}events", headers=headers) as response:
+                statuses[name] = response.status
+        async with browser.get(address) as response:
+            statuses["page"] = response.status
+    assert statuses == {"none": 401, "wrong": 401, "right": 200, "page": 200}
+
+
+async def test_browsers_are_bounded_and_one_that_leaves_makes_room(browser: aiohttp.ClientSession) -> None:
+    async with Watched().stage.served() as address:
+        url = f"{address}events"
+        streams = [await browser.get(url) for _ in range(MOST_STREAMS)]
+        async with browser.get(url) as refused:
+            assert (refused.status, await refused.text()) == (503, f"{MOST_STREAMS} browsers look already")
+        streams.pop().close()
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                async with browser.get(url) as response:
+                    if response.status == 200:
+                        break
+        for stream in streams:
+            stream.close()
+
+
+async def test_streams_end_with_the_server(browser: aiohttp.ClientSession) -> None:
+    @asynccontextmanager
+    async def followed() -> AsyncIterator[aiohttp.ClientResponse]:
+        async with Watched(node("node-a")).stage.served() as address:
+            response = await browser.get(f"{address}events")
+            await event(response)
+            yield response
+
+    async with asyncio.timeout(PATIENCE):
+        async with followed() as response:
+            pass
+        await response.read()  # to its end, which is none by a broken connection
+    assert response.content.at_eof()
+
+
+def test_all_browsers_together_take_a_tenth_of_the_time_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site, "_PAUSE", 1.0)
+    assert [pause_after(spent, 1) for spent in (0.001, 0.1, 0.2)] == [1.0, 1.0, 2.0]
+    assert [pause_after(spent, 10) for spent in (0.001, 0.1, 0.2)] == [1.0, 10.0, 20.0]

@@ -1,0 +1,27 @@
+"""A scheduler that is driven by hand, and somebody who looks at it."""
+
+from typing import Any
+
+from tidelock.model.nodes import Node
+from tidelock.web.view import Page, Query
+from unit.scheduler.machinery import Core
+from webview.stage import Stage
+
+
+class Watched(Core):
+    """A scheduler with its web view."""
+
+    def __init__(self, *nodes: Node) -> None:
+        super().__init__(*nodes)
+        self.stage = Stage(self.decider, self.clock)
+        self.recent = self.stage.recent
+
+    def page(self, **query: Any) -> Page:
+        """Make a page at once."""
+        slices = self.stage.view.look(Query(**query), self.clock.now())
+        while True:
+            try:
+                next(slices)
+            except StopIteration as end:
+                page: Page = end.value
+                return page
