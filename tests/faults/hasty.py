@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-# Seconds of the loop in one of the machine's. They are for waiting: computing takes as long as it does.
+# Seconds of the loop in one of the machine's, for waiting. Computing takes as long as it does, and so does a
+# server that owes an answer, or time-outs that nobody planned would take its slowness for a fault.
 _LISTENING = 5.0
 _QUIET = 50.0
 # Seconds of the machine after which nothing more is expected to come of what was done.
@@ -34,7 +35,7 @@ class _Selector(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         begin = time.monotonic()
         lull = begin - self._heard >= _LULL
-        speed = _LISTENING if self.awaited or not lull else _QUIET
+        speed = 1.0 if self.awaited else _QUIET if lull else _LISTENING
         wait = None if timeout is None else timeout / speed
         if not self.awaited and not lull and (wait is None or wait > _LULL):
             wait, timeout = _LULL, _LULL * speed  # and then look again, as asyncio permits
@@ -61,7 +62,7 @@ class HastyLoop(asyncio.SelectorEventLoop):
 
 @contextmanager
 def awaiting_answer() -> Iterator[None]:
-    """Have time run less fast while a server owes an answer, in a loop of ours."""
+    """Have time run as it does while a server owes an answer, in a loop of ours."""
     loop = asyncio.get_running_loop()
     if not isinstance(loop, HastyLoop):
         yield

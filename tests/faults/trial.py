@@ -93,7 +93,7 @@ async def _try(admin: Path, operator: Path, plan: Plan, patience: float) -> Verd
 
 
 class _Admin(KubeClient):
-    """Whoever may do everything. Time goes slower while it waits."""
+    """Whoever may do everything; it does not wait in haste."""
 
     async def request(self, *what: Any, **how: Any) -> bytes:
         with awaiting_answer():
