@@ -30,7 +30,7 @@ demo-water: venv ## Play load on a real control plane, by requests and by measur
 
 test: venv chromium verify ## Install everything, check everything, run all tests
 	$(BIN)/python -m pytest $(SPREAD) $(PURE)
-	$(BIN)/python -m pytest $(addprefix --ignore=,$(PURE))
+	$(BIN)/python -m pytest --durations=20 $(addprefix --ignore=,$(PURE))
 
 chromium: ## Install the browser that the web view is tested in, where that can be done
 	hack/chromium
