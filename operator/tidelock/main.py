@@ -51,6 +51,7 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
         LeaseLostError: another process leads now, or might.
 
     """
+    logger.debug("configured", extra={"settings": settings})
     configuration = _configuration(settings)
     connection = load_connection(settings.kubeconfig or None)
     clock, rng = SystemClock(), Random()  # noqa: S311 -- for jitter
