@@ -260,7 +260,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = Settings(**arguments)
     configure_logs(settings.log_format, settings.log_level)
     try:
-        # Half of the processor time goes into sockets and TLS, with which asyncio's own loop is slower.
+        # Half of the processor time of a drain goes into sockets and TLS, which this loop does in C.
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(settings))
     except ConfigurationError as error:

@@ -1,7 +1,7 @@
 """The real operator behind a faulty proxy in front of a real API server keeps I1 to I5, whatever goes wrong.
 
-TIDELOCK_FAULT_SEEDS says which runs to play, as `0-4999`, or a single one such as `17`; by default 25 of the 200
-that a change of the ledger, the watch or the writes is to be tried with.
+TIDELOCK_FAULT_SEEDS says which runs to play, as `0-4999`, or a single one such as `17`; by default 25 of
+the 200 that a change of the ledger, the watch or the writes is to be tried with.
 """
 
 import os
