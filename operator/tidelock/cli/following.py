@@ -1,10 +1,10 @@
 """Live copies of resources, for commands that go on."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from random import Random
-from typing import Any
+from typing import Any, NoReturn
 
 from tidelock.cli.connect import Session
 from tidelock.kube.client import Resource
@@ -39,9 +39,16 @@ async def followed(
     """Follow a resource while the context lasts; `narrowed` are a Reflector's namespace and selectors."""
     rng = Random()  # noqa: S311 -- for jitter
     reflector = Reflector(session.client, resource, decode, sink, rng=rng, **narrowed)
-    following = asyncio.create_task(reflector.run())
-    try:
+    async with beside(reflector.run()):
         yield reflector
+
+
+@asynccontextmanager
+async def beside(endless: Coroutine[Any, Any, NoReturn]) -> AsyncIterator[None]:
+    """Run endless work while the context lasts."""
+    task = asyncio.create_task(endless)
+    try:
+        yield
     finally:
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

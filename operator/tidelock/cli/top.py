@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import typer
 
 from tidelock.cli.connect import Failure, Session, Target, ask, explained
-from tidelock.cli.following import News, followed
+from tidelock.cli.following import News, beside, followed
 from tidelock.cli.options import Context, Everywhere, Kubeconfig, Namespace
 from tidelock.cli.overview import World
 from tidelock.cli.tables import span
@@ -165,9 +165,5 @@ async def following(session: Session, clock: Clock) -> AsyncIterator[Cluster]:
     ):
         world = World(nodes.store, requested.by_node, locks.store, levels.store)
         cluster = Cluster(session, clock, news, (nodes, pods, locks), world)
-        pulse = asyncio.create_task(cluster.pulse())
-        try:
+        async with beside(cluster.pulse()):
             yield cluster
-        finally:
-            pulse.cancel()
-            await asyncio.gather(pulse, return_exceptions=True)
