@@ -44,7 +44,7 @@ def test_a_quota_is_held_and_what_comes_free_is_given_on(world: World) -> None:
 def test_what_one_lock_may_be_is_checked_by_the_api_server(world: World) -> None:
     """A lock that is older than the quota stays as it is, and its metadata can be edited."""
     world.node(cpu="8")
-    older = world.active_lock("older", "3", ttlSeconds=900, priority=5)
+    older = world.active_lock("older", "3", ttlSeconds=900)
     world.quota("one", maxLifeSeconds=600, maxAmounts={"cpu": "2", "memory": "1Gi"})
     world.quota("two", maxPriority=0)
     wait_for(
