@@ -34,6 +34,7 @@ from tidelock.model.wire import (
 
 __all__ = [
     "Affinity",
+    "Ask",
     "BoundPod",
     "Condition",
     "ControllerOwner",
@@ -117,8 +118,8 @@ _REACHABLE = Rule(
 )
 
 
-class ReservationSpec(Wire):
-    """What is locked, where, for whom and for how long."""
+class Ask(Wire):
+    """What a lock asks of the cluster: how much room, where, and how important it is."""
 
     node_name: Subdomain | None = None
     """Node to hold the room on; absent: any node that satisfies the other constraints."""
@@ -132,6 +133,24 @@ class ReservationSpec(Wire):
     """Room to hold, by resource; exactly one of resources and template is required."""
     template: PodTemplate | None = None
     """Pod to hold room for; exactly one of resources and template is required."""
+    priority: Annotated[int, Field(ge=-(2**31), le=1_000_000_000)] = 0
+    """Importance: the lowest loses its room first, if a node shrinks or to a pod of higher priority."""
+
+    rules = (
+        Rule(
+            "has(self.resources) != has(self.template)",
+            "exactly one of resources and template is required",
+            reason="FieldValueRequired",
+        ),
+        _belongs_in_template("nodeSelector"),
+        _belongs_in_template("affinity"),
+        _belongs_in_template("tolerations"),
+    )
+
+
+class ReservationSpec(Ask):
+    """What is locked, where, for whom and for how long."""
+
     owners: Annotated[list[Owner], Field(min_length=1, max_length=16)]
     """Pods of this namespace that may take the lock; the terms are ORed, the fields of a term ANDed."""
     expire_at: Annotated[Timestamp, _REACHABLE] | None = None
@@ -140,8 +159,6 @@ class ReservationSpec(Wire):
     """How long the lock holds once it is active; exactly one of expireAt and ttlSeconds is required."""
     pending_deadline_seconds: Annotated[int, Field(ge=0, le=YEAR_SECONDS)] = 60
     """How long the lock may wait for room before it is rejected; 0: take it now or be rejected."""
-    priority: Annotated[int, Field(ge=-(2**31), le=1_000_000_000)] = 0
-    """Importance: the lowest loses its room first, if a node shrinks or to a pod of higher priority."""
     preemption_policy: Literal["Never", "PreemptLowerPriority"] = "Never"
     """Never: wait for room. PreemptLowerPriority: evict pods and locks of lower priority to make it."""
     on_violation: Literal["Keep", "Move"] = "Keep"
@@ -152,19 +169,12 @@ class ReservationSpec(Wire):
     """How long a retained object stays after the lock's end; absent: until it is deleted."""
 
     rules = (
-        Rule(
-            "has(self.resources) != has(self.template)",
-            "exactly one of resources and template is required",
-            reason="FieldValueRequired",
-        ),
+        *Ask.rules,
         Rule(
             "has(self.expireAt) != has(self.ttlSeconds)",
             "exactly one of expireAt and ttlSeconds is required",
             reason="FieldValueRequired",
         ),
-        _belongs_in_template("nodeSelector"),
-        _belongs_in_template("affinity"),
-        _belongs_in_template("tolerations"),
     )
 
 
