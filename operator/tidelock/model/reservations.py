@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -137,7 +137,7 @@ class Ask(Wire):
     priority: Annotated[int, Field(ge=-(2**31), le=1_000_000_000)] = 0
     """Importance: the lowest loses its room first, if a node shrinks or to a pod of higher priority."""
 
-    rules = (
+    rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "has(self.resources) != has(self.template)",
             "exactly one of resources and template is required",
