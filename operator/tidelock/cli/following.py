@@ -1,14 +1,15 @@
 """Live copies of resources, for commands that go on."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from random import Random
-from typing import Any, NoReturn
+from typing import Any
 
 from tidelock.cli.connect import Session
 from tidelock.kube.client import Resource
 from tidelock.kube.watch import Reflector, Sink, T
+from tidelock.running import background
 
 
 class News:
@@ -39,16 +40,5 @@ async def followed(
     """Follow a resource while the context lasts; `narrowed` are a Reflector's namespace and selectors."""
     rng = Random()  # noqa: S311 -- for jitter
     reflector = Reflector(session.client, resource, decode, sink, rng=rng, **narrowed)
-    async with beside(reflector.run()):
+    async with background(reflector.run()):
         yield reflector
-
-
-@asynccontextmanager
-async def beside(endless: Coroutine[Any, Any, NoReturn]) -> AsyncIterator[None]:
-    """Run endless work while the context lasts."""
-    task = asyncio.create_task(endless)
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import typer
 
 from tidelock.cli.connect import Failure, Session, Target, ask, explained
-from tidelock.cli.following import News, beside, followed
+from tidelock.cli.following import News, followed
 from tidelock.cli.options import Context, Everywhere, Kubeconfig, Namespace
 from tidelock.cli.overview import World
 from tidelock.cli.tables import span
@@ -23,6 +23,7 @@ from tidelock.model.locks import decode_reservation
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.model.quantities import NOTHING, Resources, minus, plus
+from tidelock.running import background
 
 _PULSE = 5.0  # seconds between two questions whether the API server is there, and for an answer
 _BOUND = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
@@ -165,5 +166,5 @@ async def following(session: Session, clock: Clock) -> AsyncIterator[Cluster]:
     ):
         world = World(nodes.store, requested.by_node, locks.store, levels.store)
         cluster = Cluster(session, clock, news, (nodes, pods, locks), world)
-        async with beside(cluster.pulse()):
+        async with background(cluster.pulse()):
             yield cluster

@@ -131,6 +131,7 @@ RESERVATION = CustomResource(
         Column("Pod", ".status.boundPod.name", wide=True),
         Column("Priority", ".spec.priority", "integer", wide=True),
         Column("Retention", ".spec.retention", wide=True),
+        Column("Renew-By", ".status.lease.renewBy", wide=True),
         Column("Message", _condition("Active", "message"), wide=True),
     ),
     selectable=(".spec.nodeName", ".status.phase", ".status.nodeName"),

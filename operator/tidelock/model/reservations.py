@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tidelock.model.amounts import LockedAmounts
+from tidelock.model.leases import Lease, LeaseStatus
 from tidelock.model.placement import (
     Affinity,
     LabelExpression,
@@ -138,6 +139,8 @@ class ReservationSpec(Wire):
     """When the lock ends, with a time zone; exactly one of expireAt and ttlSeconds is required."""
     ttl_seconds: Annotated[int, Field(ge=1, le=YEAR_SECONDS)] | None = None
     """How long the lock holds once it is active; exactly one of expireAt and ttlSeconds is required."""
+    lease: Lease | None = None
+    """Has the lock end earlier if its holder does not renew it; may be changed at any time."""
     pending_deadline_seconds: Annotated[int, Field(ge=0, le=YEAR_SECONDS)] = 60
     """How long the lock may wait for room before it is rejected; 0: take it now or be rejected."""
     priority: Annotated[int, Field(ge=-(2**31), le=1_000_000_000)] = 0
@@ -204,6 +207,8 @@ class ReservationStatus(StatusWire):
     """When the lock became active."""
     expires_at: Timestamp | None = None
     """When the lock ends at the latest."""
+    lease: LeaseStatus | None = None
+    """How the lease stands, if the lock has one."""
     finished_at: Timestamp | None = None
     """When the lock ended."""
     bound_pod: BoundPod | None = None
@@ -217,7 +222,7 @@ class ReservationStatus(StatusWire):
     owner: Annotated[str, Field(max_length=_OWNER_TEXT_LENGTH)] | None = None
     """Who may take the lock, in short."""
     conditions: Conditions = Field(default_factory=list)
-    """Active, Ready, Reconciling, Stalled, Expired and Violated."""
+    """Active, Ready, Reconciling, Stalled, Expired, Violated and LeaseLapsed."""
 
 
 def owner_text(owners: Sequence[Owner]) -> str:
