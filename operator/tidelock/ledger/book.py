@@ -18,7 +18,7 @@ from tidelock.ledger.adoption import adopt
 from tidelock.ledger.endings import Ending, ending
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.leases import differ_in_lease_alone, followed
-from tidelock.ledger.matching import OwnerIndex
+from tidelock.ledger.matching import OwnerIndex, may_claim
 from tidelock.ledger.parking import Parking
 from tidelock.ledger.quotas import Quotas, unlimited
 from tidelock.ledger.timers import Timers
@@ -240,7 +240,8 @@ class Book:
 
     def own(self, pod: Pod) -> list[Entry]:
         """All locks of which the pod is an owner and which are not over, by name."""
-        return [self.entries[key] for key in self._owners.of(pod)]
+        entries = (self.entries[key] for key in self._owners.of(pod))
+        return [entry for entry in entries if may_claim(entry.uid, pod)]
 
     def claim(self, pod: Pod, node_name: str, now: float) -> None:
         """Release the locks of a pod that has been reserved on a node."""

@@ -295,7 +295,7 @@ class Decider:
         """Take a reservation of room back; the pod owns its locks yet if somebody else has bound it."""
         self._cycle.undo(assumed, now)
         placed = self.cache.get(assumed.pod.uid)
-        if placed is not None and not placed.pod.leaving:
+        if placed is not None:
             self.book.hear_bound(placed.pod, placed.node_name, now)
 
     def _tell_of_undoing(self, assumed: Assumed, now: float) -> None:
