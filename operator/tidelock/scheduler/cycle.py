@@ -227,6 +227,8 @@ class Cycle:
         nominated = self._cache.nominator.node_of(pod.uid)
         if nominated and (row := snapshot.row(nominated)) is not None and verdict.fits[row]:
             return snapshot.nodes[row]
+        if len(rows) == 1:  # nothing to compare, so nobody is asked, as in kube-scheduler
+            return snapshot.nodes[int(rows[0])]
         scores = _run_scores(state, pod, snapshot, shared, rows)
         return snapshot.nodes[_best(scores, rows, snapshot)]
 
