@@ -106,11 +106,14 @@ class LoadLoop:
             asyncio.TaskGroup() as tasks,
         ):
             self._running = tasks, session
-            for group in self._groups.values():
-                self._start(group)
-            while True:
-                await asyncio.sleep(LOOK_SECONDS)
-                await self._tidy()
+            try:
+                for group in self._groups.values():
+                    self._start(group)
+                while True:
+                    await asyncio.sleep(LOOK_SECONDS)
+                    await self._tidy()
+            finally:
+                self._running = None  # Kopf ends later, and what it tells of until then is read no more
 
     def observe(self, body: Mapping[str, Any], spec: WaterLevelSpec) -> None:
         """Take over a WaterLevel as it is now."""

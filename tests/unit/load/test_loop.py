@@ -285,6 +285,17 @@ async def test_a_waterlevel_is_read_in_the_background_until_it_is_forgotten(benc
         await running
 
 
+async def test_a_waterlevel_that_is_told_of_after_the_end_is_read_no_more(bench: Bench) -> None:
+    """Kopf ends after the loop, and a coroutine that nobody awaits would be told of in the log."""
+    running = asyncio.create_task(bench.run())
+    bench.see()
+    await asyncio.sleep(0.01)
+    assert bench.see().task is not None
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert bench.see("late").task is None
+
+
 async def test_what_was_written_down_is_told_before_anything_is_read(bench: Bench) -> None:
     text = '{"at":"2027-01-15T08:00:00Z","windows":{"1d":{"cpu":{"mean":1,"max":2,"p95":2}}}}'
     meta = {"name": "db", "namespace": DB.namespace, "uid": "uid-db", "annotations": {POD_USAGE: text}}
