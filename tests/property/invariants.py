@@ -13,7 +13,7 @@ from property.process import Process
 from property.usage import UsageObserver, check_parked
 from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
-from tidelock.ledger.matching import owns
+from tidelock.ledger.matching import may_claim, owns
 from tidelock.ledger.transitions import SETTLED, Event
 from tidelock.model.instants import parse_instant
 from tidelock.model.meta import Key
@@ -152,7 +152,8 @@ def check_index(process: Process) -> None:
     """A pod's own locks are those that a look at all of them finds."""
     entries = process.book.entries
     for pod in process.api.pods.decoded.values():
-        own = sorted(e.key for e in entries.values() if e.phase not in SETTLED and _owned_by(e, pod))
+        owned = (e for e in entries.values() if e.phase not in SETTLED and _owned_by(e, pod))
+        own = sorted(e.key for e in owned if may_claim(e.uid, pod))
         assert [entry.key for entry in process.book.own(pod)] == own, pod.key
 
 

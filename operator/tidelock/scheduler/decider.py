@@ -24,7 +24,7 @@ from tidelock.ledger.matching import owner_names
 from tidelock.ledger.quotas import Quotas
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, assigned_to
-from tidelock.model.quantities import covers
+from tidelock.model.quantities import NOTHING, covers, plus
 from tidelock.model.reservations import Phase
 from tidelock.plugins.default_preemption import NEVER, DefaultPreemption
 from tidelock.plugins.extender import ExtenderAdvice
@@ -275,6 +275,7 @@ class Decider:
     def _tell_of_room(self, now: float, claimed_by: Assumed | None = None) -> None:
         """Tell the queue of the room that locks and nominations have got, or given back to others."""
         shifts, self.book.shifts = self.book.shifts, []
+        taken_over = NOTHING
         for shift in shifts:
             entry = shift.entry
             if shift.after and not covers(shift.before, shift.after):
@@ -282,7 +283,8 @@ class Decider:
                     RESERVATION_ACTIVE, None, entry, now, only=owner_names(entry.key, entry.reservation.spec)
                 )
             if claimed_by is not None and claimed_by.node_name == shift.node:
-                freed = not covers(claimed_by.pod.requests, shift.before)
+                taken_over = plus(taken_over, shift.before)  # a pod may have several locks there
+                freed = not covers(claimed_by.pod.requests, taken_over)
             else:
                 freed = not covers(shift.after, shift.before)
             if freed:

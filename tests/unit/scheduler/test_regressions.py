@@ -280,6 +280,21 @@ def test_a_pod_that_left_its_room_to_a_lock_is_woken_when_that_goes() -> None:
     assert core.place().node_name == "node-a"
 
 
+def test_a_pod_is_woken_when_the_owner_of_two_locks_takes_less_than_both_held() -> None:
+    """Each lock was compared with the owner alone, which was as large as one of them: that the other's room
+    came free was told to nobody, and a pod that it was enough for waited on.
+    """
+    core = Core(node("node-a", cpu="3"))
+    for name in ("first", "second"):
+        core.lock(name)
+        core.step()
+    core.add(pod("large", requests={"cpu": "2"}))
+    core.refuse()
+    core.add(pod("web-0", requests={"cpu": "1"}))
+    assert core.place().pod.meta.name == "web-0"
+    assert core.place().pod.meta.name == "large"
+
+
 def test_a_lock_that_waits_for_a_claim_is_tried_when_that_appears() -> None:
     """Only room that came free had a lock be tried again: one whose template names a claim that appeared
     later waited until its deadline.
