@@ -21,7 +21,8 @@ IN_FLIGHT = 64
 IDENTITY = "a ServiceAccount with the rights of manifests/base"
 
 _DEFINITIONS = tuple(
-    f"crd/{plural}.tidelock.dev" for plural in ("reservations", "reservationquotas", "waterlevels")
+    f"crd/{plural}.tidelock.dev"
+    for plural in ("reservations", "reservationquotas", "reservationquotes", "waterlevels")
 )
 _NODE_SIZE = {"cpu": "12", "memory": "48Gi", "pods": "110"}
 

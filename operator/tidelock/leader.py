@@ -16,7 +16,7 @@ from tidelock.binders.server import Door
 from tidelock.clock import Clock
 from tidelock.framework.config import Configuration
 from tidelock.handlers import lifecycle, reservations, waterlevels
-from tidelock.kube.client import KubeClient
+from tidelock.kube.client import RESERVATIONQUOTES, KubeClient
 from tidelock.kube.config import Connection
 from tidelock.kube.errors import ApiError
 from tidelock.kube.events import EventRecorder
@@ -27,6 +27,7 @@ from tidelock.load.loop import LoadLoop
 from tidelock.load.metrics import LoadMetrics
 from tidelock.load.slices import AT_LEISURE, in_slices
 from tidelock.model.meta import Key
+from tidelock.model.quotes import decode_quote
 from tidelock.running import background, until
 from tidelock.scheduler.binding import Binder
 from tidelock.scheduler.decider import Decider
@@ -37,6 +38,7 @@ from tidelock.scheduler.gauges import Gauges
 from tidelock.scheduler.loop import Loop
 from tidelock.scheduler.publisher import Publisher
 from tidelock.scheduler.quota_status import QuotaReporter
+from tidelock.scheduler.quotes import QuoteDesk
 from tidelock.scheduler.recent import Recent
 from tidelock.scheduler.tasks import Tasks, TurnTaking
 from tidelock.scheduler.tools import Tools
@@ -104,6 +106,7 @@ class Leader:
         tools = Tools(client, self._recorder, self.telemetry, clock, tasks, self._recent)
         self._publisher = Publisher(tools, decider.book)
         self._quotas = QuotaReporter(tools, decider.book.quotas)
+        self._desk = QuoteDesk(tools, decider)
         self._loop = Loop(
             decider,
             Binder(tools, decider, self._extenders),
@@ -199,10 +202,14 @@ class Leader:
         pods = self._feed.pods if self._door is None else self._door.arrivals
         whole = self._extenders.configured
         self._reflectors = list(reflectors(self._client, self._feed, pods, self._rng, whole=whole))
+        self._reflectors.append(
+            Reflector(self._client, RESERVATIONQUOTES, decode_quote, self._desk, rng=self._rng, optional=True)
+        )
         for reflector in self._reflectors:
             yield reflector.run()
         yield self._loop.run(self._feed)
         yield self._quotas.run(self._loop.started)
+        yield self._desk.run(self._loop.started)
         yield self._load.run()
         yield watch_skew(self._client, self._clock.now, self.telemetry.clock_skew.set)
         yield self._tasks.crash()

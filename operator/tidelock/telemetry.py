@@ -34,7 +34,8 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 _SAMPLE = 0.1
 _VIOLATIONS = {Event.VIOLATE: "Keep", Event.DISPLACE: "Move"}
-_RELEASES = frozenset({Event.CLAIM, Event.EXPIRE, Event.LOSE_NODE, Event.DISPLACE})
+_ENDS_OF_TIME = frozenset({Event.EXPIRE, Event.FORFEIT})
+_RELEASES = _ENDS_OF_TIME | {Event.CLAIM, Event.LOSE_NODE, Event.DISPLACE}
 
 
 def _exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
@@ -209,7 +210,7 @@ class Telemetry(Recorder):
         )
         self.expiry_lag = Histogram(
             "tidelock_expiry_lag_seconds",
-            "Seconds from the instant of expiry to the release of the lock.",
+            "Seconds from the instant of expiry, or of the loss of the lease, to the release of the lock.",
             buckets=_exponential(0.0005, 2, 14),
             registry=self.registry,
         )
@@ -274,5 +275,5 @@ class Telemetry(Recorder):
             self.releases.labels(change.event.value).inc()
         if change.reason == reasons.VIOLATED and change.event in _VIOLATIONS:
             self.violations.labels(_VIOLATIONS[change.event]).inc()
-        if change.event is Event.EXPIRE:
+        if change.event in _ENDS_OF_TIME:
             self.expiry_lag.observe(max(change.at - change.due, 0.0))

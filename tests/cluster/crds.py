@@ -14,7 +14,9 @@ def install_crds(cluster: Cluster) -> None:
 
     def served() -> bool:
         try:
-            cluster.kubectl("get", "reservations,reservationquotas,waterlevels", "--all-namespaces")
+            cluster.kubectl(
+                "get", "reservations,reservationquotas,reservationquotes,waterlevels", "--all-namespaces"
+            )
         except DevClusterError:  # a definition is established before its kind is discovered and served
             return False
         return True

@@ -53,7 +53,7 @@ def stored(api: Cluster, namespace: str) -> Stored:
     return Stored(api, namespace, reservation())
 
 
-@pytest.mark.parametrize("plural", ["reservations", "reservationquotas", "waterlevels"])
+@pytest.mark.parametrize("plural", ["reservations", "reservationquotas", "reservationquotes", "waterlevels"])
 def test_a_definition_is_accepted_without_reserve(api: Cluster, plural: str) -> None:
     definition = json.loads(api.kubectl("get", "crd", f"{plural}.tidelock.dev", "-o", "json"))
     conditions = {condition["type"]: condition["status"] for condition in definition["status"]["conditions"]}
@@ -70,6 +70,7 @@ def test_names_are_short_and_only_water_levels_have_no_namespaces(api: Cluster) 
     listing = api.kubectl("api-resources", "--api-group=tidelock.dev", "--no-headers").splitlines()
     assert [line.split()[:4] for line in listing] == [
         ["reservationquotas", "rsvq", "tidelock.dev/v1alpha1", "true"],
+        ["reservationquotes", "rsvqt", "tidelock.dev/v1alpha1", "true"],
         ["reservations", "rsv", "tidelock.dev/v1alpha1", "true"],
         ["waterlevels", "wlv", "tidelock.dev/v1alpha1", "false"],
     ]
@@ -84,7 +85,7 @@ def test_the_category_lists_reservations_unlike_all(api: Cluster, namespace: str
 @pytest.mark.usefixtures("stored")
 def test_reservations_are_shown_in_columns(api: Cluster, namespace: str) -> None:
     narrow = "NAME READY PHASE NODE OWNER CPU MEMORY EXPIRES AGE"
-    wide = f"{narrow} ACTIVE REASON POD PRIORITY RETENTION MESSAGE"
+    wide = f"{narrow} ACTIVE REASON POD PRIORITY RETENTION RENEW-BY MESSAGE"
     for output, columns in (((), narrow), (("-o", "wide"), wide)):
         assert api.kubectl("get", "rsv", "-n", namespace, *output).splitlines()[0].split() == columns.split()
 

@@ -68,6 +68,8 @@ FORBIDDEN = [
     ("delete", "tidelock.dev", "waterlevels"),
     ("update", "tidelock.dev", "reservationquotas"),
     ("delete", "tidelock.dev", "reservationquotas"),
+    ("create", "tidelock.dev", "reservationquotes"),
+    ("update", "tidelock.dev", "reservationquotes"),
     ("patch", "", "resourcequotas"),
     ("list", "apiextensions.k8s.io", "customresourcedefinitions"),
     ("patch", "events.k8s.io", "events"),
@@ -225,6 +227,7 @@ def test_the_role_is_what_the_operator_uses(
     process, record, world = watched
     node = world.node(cpu="4")
     world.quota(hard={"cpu": "100"})
+    world.quote(resources={"cpu": "1"}, ttlSeconds=1).until_gone()
     lock = world.active_lock(node=node)
     record.lose.add(BIND)  # it must look itself whether the pod is bound
     victim = world.pod()

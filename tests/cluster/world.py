@@ -11,7 +11,15 @@ from kubernetes.utils.quantity import parse_quantity
 from cluster.api import Api, Manifest, RefusedError
 from cluster.live import Live, Lock, Node, Pod
 from devcluster import wait_for
-from tidelock.kube.client import EVENTS, NODES, PODS, RESERVATIONQUOTAS, RESERVATIONS, Resource
+from tidelock.kube.client import (
+    EVENTS,
+    NODES,
+    PODS,
+    RESERVATIONQUOTAS,
+    RESERVATIONQUOTES,
+    RESERVATIONS,
+    Resource,
+)
 
 SCHEDULER = "tidelock-scheduler"
 
@@ -172,6 +180,17 @@ class World:
         quota = Live(self.api, RESERVATIONQUOTAS, made)
         quota.until(lambda found: found["status"]["observedGeneration"] == 1, "be known to the operator")
         return quota
+
+    def quote(self, name: str = "ask", **spec: Any) -> Live:
+        """Ask what would become of a lock on the nodes of this test."""
+        manifest = {
+            "apiVersion": RESERVATIONQUOTES.api_version,
+            "kind": RESERVATIONQUOTES.kind,
+            "metadata": {"name": name},
+            "spec": {"nodeSelector": self.selector} | spec,
+        }
+        made = self.api.create(RESERVATIONQUOTES.collection(self.namespace), manifest)
+        return Live(self.api, RESERVATIONQUOTES, made)
 
     def event_reasons(self, about: Live) -> set[str]:
         """Reasons of the events about an object."""

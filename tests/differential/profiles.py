@@ -7,7 +7,7 @@ import yaml
 from differential.scenario import UPSTREAM
 
 # Tidelock's refuses what kube-scheduler's allocates, which says something of every pod that it sees.
-_DISABLED = ("DynamicResources",)
+DISABLED = ("DynamicResources",)
 
 _WEIGHTS = [
     {"name": "cpu", "weight": 3},
@@ -43,7 +43,7 @@ NAMES = tuple(_ARGS)
 
 def profiles() -> list[dict[str, Any]]:
     """Write `profiles` of a KubeSchedulerConfiguration for kube-scheduler."""
-    disabled = [{"name": name} for name in _DISABLED]
+    disabled = [{"name": name} for name in DISABLED]
     return [
         {
             "schedulerName": name,

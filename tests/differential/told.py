@@ -25,7 +25,7 @@ Series = frozenset[tuple[str, str]]
 """The labels of a series."""
 
 # Plugins are measured in a tenth of the decisions: of so many, some are.
-_MANY = 48
+_MANY = 100
 _SCRAPE_SECONDS = 60.0
 _SCRAPER = "scraper"
 # What is kept of an event, and of a condition; the rest is of instants and of who wrote it.

@@ -8,11 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from builders import NAMESPACE, Json
+from property.leases import LeaseObserver, check_stored_leases
 from property.process import Process
 from property.usage import UsageObserver, check_parked
 from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
-from tidelock.ledger.matching import owns
+from tidelock.ledger.matching import may_claim, owns
 from tidelock.ledger.transitions import SETTLED, Event
 from tidelock.model.instants import parse_instant
 from tidelock.model.meta import Key
@@ -37,6 +38,7 @@ class Observer:
     def __init__(self, process: Process) -> None:
         self._activated: dict[str, str] = {}
         self._disturbed: set[str] = set()
+        self._leases = LeaseObserver()
         self.follow(process)
 
     def follow(self, process: Process) -> None:
@@ -56,6 +58,7 @@ class Observer:
         check_holders(process)
         check_index(process)
         check_pods(process)
+        self._leases.check(process)
         if process.feed.ready:
             check_ends(process)
             check_room(process)
@@ -67,6 +70,7 @@ class Observer:
     def check_rest(self) -> None:
         """Check what must hold when there is nothing to do."""
         check_stored(self._process)
+        check_stored_leases(self._process)
         check_nobody_waits_in_vain(self._process)
         check_parked(self._process)
         check_rebuild(self._process)
@@ -148,7 +152,8 @@ def check_index(process: Process) -> None:
     """A pod's own locks are those that a look at all of them finds."""
     entries = process.book.entries
     for pod in process.api.pods.decoded.values():
-        own = sorted(e.key for e in entries.values() if e.phase not in SETTLED and _owned_by(e, pod))
+        owned = (e for e in entries.values() if e.phase not in SETTLED and _owned_by(e, pod))
+        own = sorted(e.key for e in owned if may_claim(e.uid, pod))
         assert [entry.key for entry in process.book.own(pod)] == own, pod.key
 
 

@@ -71,6 +71,14 @@ ENDS: st.SearchStrategy[Json] = st.sampled_from(
         {"ttlSeconds": None, "expireAt": format_instant(NOW + 900)},
     ]
 )
+LEASES: st.SearchStrategy[Json] = st.sampled_from(
+    [
+        {"lease": None},
+        {"lease": None},
+        *({"lease": {"durationSeconds": d, "graceSeconds": g}} for d, g in ((20, 0), (20, 30), (45, 15))),
+    ]
+)
+SKEWS = st.sampled_from([0, 0, -500, 500])
 RANKS: st.SearchStrategy[Json] = st.sampled_from(
     [
         {"priority": priority, "preemptionPolicy": policy}
@@ -112,7 +120,7 @@ LIMITS: st.SearchStrategy[Json] = st.sampled_from(
 )
 UNREADABLE: st.SearchStrategy[Json] = st.just({"resources": {"cpu": "two"}, "template": None})
 EDITS = st.one_of(
-    SIZES, OWNERS.map(lambda owners: {"owners": owners}), ENDS, RANKS, PLANS, PLACES, UNREADABLE
+    SIZES, OWNERS.map(lambda owners: {"owners": owners}), ENDS, RANKS, PLANS, PLACES, UNREADABLE, LEASES
 )
 
 
@@ -149,14 +157,16 @@ class World(RuleBasedStateMachine):
 
     # Users.
 
-    @rule(data=st.data(), number=NUMBERS, fate=st.sampled_from(["edit", "edit", "delete"]))
+    @rule(data=st.data(), number=NUMBERS, fate=st.sampled_from(["edit", "edit", "renew", "delete"]))
     def lock(self, data: st.DataObject, number: int, fate: str) -> None:
-        """Create a Reservation, or edit or delete the one that there is."""
+        """Create a Reservation, or edit, renew or delete the one that there is."""
         key = Key("shop", f"lock-{number}")
         if key not in self.locks.objects:
             self._create_lock(data, number)
         elif fate == "edit":
             self._edit_lock(data, number)
+        elif fate == "renew":
+            self._renew_lock(data, key)
         else:
             self.locks.delete(key)
         self._go_on()
@@ -285,7 +295,7 @@ class World(RuleBasedStateMachine):
 
     def _create_lock(self, data: st.DataObject, number: int) -> None:
         spec: Json = {"owners": data.draw(OWNERS)}
-        for part in (SIZES, ENDS, RANKS, PLANS, PLACES):
+        for part in (SIZES, ENDS, RANKS, PLANS, PLACES, LEASES):
             spec |= data.draw(part)
         self.locks.put(reservation_json(f"lock-{number}", uid=self._uid(), created=self.clock.now(), **spec))
 
@@ -294,6 +304,13 @@ class World(RuleBasedStateMachine):
         if key in self.locks.objects:
             with suppress(RefusedError):
                 self.api.edit_spec(key, **edit)
+
+    def _renew_lock(self, data: st.DataObject, key: Key) -> None:
+        """Renew a lock's lease, if it has one, by a holder whose clock is wrong."""
+        if (lease := self.locks.objects[key]["spec"].get("lease")) is not None:
+            renewed = lease | {"renewTime": format_instant(self.clock.now() + data.draw(SKEWS))}
+            with suppress(RefusedError):
+                self.api.edit_spec(key, lease=renewed)
 
     def _create_pod(self, data: st.DataObject, number: int, node_name: str = "") -> None:
         kind = data.draw(POD_KINDS)

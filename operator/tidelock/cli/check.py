@@ -20,6 +20,7 @@ from tidelock.kube.client import (
     NODES,
     PODS,
     RESERVATIONQUOTAS,
+    RESERVATIONQUOTES,
     RESERVATIONS,
     WATERLEVELS,
     WEBHOOKS,
@@ -63,6 +64,8 @@ _WRITES: tuple[tuple[str, Resource, str], ...] = (
     ("delete", RESERVATIONS, ""),
     ("patch", WATERLEVELS, "status"),
     ("update", RESERVATIONQUOTAS, "status"),
+    ("update", RESERVATIONQUOTES, "status"),
+    ("delete", RESERVATIONQUOTES, ""),
     ("patch", NODES, ""),
     ("create", EVENTS, ""),
 )

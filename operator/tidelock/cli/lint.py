@@ -13,9 +13,10 @@ from tidelock.cli.documents import Document, read_documents
 from tidelock.cli.options import Context, File, Format, Kubeconfig, Namespace, Output
 from tidelock.cli.tables import show, show_plain
 from tidelock.framework.configfile import invalid, problem_text
-from tidelock.kube.client import RESERVATIONQUOTAS, RESERVATIONS, WATERLEVELS, Resource
+from tidelock.kube.client import RESERVATIONQUOTAS, RESERVATIONQUOTES, RESERVATIONS, WATERLEVELS, Resource
 from tidelock.kube.errors import ApiError, Forbidden, Invalid
 from tidelock.model.reservationquotas import ReservationQuotaSpec
+from tidelock.model.reservationquotes import ReservationQuoteSpec
 from tidelock.model.reservations import ReservationSpec
 from tidelock.model.waterlevels import WaterLevelSpec
 from tidelock.model.wire import Wire
@@ -26,6 +27,7 @@ _KINDS: dict[str, tuple[Resource, type[Wire]]] = {
         (RESERVATIONS, ReservationSpec),
         (WATERLEVELS, WaterLevelSpec),
         (RESERVATIONQUOTAS, ReservationQuotaSpec),
+        (RESERVATIONQUOTES, ReservationQuoteSpec),
     )
 }
 _FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
@@ -50,7 +52,7 @@ def command(
         typer.Option("--offline", help="Ask no API server: rules between fields (CEL) are not checked."),
     ] = False,
 ) -> None:
-    """Check the Reservations, WaterLevels and ReservationQuotas of a file, and change nothing.
+    """Check the Reservations, quotes, quotas and WaterLevels of a file, and change nothing.
 
     Types and values are checked here; the rules between fields by the API server, in a dry run.
     """

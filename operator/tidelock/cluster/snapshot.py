@@ -132,6 +132,16 @@ class Snapshot:
             fits &= free >= units
         return fits
 
+    def multiples(self, wanted: Wanted, *, beside_locks: bool) -> npt.NDArray[np.int64]:
+        """Tell for each node how many times it has this much free; CEILING if nothing is wanted."""
+        counts = np.full(len(self), CEILING, np.int64)
+        for column, units in wanted:
+            free = self.allocatable[:, column] - self.requested[:, column]
+            if beside_locks:
+                free -= self.locked[:, column]
+            np.minimum(counts, free // units, out=counts)
+        return np.maximum(counts, 0)
+
     def has_free(self, wanted: Wanted, row: int, *, beside_locks: bool) -> bool:
         """Tell the same of one node."""
         for column, units in wanted:

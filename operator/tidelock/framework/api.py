@@ -29,6 +29,7 @@ from tidelock.model.pods import Pod
 
 Mask = npt.NDArray[np.bool_]
 Scores = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int64]
 
 PatchKind = Literal["merge", "json", "strategic", "apply"]
 
@@ -210,6 +211,13 @@ class Filter(Plugin):
         """Tell the same of many nodes; a plugin that rules out thousands tells it faster than this."""
         told = (self.resolvable(state, pod, snapshot, int(row)) for row in rows)
         return np.fromiter(told, np.bool_, len(rows))
+
+    def capacity(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Counts | None:
+        """Tell for each node how many locks like this the filter lets in, one after the other; None: any.
+
+        What else it heeds is for `filter` to tell: the number counts for nodes that have passed all filters.
+        """
+        return None
 
     def numbers(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
         """Say by which numbers the node was ruled out; empty if there are none."""

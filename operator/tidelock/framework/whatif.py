@@ -15,11 +15,12 @@ from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Amounts, Rows
 from tidelock.cluster.nominator import Nominator
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import Filter, Mask, PreFilter, Verdict, View
+from tidelock.framework.api import Counts, Filter, Mask, PreFilter, Verdict, View
 from tidelock.framework.course import Course
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.ownlocks import OwnLocks
 from tidelock.model.pods import Pod
+from tidelock.model.quantities import CEILING
 
 
 class WhatIf:
@@ -105,6 +106,10 @@ class WhatIf:
                 fits &= self._ask(plugin, fits)
         return fits
 
+    def capacities(self) -> Counts:
+        """Tell for each node how many of the pod fit, one after the other."""
+        return capacities(self._filters, self._state, self._pod, self.snapshot)
+
     def views(self, mask: Mask) -> Iterator[View]:
         """Give some of the nodes as they would be."""
         indexes, rows = mask.nonzero()[0], self.snapshot.rows
@@ -133,6 +138,16 @@ class WhatIf:
             yield self._state
         if self._alone:
             yield self._alone[index][0]
+
+
+def capacities(filters: Sequence[Filter], state: CycleState, pod: Pod, snapshot: Snapshot) -> Counts:
+    """Tell for each node that has passed the filters how many of a pod fit, one after the other."""
+    counts: Counts = np.full(len(snapshot), CEILING, np.int64)
+    for plugin in filters:
+        most = plugin.capacity(state, pod, snapshot)
+        if most is not None:
+            np.minimum(counts, most, out=counts)
+    return counts
 
 
 def tallied(plugin: Filter, pod: Pod, views: Iterable[View]) -> Counter[str]:

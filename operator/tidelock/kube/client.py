@@ -90,6 +90,7 @@ WEBHOOKS = Resource(
 RESERVATIONS = Resource("tidelock.dev", "v1alpha1", "reservations", "Reservation")
 RESOURCEQUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 RESERVATIONQUOTAS = Resource("tidelock.dev", "v1alpha1", "reservationquotas", "ReservationQuota")
+RESERVATIONQUOTES = Resource("tidelock.dev", "v1alpha1", "reservationquotes", "ReservationQuote")
 WATERLEVELS = Resource("tidelock.dev", "v1alpha1", "waterlevels", "WaterLevel", namespaced=False)
 
 

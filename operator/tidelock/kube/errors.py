@@ -173,7 +173,7 @@ def _parse_status(body: bytes) -> Status:
         status = Status()
     if status.kind == "Status":
         return status
-    return Status(message=body[: 4 * _TEXT_LIMIT].decode(errors="replace")[:_TEXT_LIMIT])
+    return Status(message=body[: 4 * _TEXT_LIMIT].decode(errors="replace")[:_TEXT_LIMIT].strip())
 
 
 def _requested_delay(status: Status) -> float | None:

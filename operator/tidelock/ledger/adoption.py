@@ -8,7 +8,8 @@ from pydantic import ValidationError
 
 from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
-from tidelock.ledger.transitions import FINAL
+from tidelock.ledger.leases import followed, stored
+from tidelock.ledger.transitions import FINAL, SETTLED
 from tidelock.model.instants import from_datetime
 from tidelock.model.locks import Reservation
 from tidelock.model.quantities import NOTHING, PODS, QuantityError, Resources, parse_resources
@@ -27,9 +28,12 @@ def adopt(reservation: Reservation, now: float) -> Entry:
         entry.transition_times = {"Active": ("False", since), "Reconciling": ("True", since)}
     else:
         _resume(entry, status, now)
+        entry.lease = stored(status.lease)
     if entry.problem and entry.phase is Phase.PENDING:
         entry.phase, entry.reason, entry.message = Phase.REJECTED, reasons.INVALID_SPEC, entry.problem
         entry.finished_at = now
+    if entry.phase not in SETTLED:
+        entry.lease = followed(entry.lease, reservation, now)
     return entry
 
 

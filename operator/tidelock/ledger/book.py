@@ -15,8 +15,10 @@ from tidelock.cluster.columns import Columns
 from tidelock.cluster.nominator import Nominator
 from tidelock.ledger import reasons
 from tidelock.ledger.adoption import adopt
+from tidelock.ledger.endings import Ending, ending
 from tidelock.ledger.entry import Entry
-from tidelock.ledger.matching import OwnerIndex
+from tidelock.ledger.leases import differ_in_lease_alone, followed
+from tidelock.ledger.matching import OwnerIndex, may_claim
 from tidelock.ledger.parking import Parking
 from tidelock.ledger.quotas import Quotas, unlimited
 from tidelock.ledger.timers import Timers
@@ -238,7 +240,8 @@ class Book:
 
     def own(self, pod: Pod) -> list[Entry]:
         """All locks of which the pod is an owner and which are not over, by name."""
-        return [self.entries[key] for key in self._owners.of(pod)]
+        entries = (self.entries[key] for key in self._owners.of(pod))
+        return [entry for entry in entries if may_claim(entry.uid, pod)]
 
     def claim(self, pod: Pod, node_name: str, now: float) -> None:
         """Release the locks of a pod that has been reserved on a node."""
@@ -285,8 +288,8 @@ class Book:
             if self.entries.get(entry.key) is not entry or entry.phase is not Phase.BOUND:
                 continue
             entry.bound_pod = None
-            if _expired(entry, now):
-                self._expire(entry, now)
+            if (over := ending(entry, now)) is not None:
+                self._expire(entry, over, now)
             else:
                 self._take_back(entry, held, claim.failure, now)
 
@@ -337,8 +340,10 @@ class Book:
             entry = self.entries[key]
             if entry.phase in SETTLED:
                 self.changed[key] = None
-            elif _expired(entry, now):
-                self._expire(entry, now)
+            elif (over := ending(entry, now)) is not None:
+                self._expire(entry, over, now)
+            elif entry.lease is not None and entry.lease.due <= now:
+                self._lapse(entry, now)
             elif entry.phase is Phase.PENDING:
                 self._give_up(entry, now)
             else:
@@ -378,17 +383,21 @@ class Book:
 
     def _revise(self, entry: Entry, reservation: Reservation, now: float) -> None:
         edited = reservation.meta.generation != entry.reservation.meta.generation
-        before, spec = entry.reservation.spec, reservation.spec
+        known, before, spec = entry.reservation, entry.reservation.spec, reservation.spec
         if entry.held and before is not None and spec is not None and before.owners != spec.owners:
             self.shifts.append(Shift(entry, entry.node, NOTHING, entry.held))  # new to its new owners
         entry.reservation, entry.problem = reservation, reservation.problem
         if not edited or entry.final:
             return
+        self._follow_lease(entry, now)
+        if differ_in_lease_alone(known, reservation):
+            return  # else who renews its lease would be tried again and again, or brought back
         if entry.problem:
             self._reject_if_unreadable(entry, now)
             return
         if entry.phase is Phase.REJECTED:
             entry.finished_at = None
+            entry.lease = followed(None, reservation, now)
             entry.wait(now)
             self._step(entry, Event.REVISE, reasons.WAITING, "the spec was edited", now)
         self._renew_expiry(entry)
@@ -396,8 +405,8 @@ class Book:
             if not self._parked.discard(entry.key):
                 self._try_parked(entry.key.namespace)  # those for which it was tried
             self.untried[entry.key] = entry
-        if entry.phase is not Phase.BOUND and _expired(entry, now):
-            self._expire(entry, now)
+        if entry.phase is not Phase.BOUND and (over := ending(entry, now)) is not None:
+            self._expire(entry, over, now)
         elif entry.phase is Phase.ACTIVE:
             self._resize(entry, now)
 
@@ -520,10 +529,28 @@ class Book:
         else:
             self._displace(entry, reasons.NODE_LOST, text, now)
 
-    def _expire(self, entry: Entry, now: float) -> None:
+    def _follow_lease(self, entry: Entry, now: float) -> None:
+        """Take over what the spec says of the lease: most often, that it was renewed."""
+        if entry.phase is Phase.REJECTED:
+            return
+        before, entry.lease = entry.lease, followed(entry.lease, entry.reservation, now)
+        if (
+            before is not None
+            and before.lost_at is not None
+            and (entry.lease is None or entry.lease.lost_at is None)
+        ):
+            self._note(entry, Event.RENEW, reasons.RENEWED, "the lease was renewed", now, now)
+
+    def _lapse(self, entry: Entry, now: float) -> None:
+        """Begin the grace of a lease; it leaves the lock as it is."""
+        if entry.lease is not None:
+            due, entry.lease = entry.lease.due, entry.lease.lapsed(now)
+            self._note(entry, Event.LAPSE, reasons.NOT_RENEWED, entry.lease.text, now, due)
+            self._touch(entry)
+
+    def _expire(self, entry: Entry, over: Ending, now: float) -> None:
         self._hold(entry, NOTHING)
-        field_name = "spec.expireAt" if entry.reservation.expire_at is not None else "spec.ttlSeconds"
-        self._end(entry, Event.EXPIRE, reasons.EXPIRED, f"{field_name} has passed", now, entry.ends_at)
+        self._end(entry, over.event, over.reason, over.message, now, over.due)
 
     def _end(
         self, entry: Entry, event: Event, reason: str, message: str, now: float, due: float | None = None
@@ -536,15 +563,17 @@ class Book:
     def _step(
         self, entry: Entry, event: Event, reason: str, message: str, now: float, due: float | None = None
     ) -> None:
-        entry.phase = after(entry.phase, event)
+        self._note(entry, event, reason, message, now, now if due is None else due)
         entry.reason, entry.message = reason, message
         if entry.phase is not Phase.ACTIVE:
             entry.node_problem = entry.move_at = None
             entry.moving = False
-        instant = now if due is None else due
-        change = Change(entry.reservation.meta, event, entry.phase, reason, message, now, instant)
-        self.changes.append(change)
         self._touch(entry)
+
+    def _note(self, entry: Entry, event: Event, reason: str, message: str, now: float, due: float) -> None:
+        """Go to the phase that an event leads to, and have it told."""
+        entry.phase = after(entry.phase, event)
+        self.changes.append(Change(entry.reservation.meta, event, entry.phase, reason, message, now, due))
 
     def _place(self, entry: Entry, node: Node, requests: Resources, now: float) -> None:
         self._unplace(entry)
@@ -617,10 +646,6 @@ class Book:
     def _node(self, name: str) -> Node | None:
         row = self._columns.row_of.get(name)
         return None if row is None else self._columns.nodes[row]
-
-
-def _expired(entry: Entry, now: float) -> bool:
-    return entry.ends_at is not None and entry.ends_at <= now
 
 
 def _node_problem(node: Node) -> tuple[str, str] | None:

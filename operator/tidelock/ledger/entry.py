@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, field
 
 from tidelock.ledger import reasons
+from tidelock.ledger.leases import Lease
 from tidelock.ledger.transitions import FINAL, SETTLED
 from tidelock.model.instants import from_datetime
 from tidelock.model.locks import Reservation
@@ -42,6 +43,7 @@ class Entry:
     refused_at: float = 0.0
     activated_at: float | None = None
     expires_at: float | None = None
+    lease: Lease | None = None
     finished_at: float | None = None
     bound_pod: BoundPod | None = None
     node_problem: tuple[str, str] | None = None
@@ -184,13 +186,14 @@ class Entry:
         """Tell when the lock is next due for something, if ever."""
         if self.phase in SETTLED:
             return self.removable_at()
+        lease_due = self.lease.due if self.lease is not None else None
         if self.phase is Phase.PENDING:
             # A lock is given up only after it has been tried, so that a deadline of 0 means "now or never".
             spec = self.reservation.spec
             given_up = self.pending_since + spec.pending_deadline_seconds if spec and self.tried else None
-            return _earliest(self.ends_at, given_up)
+            return _earliest(self.ends_at, given_up, lease_due)
         if self.phase is Phase.ACTIVE:
-            return _earliest(self.expires_at, self.move_at)
+            return _earliest(self.expires_at, self.move_at, lease_due)
         return None
 
     @property

@@ -22,6 +22,15 @@ def owns(spec: ReservationSpec, pod: Pod) -> bool:
     return any(_term_matches(term, pod) for term in spec.owners)
 
 
+def may_claim(uid: str, pod: Pod) -> bool:
+    """Whether a pod that matches the owners of the lock with this uid can take it.
+
+    One that is leaving has had its day, and the lock is for the next of its name; unless its binding says
+    that it took this very lock, as when the operator ended before it could tell.
+    """
+    return not pod.leaving or uid in pod.claimed_locks
+
+
 def owner_names(key: Key, spec: ReservationSpec | None) -> list[Key] | None:
     """List the pods that a lock's owner terms name; None if not all of them name one."""
     terms = spec.owners if spec is not None else []

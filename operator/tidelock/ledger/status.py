@@ -5,7 +5,9 @@ from typing import Any
 
 from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
+from tidelock.ledger.leases import Lease
 from tidelock.ledger.quotas import Charge
+from tidelock.ledger.transitions import SETTLED
 from tidelock.model.conditions import Aspect, dated
 from tidelock.model.instants import format_instant
 from tidelock.model.limits import ReservationQuota
@@ -41,6 +43,8 @@ def render(entry: Entry, now: float) -> dict[str, Any]:
             status[name] = format_instant(instant)
     if entry.node:
         status |= {"nodeName": entry.node, "nodeUID": entry.node_uid}
+    if entry.lease is not None:
+        status["lease"] = _lease(entry.lease)
     if entry.bound_pod is not None:
         status["boundPod"] = {"name": entry.bound_pod.name, "uid": entry.bound_pod.uid}
     if resources := shown_resources(entry):
@@ -81,11 +85,10 @@ def shown_resources(entry: Entry) -> Resources:
 def _aspects(entry: Entry) -> Iterator[_Aspect]:
     """State what holds of a lock, as kstatus reads it: one that has served its purpose is at rest."""
     active = entry.phase is Phase.ACTIVE and not entry.violation
+    lapsed = _lapsed_text(entry)
     yield "Active", active, entry.reason, entry.message
-    if active and entry.node_problem is None:
-        yield "Ready", True, reasons.HELD, entry.message
-    elif active and entry.node_problem is not None:
-        yield "Ready", False, *entry.node_problem
+    if active:
+        yield "Ready", *_readiness(entry)
     elif entry.phase not in _AT_REST:
         yield "Ready", False, entry.reason, entry.message
     if entry.phase in (Phase.PENDING, Phase.BOUND):
@@ -100,6 +103,35 @@ def _aspects(entry: Entry) -> Iterator[_Aspect]:
         yield "Expired", True, entry.reason, entry.message
     if entry.violation:
         yield "Violated", True, reasons.ROOM_TAKEN, entry.violation
+    if lapsed:
+        yield "LeaseLapsed", True, reasons.NOT_RENEWED, lapsed
+
+
+def _readiness(entry: Entry) -> tuple[bool, str, str]:
+    """Say of a lock that is active whether its node and its lease are well, too."""
+    if entry.node_problem is not None:
+        return False, *entry.node_problem
+    if lapsed := _lapsed_text(entry):
+        return False, reasons.NOT_RENEWED, lapsed
+    return True, reasons.HELD, entry.message
+
+
+def _lapsed_text(entry: Entry) -> str:
+    """Say how the lease of a lock has lapsed; empty if it has not, or the lock is over."""
+    lease = entry.lease
+    return (
+        lease.text if lease is not None and lease.lost_at is not None and entry.phase not in SETTLED else ""
+    )
+
+
+def _lease(lease: Lease) -> dict[str, str]:
+    instants = {
+        "renewTime": lease.renew_time,
+        "renewedAt": lease.renewed_at,
+        "renewBy": lease.renew_by,
+        "lostAt": lease.lost_at,
+    }
+    return {name: format_instant(instant) for name, instant in instants.items() if instant is not None}
 
 
 def _condition(entry: Entry, aspect: _Aspect, now: float) -> dict[str, Any]:

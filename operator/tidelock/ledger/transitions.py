@@ -26,6 +26,12 @@ class Event(StrEnum):
     """The owner is bound."""
     EXPIRE = auto()
     """The instant of expiry has passed."""
+    LAPSE = auto()
+    """The lease was not renewed in time: its grace begins."""
+    RENEW = auto()
+    """A lease that had lapsed was renewed."""
+    FORFEIT = auto()
+    """The lease was not renewed within its grace either."""
     GIVE_UP = auto()
     """No room was found before the deadline."""
     LOSE_NODE = auto()
@@ -45,10 +51,16 @@ TRANSITIONS: dict[tuple[Phase, Event], Phase] = {
     (Phase.PENDING, Event.CLAIM): Phase.BOUND,
     (Phase.PENDING, Event.OWNER_BOUND): Phase.CONSUMED,
     (Phase.PENDING, Event.EXPIRE): Phase.EXPIRED,
+    (Phase.PENDING, Event.LAPSE): Phase.PENDING,
+    (Phase.PENDING, Event.RENEW): Phase.PENDING,
+    (Phase.PENDING, Event.FORFEIT): Phase.EXPIRED,
     (Phase.PENDING, Event.GIVE_UP): Phase.REJECTED,
     (Phase.ACTIVE, Event.CLAIM): Phase.BOUND,
     (Phase.ACTIVE, Event.OWNER_BOUND): Phase.CONSUMED,
     (Phase.ACTIVE, Event.EXPIRE): Phase.EXPIRED,
+    (Phase.ACTIVE, Event.LAPSE): Phase.ACTIVE,
+    (Phase.ACTIVE, Event.RENEW): Phase.ACTIVE,
+    (Phase.ACTIVE, Event.FORFEIT): Phase.EXPIRED,
     (Phase.ACTIVE, Event.LOSE_NODE): Phase.LOST,
     (Phase.ACTIVE, Event.DISPLACE): Phase.PENDING,
     (Phase.ACTIVE, Event.VIOLATE): Phase.ACTIVE,
@@ -57,6 +69,8 @@ TRANSITIONS: dict[tuple[Phase, Event], Phase] = {
     (Phase.BOUND, Event.ADMIT): Phase.ACTIVE,
     (Phase.BOUND, Event.RETURN): Phase.PENDING,
     (Phase.BOUND, Event.EXPIRE): Phase.EXPIRED,
+    (Phase.BOUND, Event.RENEW): Phase.BOUND,
+    (Phase.BOUND, Event.FORFEIT): Phase.EXPIRED,
     (Phase.BOUND, Event.LOSE_NODE): Phase.LOST,
     (Phase.REJECTED, Event.REVISE): Phase.PENDING,
 }

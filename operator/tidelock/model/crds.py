@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidelock.model.reservationquotas import ReservationQuotaSpec, ReservationQuotaStatus
+from tidelock.model.reservationquotes import UNCHANGING, ReservationQuoteSpec, ReservationQuoteStatus
 from tidelock.model.reservations import ReservationSpec, ReservationStatus
 from tidelock.model.schema import structural_schema
 from tidelock.model.waterlevels import WaterLevelSpec, WaterLevelStatus
@@ -131,6 +132,7 @@ RESERVATION = CustomResource(
         Column("Pod", ".status.boundPod.name", wide=True),
         Column("Priority", ".spec.priority", "integer", wide=True),
         Column("Retention", ".spec.retention", wide=True),
+        Column("Renew-By", ".status.lease.renewBy", wide=True),
         Column("Message", _condition("Active", "message"), wide=True),
     ),
     selectable=(".spec.nodeName", ".status.phase", ".status.nodeName"),
@@ -175,6 +177,27 @@ RESERVATION_QUOTA = CustomResource(
     ),
 )
 
+RESERVATION_QUOTE = CustomResource(
+    kind="ReservationQuote",
+    plural="reservationquotes",
+    short_name="rsvqt",
+    scope="Namespaced",
+    description="A question about room: would a lock be given, where, when, how many; answered once.",
+    spec=ReservationQuoteSpec,
+    status=ReservationQuoteStatus,
+    columns=(
+        Column("Feasible", _condition("Feasible", "status")),
+        Column("Node", ".status.nodeName"),
+        Column("Count", ".status.count", "integer"),
+        Column("Fits", ".status.fitsAt"),
+        Column("Valid-Until", ".status.validUntil"),
+        _AGE,
+        Column("Reason", _condition("Feasible", "reason"), wide=True),
+        Column("Message", _condition("Feasible", "message"), wide=True),
+    ),
+    rules=(UNCHANGING,),
+)
+
 WATER_LEVEL = CustomResource(
     kind="WaterLevel",
     plural="waterlevels",
@@ -204,4 +227,4 @@ WATER_LEVEL = CustomResource(
     ),
 )
 
-CUSTOM_RESOURCES = (RESERVATION, RESERVATION_QUOTA, WATER_LEVEL)
+CUSTOM_RESOURCES = (RESERVATION, RESERVATION_QUOTA, RESERVATION_QUOTE, WATER_LEVEL)

@@ -12,7 +12,7 @@ from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.pods import Pod, PodSpec, stand_in
 from tidelock.model.quantities import PODS, QuantityError, Resources, parse_resources
 from tidelock.model.requests import Container, ResourceRequirements, total_requests
-from tidelock.model.reservations import ReservationSpec, spec_problems
+from tidelock.model.reservations import Ask, ReservationSpec, spec_problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def decode_reservation(raw: bytes | msgspec.Raw) -> Reservation:
     stored = _DECODER.decode(raw)
     try:
         spec = ReservationSpec.model_validate(stored.spec)
-        pod = stand_in_pod(stored.metadata, spec, stored.spec)
+        pod = stand_in_pod(stored.metadata, spec, stored.spec, spec.preemption_policy)
     except pydantic.ValidationError as error:
         legible = _legible(stored.spec, error)
         return Reservation(stored.metadata, legible, problem=spec_problems(error), status=stored.status)
@@ -88,7 +88,7 @@ def _legible(plain: dict[str, Any], error: pydantic.ValidationError) -> Reservat
         return None
 
 
-def stand_in_pod(meta: ObjectMeta, spec: ReservationSpec, plain: dict[str, Any]) -> Pod:
+def stand_in_pod(meta: ObjectMeta, spec: Ask, plain: dict[str, Any], preemption_policy: str = "Never") -> Pod:
     """Make the pod in whose place the lock stands: same room, same demands on its node.
 
     Args:
@@ -96,6 +96,7 @@ def stand_in_pod(meta: ObjectMeta, spec: ReservationSpec, plain: dict[str, Any])
             tells the scheduler something about a pod tells it nothing about a lock.
         spec: the validated spec.
         plain: the same as plain JSON values.
+        preemption_policy: whether it may have others evicted.
 
     Raises:
         QuantityError: an amount is no quantity.
@@ -116,7 +117,7 @@ def stand_in_pod(meta: ObjectMeta, spec: ReservationSpec, plain: dict[str, Any])
         pod_spec,
         node_name=spec.node_name or "",
         priority=spec.priority,
-        preemption_policy=spec.preemption_policy,
+        preemption_policy=preemption_policy,
         # An ephemeral volume's claim comes with the pod.
         volumes=tuple(volume for volume in pod_spec.volumes if volume.ephemeral is None),
     )

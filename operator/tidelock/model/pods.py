@@ -32,6 +32,8 @@ _INFEASIBLE_RESIZE = ("PodResizePending", "Infeasible")
 _RESTARTS_ALL = "RestartAllContainersOnContainerExits"
 _OWN_USERS_IN_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
 REQUIRE_RESERVATION = "tidelock.dev/require-reservation"
+CLAIMED_LOCKS = "tidelock.dev/claimed-locks"
+"""Annotation that comes with a binding: the uids of the pod's own locks then, separated by commas."""
 
 
 class PreferredTerm(msgspec.Struct, frozen=True):
@@ -302,6 +304,11 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
     def requires_reservation(self) -> bool:
         """Whether it may only take room that is locked for it."""
         return self.metadata.annotations.get(REQUIRE_RESERVATION) == "true"
+
+    @property
+    def claimed_locks(self) -> frozenset[str]:
+        """Uids of the locks that were its own when Tidelock bound it."""
+        return frozenset(filter(None, self.metadata.annotations.get(CLAIMED_LOCKS, "").split(",")))
 
     @cached_property
     def bound_at(self) -> float:

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from tidelock.model.amounts import LockedAmounts
+from tidelock.model.leases import Lease, LeaseStatus
 from tidelock.model.placement import (
     Affinity,
     LabelExpression,
@@ -34,6 +35,7 @@ from tidelock.model.wire import (
 
 __all__ = [
     "Affinity",
+    "Ask",
     "BoundPod",
     "Condition",
     "ControllerOwner",
@@ -117,8 +119,8 @@ _REACHABLE = Rule(
 )
 
 
-class ReservationSpec(Wire):
-    """What is locked, where, for whom and for how long."""
+class Ask(Wire):
+    """What a lock asks of the cluster: how much room, where, and how important it is."""
 
     node_name: Subdomain | None = None
     """Node to hold the room on; absent: any node that satisfies the other constraints."""
@@ -132,16 +134,34 @@ class ReservationSpec(Wire):
     """Room to hold, by resource; exactly one of resources and template is required."""
     template: PodTemplate | None = None
     """Pod to hold room for; exactly one of resources and template is required."""
+    priority: Annotated[int, Field(ge=-(2**31), le=1_000_000_000)] = 0
+    """Importance: the lowest loses its room first, if a node shrinks or to a pod of higher priority."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "has(self.resources) != has(self.template)",
+            "exactly one of resources and template is required",
+            reason="FieldValueRequired",
+        ),
+        _belongs_in_template("nodeSelector"),
+        _belongs_in_template("affinity"),
+        _belongs_in_template("tolerations"),
+    )
+
+
+class ReservationSpec(Ask):
+    """What is locked, where, for whom and for how long."""
+
     owners: Annotated[list[Owner], Field(min_length=1, max_length=16)]
     """Pods of this namespace that may take the lock; the terms are ORed, the fields of a term ANDed."""
     expire_at: Annotated[Timestamp, _REACHABLE] | None = None
     """When the lock ends, with a time zone; exactly one of expireAt and ttlSeconds is required."""
     ttl_seconds: Annotated[int, Field(ge=1, le=YEAR_SECONDS)] | None = None
     """How long the lock holds once it is active; exactly one of expireAt and ttlSeconds is required."""
+    lease: Lease | None = None
+    """Has the lock end earlier if its holder does not renew it; may be changed at any time."""
     pending_deadline_seconds: Annotated[int, Field(ge=0, le=YEAR_SECONDS)] = 60
     """How long the lock may wait for room before it is rejected; 0: take it now or be rejected."""
-    priority: Annotated[int, Field(ge=-(2**31), le=1_000_000_000)] = 0
-    """Importance: the lowest loses its room first, if a node shrinks or to a pod of higher priority."""
     preemption_policy: Literal["Never", "PreemptLowerPriority"] = "Never"
     """Never: wait for room. PreemptLowerPriority: evict pods and locks of lower priority to make it."""
     on_violation: Literal["Keep", "Move"] = "Keep"
@@ -152,19 +172,12 @@ class ReservationSpec(Wire):
     """How long a retained object stays after the lock's end; absent: until it is deleted."""
 
     rules = (
-        Rule(
-            "has(self.resources) != has(self.template)",
-            "exactly one of resources and template is required",
-            reason="FieldValueRequired",
-        ),
+        *Ask.rules,
         Rule(
             "has(self.expireAt) != has(self.ttlSeconds)",
             "exactly one of expireAt and ttlSeconds is required",
             reason="FieldValueRequired",
         ),
-        _belongs_in_template("nodeSelector"),
-        _belongs_in_template("affinity"),
-        _belongs_in_template("tolerations"),
     )
 
 
@@ -204,6 +217,8 @@ class ReservationStatus(StatusWire):
     """When the lock became active."""
     expires_at: Timestamp | None = None
     """When the lock ends at the latest."""
+    lease: LeaseStatus | None = None
+    """How the lease stands, if the lock has one."""
     finished_at: Timestamp | None = None
     """When the lock ended."""
     bound_pod: BoundPod | None = None
@@ -217,7 +232,7 @@ class ReservationStatus(StatusWire):
     owner: Annotated[str, Field(max_length=_OWNER_TEXT_LENGTH)] | None = None
     """Who may take the lock, in short."""
     conditions: Conditions = Field(default_factory=list)
-    """Active, Ready, Reconciling, Stalled, Expired and Violated."""
+    """Active, Ready, Reconciling, Stalled, Expired, Violated and LeaseLapsed."""
 
 
 def owner_text(owners: Sequence[Owner]) -> str:

@@ -1,8 +1,16 @@
-"""DefaultBinder: binds a pod by posting its binding to the API server."""
+"""DefaultBinder: binds a pod by posting its binding to the API server.
+
+The binding annotates the pod with its own locks, so that whoever leads after a crash knows which it has used
+up, even if the pod has been deleted meanwhile and is leaving.
+"""
 
 from tidelock.framework.api import SUCCESS, Bind, Code, Status
 from tidelock.framework.cyclestate import CycleState
-from tidelock.model.pods import Pod
+from tidelock.framework.ownlocks import OwnLocks
+from tidelock.model.pods import CLAIMED_LOCKS, Pod
+
+# The API server takes annotations of up to 256 KiB, and thousands of locks may select one pod.
+_MOST_LOCKS = 1000
 
 
 class DefaultBinder(Bind):
@@ -14,11 +22,13 @@ class DefaultBinder(Bind):
         """Post the binding, with the pod's uid as its condition; raises the API server's errors."""
         if self.handle.api is None:
             return Status(Code.ERROR, ("there is no API server to write to",))
-        meta = pod.meta
+        meta, own = pod.meta, state.read(OwnLocks)
+        claims = ",".join(entry.uid for entry in own.entries[:_MOST_LOCKS]) if own else ""
+        annotated = {"annotations": {CLAIMED_LOCKS: claims}} if claims else {}
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
-            "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
+            "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid, **annotated},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node_name},
         }
         await self.handle.api.create(f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}/binding", body)

@@ -12,7 +12,16 @@ import numpy.typing as npt
 
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import SKIP_ALIKE, SUCCESS, EnqueueExtensions, Mask, OneReason, PreFilter, Status
+from tidelock.framework.api import (
+    SKIP_ALIKE,
+    SUCCESS,
+    Counts,
+    EnqueueExtensions,
+    Mask,
+    OneReason,
+    PreFilter,
+    Status,
+)
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.model.pods import Pod
@@ -59,6 +68,10 @@ class NodePorts(PreFilter, OneReason, EnqueueExtensions):
     def fits(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell the same of one node."""
         return not state.expect(_Conflicts).counts[snapshot.rows][row]
+
+    def capacity(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Counts:
+        """Tell that one is enough: the pods of two could not run on one node."""
+        return np.ones(len(snapshot), np.int64)
 
     def events_to_register(self) -> Sequence[Registration]:
         """Hope for new nodes, and for pods that go and had a port in the way."""

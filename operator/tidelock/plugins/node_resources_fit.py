@@ -19,6 +19,7 @@ from tidelock.framework import scalars
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
     SUCCESS,
+    Counts,
     EnqueueExtensions,
     Filter,
     Handle,
@@ -112,6 +113,10 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
     def fits(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell the same of one node."""
         return snapshot.has_free(state.expect(_Wanted).amounts, row, beside_locks=False)
+
+    def capacity(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Counts:
+        """Tell how many times the requests are free; what is locked is not asked of this plugin."""
+        return snapshot.multiples(state.expect(_Wanted).amounts, beside_locks=False)
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Name every resource that is short."""

@@ -5,6 +5,7 @@ left out. An owner goes to the node of its lock if it can; one that is annotated
 `tidelock.dev/require-reservation: "true"` goes nowhere else. Once it is reserved, its locks are released.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from tidelock.framework.api import (
     SUCCESS,
     SUCCESS_ALIKE,
     Code,
+    Counts,
     EnqueueExtensions,
     Filter,
     Handle,
@@ -97,14 +99,28 @@ class Reservation(PreEnqueue, PreFilter, Filter, PreScore, Score, Reserve, Enque
         free = snapshot.has_free(self._wanted(pod, snapshot), row, beside_locks=True)
         return free and not pod.requires_reservation
 
+    def capacity(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Counts:
+        """Tell how many times the requests are free beside all locks."""
+        return snapshot.multiples(self._wanted(pod, snapshot), beside_locks=True)
+
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Name every resource that locks leave too little of."""
         if pod.requires_reservation and row not in self._rows_of_own(state, snapshot):
             return (_NO_OWN_LOCK,)
-        return tuple(
-            f"{'Too many pods' if resource == PODS else f'Insufficient {resource}'} beside reservations"
-            for resource in self._shortages(state, pod, snapshot, row)
-        )
+        return tuple(_reason(resource) for resource in self._shortages(state, pod, snapshot, row))
+
+    def tally(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Counter[str]:
+        """Count the nodes on which locks leave too little of each resource."""
+        if pod.requires_reservation or self._rows_of_own(state, snapshot):
+            return super().tally(state, pod, snapshot, rows)
+        counts: Counter[str] = Counter()
+        for column, needed in self._wanted(pod, snapshot):
+            free = (
+                snapshot.allocatable[:, column] - snapshot.requested[:, column] - snapshot.locked[:, column]
+            )
+            if short := int((free[rows] < needed).sum()):
+                counts[_reason(snapshot.resources[column])] = short
+        return counts
 
     def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Evictions give room, but never the reservation that the pod requires."""
@@ -189,6 +205,10 @@ class Reservation(PreEnqueue, PreFilter, Filter, PreScore, Score, Reserve, Enque
             Registration(node_grows, _large_enough),
             Registration(ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE)),
         )
+
+
+def _reason(resource: str) -> str:
+    return f"{'Too many pods' if resource == PODS else f'Insufficient {resource}'} beside reservations"
 
 
 def _is_owner(pod: Pod, _: Entry | None, new: Entry) -> bool:

@@ -7,7 +7,7 @@ counted before the next one looks.
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -76,6 +76,18 @@ class Candidates:
     """No node fits, but evictions would help on some: extenders are to be asked about the victims first."""
 
     victims: Mapping[str, Victims]
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What there is for a lock: the best node, or why there is none, and for how many nodes which reason."""
+
+    snapshot: Snapshot
+    verdict: Verdict
+    node: Node | None = None
+    refusal: Refusal | None = None
+    reason: str = ""
+    counts: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +188,20 @@ class Cycle:
         self._book.admit(entry, found, now)
         return None
 
+    def survey(self, profile: Profile, pod: Pod, state: CycleState) -> Survey:
+        """Find the best node for a lock by its stand-in, and do nothing about it."""
+        found = self._filter(profile, pod, state)
+        if isinstance(found, _Unfit):
+            reason = self._reason(pod, found.refusal)
+            return Survey(found.snapshot, found.verdict, refusal=found.refusal, reason=reason)
+        snapshot, shared, verdict = found
+        chosen = self._choose(pod, state, snapshot, shared, verdict)
+        if isinstance(chosen, Node):
+            return Survey(snapshot, verdict, chosen)
+        counts = _tallied(verdict, state, pod, snapshot)
+        reason = self._reason(pod, chosen.refusal)
+        return Survey(snapshot, verdict, None, chosen.refusal, reason, counts)
+
     def refuse_lock(self, entry: Entry, refusal: Refusal, now: float) -> None:
         """Note why a lock has no room."""
         reason = self._reason(_stand_in(entry), refusal)
@@ -188,7 +214,12 @@ class Cycle:
         found = self._filter(profile, pod, state, sound_only=sound_only)
         if isinstance(found, _Unfit):
             return found
-        snapshot, shared, verdict = found
+        return self._choose(pod, state, *found)
+
+    def _choose(
+        self, pod: Pod, state: CycleState, snapshot: Snapshot, shared: Verdicts, verdict: Verdict
+    ) -> Node | _Unfit:
+        """Choose among the nodes that fit."""
         everywhere = np.count_nonzero(verdict.fits) == len(snapshot)  # the common case: nothing to pick
         rows = snapshot.indexes if everywhere else verdict.fits.nonzero()[0]
         if not len(rows):
@@ -196,6 +227,8 @@ class Cycle:
         nominated = self._cache.nominator.node_of(pod.uid)
         if nominated and (row := snapshot.row(nominated)) is not None and verdict.fits[row]:
             return snapshot.nodes[row]
+        if len(rows) == 1:  # nothing to compare, so nobody is asked, as in kube-scheduler
+            return snapshot.nodes[int(rows[0])]
         scores = _run_scores(state, pod, snapshot, shared, rows)
         return snapshot.nodes[_best(scores, rows, snapshot)]
 
@@ -449,10 +482,7 @@ def _best(scores: Scores, rows: Rows, snapshot: Snapshot) -> int:
 
 def _explain(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) -> Refusal:
     """Say why no node fits: how many nodes for which reason, then the numbers of a few."""
-    counts: Counter[str] = Counter()
-    for plugin, mask in verdict.ruled_out:
-        for view in verdict.views(mask, state, snapshot):
-            counts += plugin.tally(view.state, pod, view.snapshot, view.rows)
+    counts = _tallied(verdict, state, pod, snapshot)
     histogram = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
     message = f"0/{len(snapshot)} nodes are available" + (f": {histogram}." if histogram else ".")
     if pod.spec.node_name and snapshot.row(pod.spec.node_name) is None:
@@ -461,6 +491,15 @@ def _explain(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) 
     if told:
         message += f" {'; '.join(told)}."
     return Refusal(message, frozenset(plugin.name for plugin, mask in verdict.ruled_out if mask.any()))
+
+
+def _tallied(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) -> Counter[str]:
+    """Count the nodes by the reasons for which they are ruled out."""
+    counts: Counter[str] = Counter()
+    for plugin, mask in verdict.ruled_out:
+        for view in verdict.views(mask, state, snapshot):
+            counts += plugin.tally(view.state, pod, view.snapshot, view.rows)
+    return counts
 
 
 def _numbers(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) -> Iterator[str]:

@@ -23,7 +23,7 @@ from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import owner_names
 from tidelock.ledger.quotas import Quotas
 from tidelock.model.nodes import Node
-from tidelock.model.pods import assigned_to
+from tidelock.model.pods import Pod, assigned_to
 from tidelock.model.quantities import NOTHING, covers, plus
 from tidelock.model.reservations import Phase
 from tidelock.plugins.default_preemption import NEVER, DefaultPreemption
@@ -32,6 +32,7 @@ from tidelock.scheduler.cycle import Assumed, Candidates, Cycle, Refusal
 from tidelock.scheduler.line import Line
 from tidelock.scheduler.preempting import Preemption
 from tidelock.scheduler.queue import EnqueueHook, SchedulingQueue, Waiting
+from tidelock.scheduler.quoting import Answer, Quoting
 
 logger = logging.getLogger(__name__)
 
@@ -104,6 +105,7 @@ class Decider:
             recorder=recorder,
         )
         self._cycle = Cycle(self.cache, self.book, self.waiting_pods, recorder)
+        self._quoting = Quoting(self.cache, self.book, Cycle(self.cache, self.book, self.waiting_pods))
         self._extenders = configuration.extenders
         self._advised_profiles = _with_advice(self.profiles, handle) if self._extenders else {}
         self._consultation: Consultation | None = None
@@ -125,6 +127,10 @@ class Decider:
             return self._conclude(self._consultation, now)
         waiting = self.queue.pop(now)
         return None if waiting is None else self._schedule(waiting, now)
+
+    def quote(self, pod: Pod, now: float) -> Answer:
+        """Tell what would become of a lock with this stand-in; nothing changes by it."""
+        return self._quoting.answer(self.profile, pod, now)
 
     def next_due(self) -> float | None:
         """Instant at which there is something to do without any event; 0 for at once, None for never."""
@@ -291,7 +297,7 @@ class Decider:
         """Take a reservation of room back; the pod owns its locks yet if somebody else has bound it."""
         self._cycle.undo(assumed, now)
         placed = self.cache.get(assumed.pod.uid)
-        if placed is not None and not placed.pod.leaving:
+        if placed is not None:
             self.book.hear_bound(placed.pod, placed.node_name, now)
 
     def _tell_of_undoing(self, assumed: Assumed, now: float) -> None:

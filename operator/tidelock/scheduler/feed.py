@@ -5,6 +5,7 @@ Until all have been listed, nothing is decided: the ledger would be judged by ha
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -25,10 +26,9 @@ from tidelock.framework.events import (
 from tidelock.framework.waiting import WaitingPods
 from tidelock.ledger.book import Book, Claim
 from tidelock.ledger.entry import Entry
-from tidelock.ledger.matching import owns
+from tidelock.ledger.matching import may_claim, owner_names, owns
 from tidelock.ledger.transitions import SETTLED
 from tidelock.model.locks import Reservation
-from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, assigned_to
 from tidelock.model.reservations import ReservationSpec
@@ -111,37 +111,35 @@ class Feed:
         spec = entry.reservation.spec
         if spec is None or entry.phase in SETTLED:
             return
-        for pod, node_name in self._bound_owners(entry.key, spec):
+        for pod, node_name in self._bound_owners(entry, spec):
             self.book.hear_bound(pod, node_name, self.clock.now())
             return
 
     def answered(self, claim: Claim, stored: Pod | None) -> None:
         """Learn from the API server what a pod is that a watch said is bound; None if it is gone."""
         now = self.clock.now()
-        if stored is not None and stored.node_name and not stored.leaving:
-            self.book.settle_claim(claim, stored.node_name, now)
+        known = self.cache.get(claim.pod.uid)
+        if stored is None:
+            self.pods.remove(claim.pod)
         else:
-            known = self.cache.get(claim.pod.uid)
-            if stored is None:
-                self.pods.remove(claim.pod)
-            elif known is not None and not known.pod.leaving:  # else it was told meanwhile
+            if stored.leaving and known is not None and not known.pod.leaving:  # else it was told meanwhile
                 self.pods.upsert(claim.pod, stored)
-            self.book.settle_claim(claim, "", now)
+            claim = replace(claim, pod=stored)
+        self.book.settle_claim(claim, stored.node_name if stored is not None else "", now)
         for entry in claim.entries:
             if self.book.entries.get(entry.key) is entry:
                 self.look_for_owner(entry)  # there may be another
         self.wake()
 
-    def _bound_owners(self, key: Key, spec: ReservationSpec) -> Iterator[tuple[Pod, str]]:
-        by_name_only = all(term.pod is not None for term in spec.owners)
-        names = (Key(key.namespace, term.pod.name) for term in spec.owners if term.pod is not None)
+    def _bound_owners(self, entry: Entry, spec: ReservationSpec) -> Iterator[tuple[Pod, str]]:
+        names = owner_names(entry.key, spec)
         candidates = (
-            (placed for name in names if (placed := self.cache.named(name)) is not None)
-            if by_name_only
-            else self.cache.pods_in(key.namespace)
+            self.cache.pods_in(entry.key.namespace)
+            if names is None
+            else (placed for name in names if (placed := self.cache.named(name)) is not None)
         )
         for placed in candidates:
-            if not placed.assumed and not placed.pod.leaving and owns(spec, placed.pod):
+            if not placed.assumed and may_claim(entry.uid, placed.pod) and owns(spec, placed.pod):
                 yield placed.pod, placed.node_name
 
 
@@ -163,7 +161,7 @@ class PodSink:
             feed.queue.upsert(new, now)  # else it is bound already, and this version is older than that
             if feed.queue.get(new.uid) is not None and feed.cache.get(new.uid) is None:
                 feed.cache.nominator.upsert(new)
-        if new.node_name and not new.leaving:
+        if new.node_name:
             feed.book.hear_bound(new, new.node_name, now)
         feed.settle(new.node_name, new)
         self._tell(before, feed.cache.get(new.uid))

@@ -25,7 +25,12 @@ logger = logging.getLogger(__name__)
 # Objects compared between two turns of the event loop, which takes some 10 ms.
 _OBJECTS_A_FLUSH = 256
 
-_WARNINGS = frozenset({Event.GIVE_UP, Event.LOSE_NODE, Event.DISPLACE, Event.RETURN, Event.VIOLATE})
+_WARNINGS = frozenset(
+    {
+        *(Event.GIVE_UP, Event.LOSE_NODE, Event.DISPLACE, Event.RETURN, Event.VIOLATE),
+        *(Event.LAPSE, Event.FORFEIT),
+    }
+)
 # A claim lasts for the milliseconds of a binding, whose end is told.
 _UNTOLD = frozenset({Event.CLAIM})
 

@@ -105,3 +105,9 @@ def test_a_long_text_is_cut() -> None:
 
 def test_an_error_without_an_answer_shows_only_its_message() -> None:
     assert str(Unreachable("connection refused")) == "connection refused"
+
+
+def test_the_line_of_a_server_without_the_resource_ends_with_its_text() -> None:
+    """The API server ends it with a newline, and so the log broke between the error and the advice."""
+    error = error_from_answer(404, b"404 page not found\n", retry_after=None, writing=False)
+    assert error.message == "404 page not found"

@@ -20,6 +20,11 @@ def on_a_cordoned_node(ledger: Ledger) -> None:
     ledger.put_node("node-a", cordoned=True)
 
 
+def with_a_lapsed_lease(ledger: Ledger) -> None:
+    ledger.active(lease={"durationSeconds": 30})
+    ledger.book.advance(NOW + 30)
+
+
 def growing(ledger: Ledger) -> None:
     ledger.active()
     ledger.edit(resources={"cpu": "9"})

@@ -86,6 +86,7 @@ CASES = [
     (states.pending, "Progressing", "inProgress", False),
     (states.active, "Healthy", "current", True),
     (states.on_a_cordoned_node, "Degraded", "unknown", False),
+    (states.with_a_lapsed_lease, "Degraded", "unknown", False),
     (states.growing, "Progressing", "inProgress", False),
     (states.held_with_an_invalid_spec, "Degraded", "failed", False),
     (states.bound, "Progressing", "inProgress", False),

@@ -82,7 +82,8 @@ class FakeApi(KubeClient):
             return self.objects.pop(path)
         self._check(path, body["metadata"])
         if method == "POST":
-            return self.edit(path, {"spec": {"nodeName": body["target"]["name"]}})
+            told = {"annotations": body["metadata"].get("annotations", {})}
+            return self.edit(path, {"spec": {"nodeName": body["target"]["name"]}, "metadata": told})
         if method == "PUT":  # replaces the status, and nothing else
             self.objects[path] = {**self.objects[path], "status": {}}
         return self.edit(path, {"status": body["status"]})

@@ -36,6 +36,18 @@ _MOST_TURNS = 200
 
 CONFIGURATION = default_configuration(SCHEDULER, BUILTINS)
 
+HELD = {
+    "observedGeneration": 1,
+    "phase": "Active",
+    "nodeName": "node-a",
+    "nodeUID": "uid-node-a",
+    "activatedAt": "2027-01-15T07:59:00Z",
+    "expiresAt": "2027-01-15T08:09:00Z",
+    "resources": {"cpu": "1"},
+    "conditions": [],
+}
+"""Status of a lock that an earlier process has given."""
+
 
 class HandClock:
     """Stands still unless it is moved; each look at `monotonic` may take `tick` seconds."""

@@ -5,6 +5,7 @@ import pytest
 from builders import NAMESPACE, node
 from tidelock.kube.errors import Conflict, Forbidden, ServerError, TooManyRequests, Unreachable
 from tidelock.model.reservations import Phase
+from tidelock.scheduler.decider import LOCKS_A_STEP
 from unit.scheduler.machinery import Shell, pod_path
 
 LOST = Unreachable("time-out", outcome_unknown=True)
@@ -39,7 +40,7 @@ def attempts(shell: Shell, result: str) -> float | None:
     return shell.metric("scheduler_schedule_attempts_total", result=result, profile="tidelock-scheduler")
 
 
-async def test_a_binding_names_the_pods_uid_and_the_node(shell: Shell) -> None:
+async def test_a_binding_names_the_pods_uid_its_locks_and_the_node(shell: Shell) -> None:
     await bind(shell)
 
     (asked,) = shell.api.asked
@@ -47,9 +48,36 @@ async def test_a_binding_names_the_pods_uid_and_the_node(shell: Shell) -> None:
     assert asked.body == {
         "apiVersion": "v1",
         "kind": "Binding",
-        "metadata": {"name": "web-0", "namespace": NAMESPACE, "uid": "uid-web-0"},
+        "metadata": {
+            "name": "web-0",
+            "namespace": NAMESPACE,
+            "uid": "uid-web-0",
+            "annotations": {"tidelock.dev/claimed-locks": "uid-lock"},
+        },
         "target": {"apiVersion": "v1", "kind": "Node", "name": "node-a"},
     }
+
+
+async def test_a_binding_of_a_pod_without_locks_annotates_nothing() -> None:
+    shell = Shell(node("node-a"))
+    shell.store_pod()
+    await bind(shell)
+
+    (asked,) = shell.api.asked
+    assert asked.body["metadata"] == {"name": "web-0", "namespace": NAMESPACE, "uid": "uid-web-0"}
+
+
+async def test_a_pod_that_many_locks_select_is_bound_with_as_many_as_the_api_server_takes() -> None:
+    shell = Shell(node("node-a"))
+    for number in range(1100):
+        shell.store_lock(f"lock-{number}")
+    for _ in range(1100 // LOCKS_A_STEP + 1):
+        shell.step()
+    shell.store_pod()
+    await bind(shell)
+
+    claims = shell.api.objects[pod_path()]["metadata"]["annotations"]["tidelock.dev/claimed-locks"]
+    assert len(claims.split(",")) == 1000
 
 
 async def test_a_bound_pod_is_told_of_and_counted(shell: Shell) -> None:

@@ -66,8 +66,8 @@ class Faulty(PreFilter, Filter, PostFilter, PreScore, Score):
 
 
 def core_with(at: str, *, by_status: bool = False, cpu: str = "4", per_node: bool = False) -> Core:
-    """Give a scheduler with one node and one pod of 2 cpu, whose profile has the faulty plugin."""
-    core = Core(node("node-a", cpu=cpu))
+    """Give a scheduler with two nodes and one pod of 2 cpu, whose profile has the faulty plugin."""
+    core = Core(node("node-a", cpu=cpu), node("node-b", cpu=cpu))
     core.add(pod("web-0", requests={"cpu": "2"}))
     kind = type("Kind", (Faulty,), {"at": at, "by_status": by_status, "per_node": per_node})
     faulty = kind(core.decider.profile.filter[0].handle, {})
@@ -109,7 +109,7 @@ def test_an_exception_while_room_is_made_does_so_too() -> None:
 
 
 def test_every_extension_point_of_a_decision_is_measured() -> None:
-    core = Core(node("node-a", cpu="4"))
+    core = Core(node("node-a", cpu="4"), node("node-b", cpu="4"))
     core.clock.tick = 0.125
     core.add(pod("web-0", requests={"cpu": "2"}))
     core.place()
@@ -122,14 +122,26 @@ def test_every_extension_point_of_a_decision_is_measured() -> None:
         assert core.metric(POINTS.replace("_count", "_bucket"), le="+Inf", **labels) == 1
 
     core.clock.tick = 0.0
-    core.add(pod("web-1", requests={"cpu": "4"}))
+    core.add(pod("web-1", requests={"cpu": "5"}))
     core.refuse()
     refused = {"status": "Unschedulable", "profile": "tidelock-scheduler"}
     assert core.metric(POINTS, extension_point="PostFilter", **refused) == 1
 
 
+def test_the_only_node_that_fits_is_compared_with_none() -> None:
+    core = Core(node("node-a", cpu="4"), node("node-b", cpu="1"))
+    core.add(pod("web-0", requests={"cpu": "2"}))
+    core.place()
+
+    passed = {"status": "Success", "profile": "tidelock-scheduler"}
+    assert core.metric(POINTS, extension_point="Filter", **passed) == 1
+    assert core.metric(POINTS, extension_point="Reserve", **passed) == 1
+    assert core.metric(POINTS, extension_point="PreScore", **passed) is None
+    assert core.metric(POINTS, extension_point="Score", **passed) is None
+
+
 def test_plugins_are_measured_in_a_tenth_of_the_decisions() -> None:
-    core = Core(node("node-a", cpu="64"))
+    core = Core(node("node-a", cpu="64"), node("node-b", cpu="64"))
     for index in range(40):
         core.add(pod(f"web-{index}", requests={"cpu": "1"}))
         core.place()

@@ -6,18 +6,8 @@ import pytest
 
 from builders import NOW, node, pod
 from tidelock.model.reservations import Phase
-from unit.scheduler.machinery import Core
+from unit.scheduler.machinery import HELD, Core
 
-HELD = {
-    "observedGeneration": 1,
-    "phase": "Active",
-    "nodeName": "node-a",
-    "nodeUID": "uid-node-a",
-    "activatedAt": "2027-01-15T07:59:00Z",
-    "expiresAt": "2027-01-15T08:09:00Z",
-    "resources": {"cpu": "1"},
-    "conditions": [],
-}
 SINKS = ("nodes", "pods", "reservations")
 
 

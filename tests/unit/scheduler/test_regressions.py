@@ -6,12 +6,12 @@ from builders import NOW, encode, node, pod, pod_json
 from storage import claim, put, volume
 from tidelock.framework.config import MAX_BACKOFF
 from tidelock.ledger import reasons
-from tidelock.model.pods import decode_pod
+from tidelock.model.pods import CLAIMED_LOCKS, decode_pod
 from tidelock.model.reservations import BoundPod, Phase
 from tidelock.scheduler.decider import LOCKS_A_STEP
 from tidelock.scheduler.feed import ObjectSink
 from tidelock.scheduler.queue import Place
-from unit.scheduler.machinery import Core
+from unit.scheduler.machinery import HELD, Core
 
 
 def test_a_pod_that_was_just_bound_is_not_scheduled_again() -> None:
@@ -178,6 +178,52 @@ def test_a_lock_is_not_ended_by_an_earlier_pod_whose_binding_is_told_late(leavin
     core.answer(pod(uid="uid-1", node_name="node-a", deleted=True), gone=not leaving)
 
     assert (entry.phase, core.locked(), core.used()) == (Phase.ACTIVE, 1000, 1000 if leaving else 0)
+
+
+@pytest.mark.parametrize("claims", ["uid-lock", "uid-other,uid-lock"])
+def test_an_owner_that_was_bound_right_before_a_crash_and_deleted_consumes_its_lock(claims: str) -> None:
+    """The operator bound the owner and crashed, and the owner was deleted before the next one was there. As
+    it was leaving by then it counted as an earlier pod of that name, which took room from its own lock: that
+    said Violated until the pod ended, and then held the room for nobody.
+    """
+    leaving = pod(node_name="node-a", annotations={CLAIMED_LOCKS: claims}, deleted=True)
+    core = Core(node("node-a", cpu="1"), listed=False)
+    core.add(leaving)
+    entry = core.lock(status=HELD)
+    core.list_all()
+    assert (entry.phase, core.locked()) == (Phase.BOUND, 0)
+
+    core.answer(leaving)
+    assert (entry.phase, entry.violation) == (Phase.CONSUMED, "")
+
+
+def test_an_owner_whose_end_is_told_before_its_binding_consumes_its_lock() -> None:
+    """The same with a watch that had a gap, in which the pod was bound and deleted."""
+    leaving = pod(node_name="node-a", annotations={CLAIMED_LOCKS: "uid-lock"}, deleted=True)
+    core = Core(node("node-a", cpu="1"))
+    entry = core.lock()
+    core.step()
+    core.add(leaving)
+    core.answer(leaving)
+    assert (entry.phase, core.locked(), core.used()) == (Phase.CONSUMED, 0, 1000)
+
+
+@pytest.mark.parametrize("claims", ["", "uid-lock-before"])
+def test_an_earlier_pod_of_the_name_that_is_leaving_leaves_the_lock_to_the_next(claims: str) -> None:
+    """The earlier pod of a StatefulSet takes its time, and maybe had a lock of this name too."""
+    leaving = pod(uid="uid-1", node_name="node-a", annotations={CLAIMED_LOCKS: claims}, deleted=True)
+    core = Core(node("node-a", cpu="2"), listed=False)
+    core.add(leaving)
+    entry = core.lock(status=HELD)
+    core.list_all()
+    core.feed.pods.upsert(leaving, leaving)
+    core.answer()
+    assert (entry.phase, core.locked()) == (Phase.ACTIVE, 1000)
+
+    core.feed.pods.remove(leaving)
+    core.add(pod(uid="uid-2"))
+    core.decider.bound(core.place(), NOW)
+    assert entry.phase is Phase.CONSUMED
 
 
 def test_an_answer_does_not_bring_a_pod_back_that_is_gone() -> None:

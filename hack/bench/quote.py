@@ -1,0 +1,75 @@
+"""How fast quotes are answered, without an API server: python -m bench.quote [--nodes N] [--quotes N].
+
+Beside them, in the same run, stand decisions about pods that are alike. Processor time, as in bench.cycle.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from bench.decisions import furnished, pods, seconds_a_decision, workloads
+from bench.figures import columns
+from tidelock.model.pods import Pod
+from tidelock.model.quotes import decode_quote
+from tidelock.scheduler.decider import Decider
+
+_NOW = 1_800_000_000.0
+_WARM_UP = 20
+_PLACED = 30_000
+
+
+def ask(number: int, cpu: str, *, alike: bool) -> Pod:
+    """Make the stand-in of a quote; if they are not alike, no two ask for the same amount of memory."""
+    memory = f"{(256 << 10) + (0 if alike else number)}Ki"
+    metadata = {"name": f"ask-{number}", "namespace": "bench", "uid": f"ask-{number}", "generation": 1}
+    plain = {"metadata": metadata, "spec": {"resources": {"cpu": cpu, "memory": memory}}}
+    pod = decode_quote(msgspec.json.encode(plain)).pod
+    if pod is None:
+        raise ValueError(f"quote {number} can't be read")
+    return pod
+
+
+def rate(decider: Decider, asks: Sequence[Pod], *, feasible: bool) -> tuple[float, float]:
+    """Give the quotes a second of processor time, and of the clock on the wall."""
+    for each in asks[:_WARM_UP]:
+        decider.quote(each, _NOW)
+    begin, wall = time.process_time(), time.perf_counter()
+    for each in asks[_WARM_UP:]:
+        if decider.quote(each, _NOW).feasible is not feasible:
+            raise ValueError(f"{each.meta.name}: another answer than this measures")
+    count = len(asks) - _WARM_UP
+    return count / (time.process_time() - begin), count / (time.perf_counter() - wall)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the benchmark; the exit status is 0 whatever the figures."""
+    parser = argparse.ArgumentParser(prog="bench.quote", description="Measure quotes alone.")
+    parser.add_argument("--nodes", type=int, default=5_000)
+    parser.add_argument("--quotes", type=int, default=1_000)
+    parser.add_argument("--locks", type=int, default=5_000)
+    options = parser.parse_args(arguments)
+    (workload,) = [each for each in workloads(options.locks) if each.name == "locks"]
+    decider, feed = furnished(workload, options.nodes, _PLACED)
+    rows = [("quotes", "asks", "processor", "wall")]
+    kinds: tuple[tuple[str, str], ...] = (("feasible", "1"), ("infeasible", "10000"))
+    for name, cpu in kinds:
+        for alike in (True, False):
+            asks = [ask(number, cpu, alike=alike) for number in range(options.quotes + _WARM_UP)]
+            by_processor, by_wall = rate(decider, asks, feasible=name == "feasible")
+            rows.append(
+                (name, "alike" if alike else "different", f"{by_processor:.0f}/s", f"{by_wall:.0f}/s")
+            )
+    waiting = pods(workload, options.quotes + _WARM_UP, alike=True)
+    seconds_a_decision(decider, feed, waiting[:_WARM_UP], 5.0)
+    seconds = seconds_a_decision(decider, feed, waiting[_WARM_UP:], 5.0)
+    rows.append(("decisions", "alike", f"{1 / seconds:.0f}/s", ""))
+    print(f"{options.nodes} nodes, {_PLACED} placed pods, {options.locks} locks.")
+    print(columns(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,76 @@
+"""How a lock's lease stands: renewed, lapsed, or lost.
+
+A renewal counts from when the operator sees another `renewTime` than before, as the holder's clock may be
+wrong by any amount. The status keeps that instant, so that a next process goes on counting. The grace begins
+when a process notes that the lease has lapsed, and its end is announced in the status: what ran out while
+nobody watched is not lost before its holder has had the whole grace to renew it.
+"""
+
+from dataclasses import dataclass, replace
+
+from tidelock.model import leases as wire
+from tidelock.model.instants import format_instant, from_datetime
+from tidelock.model.locks import Reservation
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The state of a lease; instants are seconds since the epoch, `grace` is in seconds.
+
+    `lost_at` is set while the lease has lapsed.
+    """
+
+    renew_time: float | None
+    renewed_at: float
+    renew_by: float
+    grace: int = 0
+    lost_at: float | None = None
+
+    @property
+    def due(self) -> float:
+        """The instant at which it lapses or, once it has, is lost."""
+        return self.renew_by if self.lost_at is None else self.lost_at
+
+    @property
+    def text(self) -> str:
+        """Say since when it has not been renewed, and until when it may be."""
+        since = f"not renewed since {format_instant(self.renewed_at)}"
+        return since if self.lost_at is None else f"{since}, lost at {format_instant(self.lost_at)}"
+
+    def lapsed(self, now: float) -> "Lease":
+        """Begin the grace."""
+        return replace(self, lost_at=round(now + self.grace, 3))
+
+
+def stored(status: wire.LeaseStatus | None) -> Lease | None:
+    """Read how a lease stood, from a status."""
+    if status is None:
+        return None
+    return Lease(
+        renew_time=from_datetime(status.renew_time) if status.renew_time is not None else None,
+        renewed_at=from_datetime(status.renewed_at),
+        renew_by=from_datetime(status.renew_by),
+        lost_at=from_datetime(status.lost_at) if status.lost_at is not None else None,
+    )
+
+
+def followed(known: Lease | None, reservation: Reservation, now: float) -> Lease | None:
+    """Bring a lease in line with its spec: a lease that is new, or has been renewed, counts from now."""
+    asked = reservation.spec.lease if reservation.spec is not None else None
+    if asked is None:
+        return None
+    renew_time = from_datetime(asked.renew_time) if asked.renew_time is not None else None
+    renewed_at, lost_at = now, None
+    if known is not None and known.renew_time == renew_time:
+        renewed_at, lost_at = known.renewed_at, known.lost_at
+    renew_by = round(renewed_at + asked.duration_seconds, 3)
+    if renew_by > now:  # maybe as it lasts longer than before
+        lost_at = None
+    return Lease(renew_time, renewed_at, renew_by, asked.grace_seconds, lost_at)
+
+
+def differ_in_lease_alone(before: Reservation, after: Reservation) -> bool:
+    """Whether two versions of a lock ask for the same, but for the lease."""
+    if before.spec is None or after.spec is None or before.problem != after.problem:
+        return False
+    return before.spec.model_copy(update={"lease": after.spec.lease}) == after.spec

@@ -1,0 +1,76 @@
+"""A ReservationQuote, decoded once into what the scheduler answers."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pydantic
+
+from tidelock.model.instants import parse_instant
+from tidelock.model.locks import stand_in_pod
+from tidelock.model.meta import Key, ObjectMeta
+from tidelock.model.pods import Pod
+from tidelock.model.quantities import QuantityError
+from tidelock.model.reservationquotes import ReservationQuoteSpec
+from tidelock.model.wire import spec_problems
+
+_ORDINARY = ReservationQuoteSpec()
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """One version of a ReservationQuote.
+
+    Of a spec that cannot be read there is no `pod`, and `problem` says what is wrong with it. `status` is the
+    stored status as plain JSON values.
+    """
+
+    meta: ObjectMeta
+    spec: ReservationQuoteSpec = _ORDINARY
+    pod: Pod | None = None
+    problem: str = ""
+    status: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> Key:
+        """Namespace and name."""
+        return self.meta.key
+
+    @property
+    def answered_at(self) -> float | None:
+        """The instant of the answer, if it is given."""
+        if self.status.get("observedGeneration") != self.meta.generation:
+            return None
+        try:
+            return parse_instant(str(self.status.get("answeredAt")))
+        except ValueError:
+            return None
+
+    @property
+    def removable_at(self) -> float | None:
+        """The instant from which on the object may go, if it is answered."""
+        answered = self.answered_at
+        return None if answered is None else answered + self.spec.ttl_seconds
+
+
+class _Object(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta
+    spec: dict[str, Any] = {}
+    status: dict[str, Any] = {}
+
+
+_DECODER = msgspec.json.Decoder(_Object)
+
+
+def decode_quote(raw: bytes | msgspec.Raw) -> Quote:
+    """Decode a ReservationQuote from its JSON; a bad spec becomes the result's `problem`."""
+    stored = _DECODER.decode(raw)
+    try:
+        spec = ReservationQuoteSpec.model_validate(stored.spec)
+    except pydantic.ValidationError as error:
+        return Quote(stored.metadata, problem=spec_problems(error), status=stored.status)
+    try:
+        pod = stand_in_pod(stored.metadata, spec, stored.spec)
+    except (QuantityError, msgspec.ValidationError) as error:
+        return Quote(stored.metadata, spec, problem=f"spec: {error}", status=stored.status)
+    return Quote(stored.metadata, spec, pod, status=stored.status)

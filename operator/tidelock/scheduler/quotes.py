@@ -1,0 +1,142 @@
+"""ReservationQuotes' side of the API: each is answered once, and removed when its time is over.
+
+One is answered in a turn of the event loop, and a few answers are written at once: decisions go on between
+them, however many wait, and an answer is of the moment in which it is sent.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import NoReturn
+
+from tidelock.kube.client import RESERVATIONQUOTES
+from tidelock.kube.errors import ApiError, Conflict, NotFound
+from tidelock.ledger import reasons
+from tidelock.ledger.timers import Timers
+from tidelock.model.meta import Key
+from tidelock.model.quotes import Quote, decode_quote
+from tidelock.scheduler.decider import Decider
+from tidelock.scheduler.quoting import Answer, render_answer
+from tidelock.scheduler.tools import Tools
+
+logger = logging.getLogger(__name__)
+
+# Requests of quotes under way at once.
+_WRITES = 8
+# Longest sleep: a system clock that was set forward is noticed within it.
+_LONGEST_SLEEP = 5.0
+# Their turn among the namespaces: all quotes together are one, beside the locks' statuses.
+_TENANT = "/quotes"
+
+
+class QuoteDesk:
+    """Takes quotes in, as the sink of their watch, and answers them."""
+
+    def __init__(self, tools: Tools, decider: Decider) -> None:
+        self._client = tools.client
+        self._clock = tools.clock
+        self._tasks = tools.tasks
+        self._decider = decider
+        self._quotes: dict[Key, Quote] = {}
+        self._waiting: dict[Key, None] = {}
+        self._ends: Timers[Key] = Timers()
+        self._busy: set[Key] = set()
+        self._slots = asyncio.Semaphore(_WRITES)
+        self._news = asyncio.Event()
+
+    def upsert(self, old: Quote | None, new: Quote) -> None:
+        """Take over a quote's newest version."""
+        del old
+        if new.meta.deletion_timestamp is not None:
+            self.remove(new)
+            return
+        known = self._quotes.get(new.key)
+        if known is not None and known.meta.uid == new.meta.uid and known.meta.version > new.meta.version:
+            return  # older than our own answer
+        self._quotes[new.key] = new
+        if new.key not in self._busy:
+            self._look_at(new)
+
+    def remove(self, last: Quote) -> None:
+        """Forget a quote."""
+        self._quotes.pop(last.key, None)
+        self._waiting.pop(last.key, None)
+        self._ends.set(last.key, None)
+
+    def _look_at(self, quote: Quote) -> None:
+        """Note what is to be done about a quote."""
+        self._ends.set(quote.key, quote.removable_at)
+        if quote.removable_at is None:
+            self._waiting[quote.key] = None
+        self._news.set()
+
+    def synced(self) -> None:
+        """All quotes are known, which changes nothing."""
+
+    async def run(self, started: asyncio.Event) -> NoReturn:
+        """Answer for ever, from the moment that the cluster is known."""
+        await started.wait()
+        while True:
+            await self._sleep()
+            for key in self._ends.pop_due(self._clock.now()):
+                await self._begin(key, self._remove)
+            while self._waiting:
+                key = next(iter(self._waiting))
+                del self._waiting[key]
+                await self._begin(key, self._answer)
+
+    async def _sleep(self) -> None:
+        """Sleep until there is news or something is due."""
+        due = self._ends.next()
+        left = _LONGEST_SLEEP if due is None else due - self._clock.now()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(min(left, _LONGEST_SLEEP), 0.0)):
+                await self._news.wait()
+        self._news.clear()
+
+    async def _begin(self, key: Key, write: Callable[[Quote], Awaitable[None]]) -> None:
+        """Have a request be made as soon as few are under way, and let others have their turn."""
+        await self._slots.acquire()
+        self._busy.add(key)
+        self._tasks.spawn(self._see_to(key, write))
+        await asyncio.sleep(0)
+
+    async def _see_to(self, key: Key, write: Callable[[Quote], Awaitable[None]]) -> None:
+        tried = None
+        try:
+            async with self._tasks.turn.of(_TENANT):
+                tried = self._quotes.get(key)
+                if tried is not None:
+                    await write(tried)
+        except (Conflict, NotFound):
+            pass  # the watch will tell, or has told
+        except ApiError as error:
+            logger.warning("a quote was not written", extra={"quote": str(key), "error": str(error)})
+            tried = None  # again
+            await self._tasks.retry_pauses()(error)
+        finally:
+            self._slots.release()
+            self._busy.discard(key)
+            known = self._quotes.get(key)
+            if known is not None and known is not tried:
+                self._look_at(known)
+
+    async def _answer(self, quote: Quote) -> None:
+        now = self._clock.now()
+        status = render_answer(quote, self._judge(quote, now), now)
+        written = decode_quote(await self._client.replace_status(RESERVATIONQUOTES, quote.meta, status))
+        known = self._quotes.get(quote.key)
+        if known is not None and known.meta.uid == written.meta.uid:
+            self._quotes[quote.key] = written
+
+    def _judge(self, quote: Quote, now: float) -> Answer:
+        if quote.pod is None:
+            return Answer(None, reasons.INVALID_SPEC, quote.problem)
+        return self._decider.quote(quote.pod, now)
+
+    async def _remove(self, quote: Quote) -> None:
+        meta = quote.meta
+        await self._client.delete(RESERVATIONQUOTES.item(meta.name, meta.namespace), uid=meta.uid)
+        if self._quotes.get(quote.key) is quote:
+            self.remove(quote)

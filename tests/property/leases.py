@@ -1,0 +1,58 @@
+"""What must hold of leases: none is lost too early, and none that is over is kept."""
+
+from property.process import Process
+from tidelock.ledger.transitions import SETTLED, Event
+from tidelock.model.instants import from_datetime, parse_instant
+from tidelock.model.locks import Reservation
+from tidelock.model.reservations import Phase
+
+
+class LeaseObserver:
+    """Counts all leases by itself, from what the operator was told and when, whatever restarts."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[object, float]] = {}
+        self._patience: dict[str, tuple[int, int]] = {}
+
+    def check(self, process: Process) -> None:
+        """Nobody loses a lock before a whole lease and its grace have passed; then it is held no longer."""
+        now = process.clock.now()
+        for entry in process.book.entries.values():
+            self._follow(entry.reservation, now)
+            if process.feed.ready and entry.held and entry.lease is not None:
+                lost_at = entry.lease.lost_at
+                assert lost_at is None or lost_at > process.decided_at, (
+                    f"{entry.key} is held beyond its lease"
+                )
+        for change in process.book.changes:
+            if change.event is Event.FORFEIT and change.meta.uid in self._seen:
+                _, seen_at = self._seen[change.meta.uid]
+                assert change.at >= seen_at + sum(self._patience[change.meta.uid]), change.meta.key
+
+    def _follow(self, lock: Reservation, now: float) -> None:
+        asked, uid = lock.spec.lease if lock.spec is not None else None, lock.meta.uid
+        if asked is None:
+            self._seen.pop(uid, None)
+            return
+        if uid not in self._seen or self._seen[uid][0] != asked.renew_time:
+            self._seen[uid] = asked.renew_time, now
+        duration, grace = self._patience.get(uid, (asked.duration_seconds, asked.grace_seconds))
+        self._patience[uid] = min(duration, asked.duration_seconds), min(grace, asked.grace_seconds)
+
+
+def check_stored_leases(process: Process) -> None:
+    """The stored objects say by themselves how each lease stands, and when it is due next."""
+    for lock in process.api.reservations.decoded.values():
+        lease = lock.status.get("lease")
+        if Phase(lock.status["phase"]) in SETTLED or lock.spec is None:
+            continue
+        assert (lease is not None) == (lock.spec.lease is not None), lock.key
+        if lease is None or lock.spec.lease is None:
+            continue
+        asked = lock.spec.lease.renew_time
+        assert ("renewTime" in lease) == (asked is not None), lock.key
+        assert asked is None or parse_instant(lease["renewTime"]) == from_datetime(asked), lock.key
+        due = parse_instant(lease.get("lostAt", lease["renewBy"]))
+        assert due > process.clock.now(), f"{lock.key} was due at {due}"
+        lapsed = any(each["type"] == "LeaseLapsed" for each in lock.status["conditions"])
+        assert lapsed == ("lostAt" in lease), lock.key

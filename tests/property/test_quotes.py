@@ -1,0 +1,76 @@
+"""A quote is what the decider then does, in a world at rest, and leaves no trace."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders import NAMESPACE, encode, node, pod
+from tidelock.model.quotes import decode_quote
+from tidelock.model.reservations import Phase
+from unit.scheduler.machinery import Core
+
+CORES = st.integers(0, 6)
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> Core:
+    """Make nodes with pods and locks, and have all locks decided."""
+    count = draw(st.integers(0, 4))
+    nodes = [
+        node(
+            f"node-{number}",
+            cpu=str(draw(CORES)),
+            memory=f"{draw(CORES)}Gi",
+            pods=str(draw(CORES)),
+            labels={"zone": draw(st.sampled_from("ab"))},
+            cordoned=draw(st.booleans()) and draw(st.booleans()),
+        )
+        for number in range(count)
+    ]
+    core = Core(*nodes)
+    for number, each in enumerate(nodes):
+        if draw(st.booleans()):
+            core.add(pod(f"pod-{number}", node_name=each.name, requests={"cpu": "1"}))
+    for number in range(draw(st.integers(0, 4))):
+        core.lock(f"lock-{number}", owner=f"none-{number}", resources={"cpu": str(draw(st.integers(1, 2)))})
+    core.step()
+    return core
+
+
+ASKS = st.fixed_dictionaries(
+    {
+        "resources": st.sampled_from(
+            [{"cpu": "1"}, {"cpu": "2"}, {"memory": "1Gi"}, {"cpu": "1", "memory": "2Gi"}]
+        )
+    },
+    optional={"nodeSelector": st.sampled_from([{"zone": "a"}, {"zone": "c"}])},
+)
+
+
+def counted(core: Core) -> object:
+    columns = core.decider.columns
+    return columns.requested.tolist(), columns.locked.tolist(), columns.clock, columns.freed
+
+
+@given(worlds(), ASKS)
+@settings(deadline=None, max_examples=30)
+def test_as_many_locks_as_were_quoted_are_given_the_first_where_it_said(
+    core: Core, ask: dict[str, object]
+) -> None:
+    metadata = {"name": "ask", "namespace": NAMESPACE, "uid": "uid-ask", "generation": 1}
+    quote = decode_quote(encode({"metadata": metadata, "spec": ask}))
+    assert quote.pod is not None
+    before, held = counted(core), {key: entry.held for key, entry in core.book.entries.items()}
+
+    answer = core.decider.quote(quote.pod, core.clock.now())
+    again = core.decider.quote(quote.pod, core.clock.now())
+
+    assert answer == again
+    assert counted(core) == before
+    assert {key: entry.held for key, entry in core.book.entries.items()} == held
+    assert answer.feasible == (answer.count > 0) == bool(answer.node)
+    for number in range(answer.count + 1):
+        entry = core.lock(f"asked-{number}", owner=f"other-{number}", **ask)
+        core.step()
+        assert (entry.phase is Phase.ACTIVE) == (number < answer.count)
+        if number == 0:
+            assert entry.node == answer.node

@@ -1,0 +1,206 @@
+"""Leases: locks whose holders have to renew them."""
+
+from typing import Any
+
+import pytest
+
+from builders import NOW, Json, pod
+from tidelock.ledger import reasons
+from tidelock.ledger.status import render
+from tidelock.ledger.transitions import Event
+from tidelock.model.instants import format_instant
+from tidelock.model.reservations import Phase
+from unit.ledger.ledger import Ledger
+
+OWNER = pod("web-0")
+LEASE = {"durationSeconds": 30, "graceSeconds": 10}
+LAPSE, LOSS = NOW + 30, NOW + 40
+NOT_RENEWED = f"not renewed since {format_instant(NOW)}, lost at {format_instant(LOSS)}"
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger()
+
+
+def renewed(at: float) -> dict[str, Any]:
+    return {"lease": LEASE | {"renewTime": format_instant(at)}}
+
+
+def events(ledger: Ledger) -> list[Event]:
+    found = [change.event for change in ledger.book.changes]
+    ledger.book.changes.clear()
+    return found
+
+
+def conditions(status: Json) -> dict[str, tuple[str, str, str]]:
+    return {each["type"]: (each["status"], each["reason"], each["message"]) for each in status["conditions"]}
+
+
+def test_a_lock_that_is_not_renewed_lapses_and_is_then_lost(ledger: Ledger) -> None:
+    entry = ledger.active(lease=LEASE)
+    assert events(ledger) == [Event.ADMIT]
+    assert ledger.book.next_deadline() == LAPSE
+    ledger.book.advance(LAPSE - 0.001)
+    assert events(ledger) == []
+    ledger.book.advance(LAPSE)
+    assert (entry.phase, ledger.locked(), ledger.book.next_deadline()) == (Phase.ACTIVE, 1000, LOSS)
+    assert events(ledger) == [Event.LAPSE]
+    ledger.book.advance(LOSS)
+    assert (entry.phase, entry.reason, ledger.locked()) == (Phase.EXPIRED, reasons.LEASE_EXPIRED, 0)
+    assert entry.message == f"spec.lease: {NOT_RENEWED}"
+    assert (ledger.book.changes[-1].event, ledger.book.changes[-1].due) == (Event.FORFEIT, LOSS)
+
+
+def test_the_grace_is_told_while_the_lock_still_holds(ledger: Ledger) -> None:
+    entry = ledger.active(lease=LEASE)
+    ledger.book.advance(LAPSE)
+    status = render(entry, LAPSE)
+    told = conditions(status)
+    assert told["Active"][0] == "True"
+    assert told["Ready"] == ("False", "NotRenewed", NOT_RENEWED)
+    assert told["LeaseLapsed"] == ("True", "NotRenewed", NOT_RENEWED)
+    assert status["lease"] == {
+        "renewedAt": format_instant(NOW),
+        "renewBy": format_instant(LAPSE),
+        "lostAt": format_instant(LOSS),
+    }
+
+
+@pytest.mark.parametrize("skew", [-1000, 0, 1000])
+def test_a_renewal_counts_from_when_it_is_seen_whatever_the_clock_of_the_holder(
+    ledger: Ledger, skew: float
+) -> None:
+    entry = ledger.active(lease=LEASE)
+    ledger.edit(at=NOW + 20, **renewed(NOW + 20 + skew))
+    assert ledger.book.next_deadline() == NOW + 50
+    assert render(entry, NOW + 20)["lease"]["renewBy"] == format_instant(NOW + 50)
+    assert events(ledger) == [Event.ADMIT]
+
+
+def test_a_renewal_within_the_grace_saves_the_lock(ledger: Ledger) -> None:
+    entry = ledger.active(lease=LEASE)
+    ledger.book.advance(LAPSE)
+    ledger.edit(at=NOW + 35, **renewed(NOW + 35))
+    assert events(ledger)[-1] is Event.RENEW
+    assert ledger.book.next_deadline() == NOW + 65
+    assert "LeaseLapsed" not in conditions(render(entry, NOW + 35))
+
+
+def test_the_same_renew_time_is_no_renewal(ledger: Ledger) -> None:
+    ledger.active(**renewed(NOW))
+    ledger.edit(at=NOW + 20, priority=1)
+    assert ledger.book.next_deadline() == LAPSE
+
+
+def test_without_grace_a_lock_is_lost_when_it_lapses(ledger: Ledger) -> None:
+    entry = ledger.active(lease={"durationSeconds": 30, "graceSeconds": 0})
+    ledger.book.advance(LAPSE)
+    assert entry.phase is Phase.EXPIRED
+    assert events(ledger) == [Event.ADMIT, Event.LAPSE, Event.FORFEIT]
+
+
+def test_a_waiting_lock_goes_with_its_holder(ledger: Ledger) -> None:
+    entry = ledger.lock(lease=LEASE, pendingDeadlineSeconds=600)
+    ledger.book.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW)
+    ledger.book.advance(LAPSE)
+    told = conditions(render(entry, LAPSE))
+    assert told["Active"] == ("False", "InsufficientCapacity", "full")
+    assert told["LeaseLapsed"][0] == "True"
+    ledger.book.advance(LOSS)
+    assert (entry.phase, ledger.book.waiting) == (Phase.EXPIRED, {})
+
+
+def test_a_renewal_neither_tries_a_waiting_lock_again_nor_brings_a_rejected_one_back(ledger: Ledger) -> None:
+    entry = ledger.lock(lease=LEASE, pendingDeadlineSeconds=25)
+    ledger.book.in_line(untried_only=True)
+    ledger.book.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW)
+    ledger.edit(at=NOW + 5, **renewed(NOW + 5))
+    assert not ledger.book.untried
+    ledger.book.advance(NOW + 25)
+    ledger.edit(at=NOW + 26, **renewed(NOW + 26))
+    assert entry.phase is Phase.REJECTED
+    ledger.edit(at=NOW + 27, resources={"cpu": "2"})
+    assert (entry.phase, entry.lease and entry.lease.renew_by) == (Phase.PENDING, NOW + 57)
+
+
+@pytest.mark.parametrize(("ttl", "reason"), [(35, reasons.EXPIRED), (45, reasons.LEASE_EXPIRED)])
+def test_of_expiry_and_loss_the_first_comes(ledger: Ledger, ttl: int, reason: str) -> None:
+    entry = ledger.active(lease=LEASE, ttlSeconds=ttl)
+    ledger.book.advance(LAPSE)
+    ledger.book.advance(NOW + 100)
+    assert entry.reason == reason
+
+
+def test_a_claim_wins_over_the_loss_of_the_lease(ledger: Ledger) -> None:
+    entry = ledger.active(lease=LEASE)
+    ledger.book.advance(LAPSE)
+    ledger.book.claim(OWNER, "node-a", NOW + 39)
+    ledger.book.advance(NOW + 100)
+    ledger.book.owner_bound(OWNER, "node-a", NOW + 100)
+    assert entry.phase is Phase.CONSUMED
+
+
+@pytest.mark.parametrize(("lapses", "phase"), [(True, Phase.EXPIRED), (False, Phase.ACTIVE)])
+def test_after_a_failed_binding_only_a_loss_that_was_announced_counts(
+    ledger: Ledger, lapses: bool, phase: Phase
+) -> None:
+    entry = ledger.active(lease=LEASE)
+    if lapses:
+        ledger.book.advance(LAPSE)
+    ledger.book.claim(OWNER, "node-a", LAPSE)
+    ledger.book.unclaim(OWNER.uid, NOW + 100)
+    assert entry.phase is phase
+    ledger.book.advance(NOW + 100)
+    assert entry.lease is not None
+    assert entry.lease.lost_at == (LOSS if lapses else NOW + 110)
+
+
+def test_a_lease_may_come_change_and_go(ledger: Ledger) -> None:
+    entry = ledger.active(ttlSeconds=600)
+    ledger.edit(at=NOW + 10, lease=LEASE)
+    assert ledger.book.next_deadline() == NOW + 40
+    ledger.book.advance(NOW + 40)
+    ledger.edit(at=NOW + 41, lease={"durationSeconds": 60})
+    assert ledger.book.next_deadline() == NOW + 70
+    ledger.edit(at=NOW + 42, lease=None)
+    assert (entry.lease, ledger.book.next_deadline()) == (None, NOW + 600)
+
+
+def test_a_lease_is_counted_on_by_the_next_process(ledger: Ledger) -> None:
+    ledger.active(**renewed(NOW))
+    successor, _ = ledger.succeeded(at=NOW + 20)
+    assert successor.book.next_deadline() == LAPSE
+
+
+def test_a_renewal_while_no_process_ran_counts_from_the_start_of_the_next(ledger: Ledger) -> None:
+    ledger.active(**renewed(NOW))
+    successor, _ = ledger.succeeded(at=NOW + 500, generation=2, **renewed(NOW + 490))
+    assert successor.book.next_deadline() == NOW + 530
+
+
+def test_a_lease_that_ran_out_while_no_process_ran_has_its_whole_grace(ledger: Ledger) -> None:
+    ledger.active(lease=LEASE)
+    successor, entry = ledger.succeeded(at=NOW + 500)
+    successor.book.advance(NOW + 500)
+    assert (entry.phase, successor.book.next_deadline()) == (Phase.ACTIVE, NOW + 510)
+
+
+def test_a_loss_that_was_announced_stands_whatever_process_runs(ledger: Ledger) -> None:
+    ledger.active(lease=LEASE)
+    ledger.book.advance(LAPSE)
+    render(ledger.entry(), LAPSE)
+    successor, entry = ledger.succeeded(at=NOW + 35)
+    assert successor.book.next_deadline() == LOSS
+    successor.book.advance(NOW + 500)
+    assert entry.reason == reasons.LEASE_EXPIRED
+
+
+def test_how_a_lease_was_lost_is_told_of_a_tombstone(ledger: Ledger) -> None:
+    entry = ledger.active(lease=LEASE, retention="Retain")
+    ledger.book.advance(LAPSE)
+    ledger.book.advance(LOSS)
+    status = render(entry, LOSS)
+    assert conditions(status)["Expired"][1] == "LeaseExpired"
+    assert status["lease"]["lostAt"] == format_instant(LOSS)
+    assert render(ledger.readopted(at=LOSS + 5), LOSS + 5) == status

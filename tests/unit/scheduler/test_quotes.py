@@ -1,0 +1,135 @@
+"""What is answered to quotes, when they go, and what is tried again."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from builders import NAMESPACE, Json, encode, node, pod
+from tidelock.kube.client import RESERVATIONQUOTES
+from tidelock.kube.errors import ServerError
+from tidelock.model.quotes import Quote, decode_quote
+from tidelock.scheduler.quotes import QuoteDesk
+from tidelock.scheduler.tools import Tools
+from unit.scheduler.machinery import Shell, turns
+
+PATH = RESERVATIONQUOTES.item("ask", NAMESPACE)
+
+
+def quote_json(**spec: Any) -> Json:
+    metadata = {
+        "name": "ask",
+        "namespace": NAMESPACE,
+        "uid": "uid-ask",
+        "generation": 1,
+        "resourceVersion": "1",
+    }
+    return {
+        "metadata": metadata,
+        "spec": {"resources": {"cpu": "2"}} | spec,
+        "status": {"observedGeneration": -1},
+    }
+
+
+def quote(**spec: Any) -> Quote:
+    return decode_quote(encode(quote_json(**spec)))
+
+
+class Office:
+    """A scheduler, and who answers quotes."""
+
+    def __init__(self) -> None:
+        self.shell = Shell(node("node-a", cpu="4"))
+        shell = self.shell
+        tools = Tools(shell.api, shell.recorder, shell.telemetry, shell.clock, shell.tasks, shell.recent)
+        self.desk = QuoteDesk(tools, shell.decider)
+
+    def ask(self, **spec: Any) -> None:
+        self.shell.api.objects[PATH] = quote_json(**spec)
+        self.desk.upsert(None, quote(**spec))
+
+    @property
+    def status(self) -> Json:
+        status: Json = self.shell.api.objects[PATH]["status"]
+        return status
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        started = asyncio.Event()
+        started.set()
+        running = asyncio.create_task(self.desk.run(started))
+        await turns(20)
+        yield
+        running.cancel()
+        await asyncio.wait([running])
+
+
+async def test_a_quote_is_answered_once() -> None:
+    office = Office()
+    office.ask()
+    async with office.open():
+        office.desk.upsert(None, quote())  # the watch is late
+        await turns(20)
+    assert office.shell.api.verbs == ["PUT"]
+    assert (office.status["nodeName"], office.status["count"]) == ("node-a", 2)
+    assert office.status["fitsAt"] == office.status["answeredAt"]
+
+
+async def test_it_tells_who_is_in_the_way_and_when_locks_have_ended() -> None:
+    office = Office()
+    office.shell.add(pod("resident", node_name="node-a", requests={"cpu": "1"}))
+    office.shell.lock(resources={"cpu": "2"})
+    office.shell.step()
+    office.ask()
+    async with office.open():
+        pass
+    blockers = office.status["blockers"]
+    assert blockers["reasons"] == [{"reason": "Insufficient cpu beside reservations", "nodes": 1}]
+    assert (blockers["nodeName"], blockers["shortfall"]) == ("node-a", {"cpu": "1"})
+    assert [each["name"] for each in blockers["pods"]] == ["resident"]
+    (lock,) = blockers["locks"]
+    assert (lock["name"], lock["resources"]) == ("lock", {"cpu": "2"})
+    assert office.status["fitsAt"] == lock["expiresAt"]
+    assert office.status["count"] == 0
+
+
+async def test_what_pods_take_has_no_known_end() -> None:
+    office = Office()
+    office.shell.add(pod("resident", node_name="node-a", requests={"cpu": "3"}))
+    office.ask()
+    async with office.open():
+        pass
+    assert "fitsAt" not in office.status
+    assert office.status["blockers"]["locks"] == []
+
+
+async def test_a_spec_that_cannot_be_read_is_told_by_its_field() -> None:
+    office = Office()
+    office.ask(resources={"cpu": "two"})
+    async with office.open():
+        pass
+    conditions = {each["type"]: each for each in office.status["conditions"]}
+    assert conditions["Stalled"]["reason"] == "InvalidSpec"
+    assert "spec.resources" in conditions["Feasible"]["message"]
+
+
+async def test_one_that_is_answered_goes_when_its_time_is_over() -> None:
+    office = Office()
+    office.ask(ttlSeconds=60)
+    async with office.open():
+        answered = decode_quote(encode(office.shell.api.objects[PATH]))
+        office.shell.clock.advance(61)
+        office.desk.upsert(None, answered)
+        await turns(20)
+    assert office.shell.api.verbs == ["PUT", "DELETE"]
+    assert PATH not in office.shell.api.objects
+
+
+async def test_a_write_that_failed_is_made_again(naps: object) -> None:
+    office = Office()
+    office.shell.api.fails(ServerError("no", status=500))
+    office.ask()
+    async with office.open():
+        await turns(20)
+    assert office.shell.api.verbs == ["PUT", "PUT"]
+    assert office.status["count"] == 2
