@@ -3,9 +3,11 @@ PYTHON ?= python3
 PYTHONS := 3.11 3.12 3.13
 VENV := .venv
 BIN := $(VENV)/bin
-# Tests that need no cluster are spread over all cores; the others share servers, and wait most of the time.
+# Tests that need no cluster are spread over all cores; the others share servers, and wait most of the time, so that
+# two lines of them fit on any machine.
 PURE := tests/unit tests/property tests/contract tests/model
 SPREAD := --numprocesses=auto --dist=worksteal
+TWO_LINES := --numprocesses=2 --dist=loadfile
 export PYTHONPATH := operator:hack
 
 .DEFAULT_GOAL := help
@@ -30,7 +32,7 @@ demo-water: venv ## Play load on a real control plane, by requests and by measur
 
 test: venv chromium verify ## Install everything, check everything, run all tests
 	$(BIN)/python -m pytest $(SPREAD) $(PURE)
-	$(BIN)/python -m pytest --durations=20 $(addprefix --ignore=,$(PURE))
+	$(BIN)/python -m pytest $(TWO_LINES) --durations=20 $(addprefix --ignore=,$(PURE))
 
 chromium: ## Install the browser that the web view is tested in, where that can be done
 	hack/chromium
