@@ -9,6 +9,8 @@ import numpy as np
 
 from builders import NAMESPACE, Json
 from property.leases import LeaseObserver, check_stored_leases
+from property.occupancy import check_occupancy, check_stored_occupancy
+from property.occupancy import is_owner as _owned_by
 from property.process import Process
 from property.usage import UsageObserver, check_parked
 from tidelock.ledger import reasons
@@ -58,6 +60,7 @@ class Observer:
         check_holders(process)
         check_index(process)
         check_pods(process)
+        check_occupancy(process)
         self._leases.check(process)
         if process.feed.ready:
             check_ends(process)
@@ -71,6 +74,7 @@ class Observer:
         """Check what must hold when there is nothing to do."""
         check_stored(self._process)
         check_stored_leases(self._process)
+        check_stored_occupancy(self._process)
         check_nobody_waits_in_vain(self._process)
         check_parked(self._process)
         check_rebuild(self._process)
@@ -83,8 +87,10 @@ class Observer:
         if isinstance(outcome, Assumed):
             claim = process.book._claims.get(outcome.pod.uid)
             nodes = [entry.node for entry, held in claim.taken if held] if claim is not None else []
+            entries = process.book.entries.values()
+            nodes += [entry.node for entry in entries if outcome.pod.uid in entry.occupants]
             assert not outcome.pod.requires_reservation or outcome.node_name in nodes, outcome.pod.key
-            still = [e.key for e in process.book.entries.values() if e.held and _owned_by(e, outcome.pod)]
+            still = [e.key for e in entries if e.held and not e.sticky and _owned_by(e, outcome.pod)]
             assert not still, f"{still} are held beside their owner {outcome.pod.key}"
         highest = max((each.pod.spec.priority for each in process.attempts), default=-(2**31))
         for change in process.book.changes:
@@ -142,10 +148,10 @@ def check_holders(process: Process) -> None:
     assert all(count == 1 for count in claims.values()), claims
     assert book._claims.keys() <= process.in_flight.keys(), "a claim without a binding"
     for entry in book.entries.values():
-        assert bool(entry.held) == (entry.phase is Phase.ACTIVE), (entry.key, entry.phase, entry.held)
+        assert bool(entry.room) == (entry.phase is Phase.ACTIVE), (entry.key, entry.phase, entry.room)
         assert (entry.phase is Phase.BOUND) == (entry.key in claims), (entry.key, entry.phase)
         assert (entry.key in book.waiting) == entry.wanting, entry.key
-        assert entry.kept_of(entry.held) == entry.held, f"{entry.key} holds more than its spec asks for"
+        assert entry.kept_of(entry.room) == entry.room, f"{entry.key} has more than its spec asks for"
 
 
 def check_index(process: Process) -> None:
@@ -180,10 +186,10 @@ def check_ends(process: Process) -> None:
     bound = [each.pod for each in process.cache._placed.values() if not each.assumed and not each.pod.leaving]
     stored = {lock.meta.uid for lock in process.api.reservations.decoded.values()}
     for entry in process.book.entries.values():
-        if entry.held:
+        if entry.room:
             assert entry.expires_at is not None
             assert entry.expires_at > process.decided_at, f"{entry.key} is held after its expiry"
-            if entry not in doubtful:
+            if entry not in doubtful and not entry.sticky:
                 assert not any(_owned_by(entry, pod) for pod in bound), f"{entry.key}: its owner is bound"
         if entry.phase is Phase.CONSUMED and entry.uid in stored:
             assert entry.uid in process.api.owned, f"{entry.key} was consumed by nobody"
@@ -221,7 +227,8 @@ def check_stored(process: Process) -> None:
         status = lock.status
         phase = Phase(status["phase"])
         owners = [pod.key for pod in pods if lock.spec and _bound(pod) and owns(lock.spec, pod)]
-        assert not owners or phase in SETTLED, f"{lock.key} is {phase} beside {owners}"
+        sticky = lock.spec is not None and lock.spec.reuse == "Always"
+        assert not owners or sticky or phase in SETTLED, f"{lock.key} is {phase} beside {owners}"
         if lock.spec is None or lock.problem or phase in SETTLED:
             continue
         waits = any(each["type"] == "Reconciling" for each in status["conditions"])
@@ -292,11 +299,6 @@ def _bound(pod: Pod) -> bool:
     return bool(pod.node_name) and not pod.leaving
 
 
-def _owned_by(entry: Entry, pod: Pod) -> bool:
-    spec = entry.reservation.spec
-    return pod.meta.namespace == entry.key.namespace and spec is not None and owns(spec, pod)
-
-
 def _takes(process: Process, pod: Pod, node_name: str) -> bool:
     """Whether a pod is on a node, or will be if its binding arrives."""
     under_way = process.in_flight.get(pod.uid)
@@ -316,7 +318,9 @@ def _locks(process: Process) -> dict[Key, Json]:
         key: {
             "phase": entry.phase,
             "node": (entry.node, entry.node_uid),
+            "room": dict(entry.room),
             "held": dict(entry.held),
+            "occupants": dict(entry.occupants),
             "expires": entry.expires_at,
         }
         for key, entry in process.book.entries.items()

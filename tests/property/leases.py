@@ -19,7 +19,7 @@ class LeaseObserver:
         now = process.clock.now()
         for entry in process.book.entries.values():
             self._follow(entry.reservation, now)
-            if process.feed.ready and entry.held and entry.lease is not None:
+            if process.feed.ready and entry.room and entry.lease is not None:
                 lost_at = entry.lease.lost_at
                 assert lost_at is None or lost_at > process.decided_at, (
                     f"{entry.key} is held beyond its lease"

@@ -1,8 +1,8 @@
 """An API server in memory: objects with versions and generations, watches, refusals and real outcomes.
 
 It knows what the ledger relies on: writes that carry an old version or another uid are refused, a pod is
-bound once, owners and nodeName of a lock are fixed while its stored status says that it is held, and the
-whole spec once the lock has ended.
+bound once, reuse of a lock is fixed, its owners and nodeName are so while its stored status says that it is
+held, and so is the whole spec once the lock has ended.
 """
 
 import json
@@ -111,7 +111,7 @@ class ModelApi:
         before, phase = edited["spec"], edited["status"].get("phase")
         after = {name: value for name, value in (before | changes).items() if value is not None}
         fixed = ("owners", "nodeName") if phase in _HELD else tuple(after | before) if phase in _FINAL else ()
-        if any(before.get(name) != after.get(name) for name in fixed):
+        if any(before.get(name) != after.get(name) for name in (*fixed, "reuse")):
             raise RefusedError(f"{key} is {phase}")
         if after != before:
             generation = edited["metadata"]["generation"] + 1

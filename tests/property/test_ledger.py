@@ -78,6 +78,7 @@ LEASES: st.SearchStrategy[Json] = st.sampled_from(
         *({"lease": {"durationSeconds": d, "graceSeconds": g}} for d, g in ((20, 0), (20, 30), (45, 15))),
     ]
 )
+REUSE: st.SearchStrategy[Json] = st.sampled_from([{"reuse": reuse} for reuse in ("Never", "Always")])
 SKEWS = st.sampled_from([0, 0, -500, 500])
 RANKS: st.SearchStrategy[Json] = st.sampled_from(
     [
@@ -295,7 +296,7 @@ class World(RuleBasedStateMachine):
 
     def _create_lock(self, data: st.DataObject, number: int) -> None:
         spec: Json = {"owners": data.draw(OWNERS)}
-        for part in (SIZES, ENDS, RANKS, PLANS, PLACES, LEASES):
+        for part in (SIZES, ENDS, RANKS, PLANS, PLACES, LEASES, REUSE):
             spec |= data.draw(part)
         self.locks.put(reservation_json(f"lock-{number}", uid=self._uid(), created=self.clock.now(), **spec))
 

@@ -1,13 +1,14 @@
 """What must hold of quotas: all that is used is counted, and nothing is given beyond what they allow."""
 
 from collections.abc import Iterator, Mapping
+from functools import reduce
 from typing import NamedTuple
 
 from builders import NAMESPACE
 from property.process import Process
 from tidelock.ledger.entry import Entry
 from tidelock.model.limits import ReservationQuota
-from tidelock.model.quantities import Resources, plus
+from tidelock.model.quantities import Resources, minus, plus
 from tidelock.model.reservations import Phase
 
 _NO_LIMIT = 2**63
@@ -41,6 +42,8 @@ class UsageObserver:
         room, seconds = _sums(self._uses)
         used = book.quotas.used(NAMESPACE)
         assert (used.room, used.seconds) == (room, seconds)
+        in_use = [each.uses for use in self._uses.values() for each in use.entry.occupants.values()]
+        assert used.unused == reduce(minus, in_use, room), "room is counted beside the pods in it"
         for uid in self._uses.keys() & known:  # others are held by what their status says
             for quota in book.quotas.of(NAMESPACE):
                 _check_gain(quota, before.get(uid), self._uses[uid], room, seconds)
@@ -53,7 +56,7 @@ def uses(process: Process) -> Iterator[Use]:
     claims += [claim for claim, _ in process.answers]
     lent = {entry.uid: held for claim in claims for entry, held in claim.taken}
     for entry in book.entries.values():
-        room = lent.get(entry.uid, {}) if entry.phase is Phase.BOUND else entry.held
+        room = lent.get(entry.uid, {}) if entry.phase is Phase.BOUND else entry.room
         if room:
             yield Use(entry, room, entry.life)
 

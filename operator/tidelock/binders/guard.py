@@ -160,10 +160,14 @@ class Guard:
     def preempt(self, pod: Pod, victims: Mapping[str, Collection[str]]) -> list[str]:
         """Tell on which nodes the pod would fit beside locks if these victims, by their uids, were gone."""
         judged, index_of = _taken(self._snapshot(pod), victims)
+        own = self._book.own(pod)
         for name, index in index_of.items():
             for placed in self._cache.pods_on(name):
                 if placed.pod.uid in victims[name]:
                     judged.requested[index] -= judged.vector(placed.pod.requests)
+            for entry in self._book.occupied_on(name):
+                for uid in entry.occupants.keys() & victims[name] if entry not in own else ():
+                    judged.locked[index] += judged.vector(entry.occupants[uid].uses)
         _, verdicts = self._judge(pod, judged)
         return [name for name, index in index_of.items() if all(mask[index] for _, mask in verdicts)]
 

@@ -95,7 +95,7 @@ def follow_expected_use(
 
     def told(entry: Entry) -> None:
         pod = entry.reservation.pod
-        if entry.held and pod is not None:
+        if entry.held and not entry.occupants and pod is not None:
             owners = entry.reservation.spec.owners if entry.reservation.spec else ()
             residents.hold(pod, entry.node, _workload(entry.key.namespace, owners))
         else:

@@ -20,7 +20,7 @@ from tidelock.framework.course import Course
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.ownlocks import OwnLocks
 from tidelock.model.pods import Pod
-from tidelock.model.quantities import CEILING
+from tidelock.model.quantities import CEILING, Resources
 
 
 class WhatIf:
@@ -85,6 +85,10 @@ class WhatIf:
             (self.snapshot.nonzero, amounts[:, 2 * width :]),
         ):
             change(column, shifted, out=column)
+
+    def release(self, index: int, resources: Resources) -> None:
+        """Count this much of a node as requested no longer."""
+        self.snapshot.requested[index] -= self.snapshot.vector(resources)
 
     def judge(self) -> Verdict:
         """Run the filters."""

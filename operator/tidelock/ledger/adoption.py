@@ -50,6 +50,7 @@ def _resume(entry: Entry, status: ReservationStatus, now: float) -> None:
         for condition in status.conditions
     }
     entry.epoch = status.epoch or 0
+    entry.occupied_seconds = status.occupied_seconds or 0
     current = status.observed_generation == entry.reservation.meta.generation
     if status.activated_at is not None and status.expires_at is not None:
         entry.activated_at = from_datetime(status.activated_at)
@@ -83,7 +84,8 @@ def _held(status: ReservationStatus) -> Resources:
 def _resume_held(entry: Entry, status: ReservationStatus, held: Resources) -> None:
     """Hold what was held; what is asked less of since then is shrunk at once."""
     entry.phase = Phase.ACTIVE
-    entry.held = entry.kept_of(held)
+    entry.room = entry.kept_of(held)
+    entry.bound_pod = status.bound_pod
     entry.node, entry.node_uid = status.node_name or "", status.node_uid or ""
     _resume_reason(entry, status)
     for condition in status.conditions:

@@ -6,11 +6,12 @@ now and is safe to repeat. Instants (`now`) are seconds since the epoch.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from msgspec.structs import replace as replace_meta
 
+from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.nominator import Nominator
 from tidelock.ledger import reasons
@@ -18,7 +19,8 @@ from tidelock.ledger.adoption import adopt
 from tidelock.ledger.endings import Ending, ending
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.leases import differ_in_lease_alone, followed
-from tidelock.ledger.matching import OwnerIndex, may_claim
+from tidelock.ledger.matching import OwnerIndex, may_claim, owns
+from tidelock.ledger.occupancy import Claimant, Occupant, left_of, shared_out
 from tidelock.ledger.parking import Parking
 from tidelock.ledger.quotas import Quotas, unlimited
 from tidelock.ledger.timers import Timers
@@ -27,7 +29,7 @@ from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
-from tidelock.model.quantities import NOTHING, PODS, Resources, at_most, format_resources
+from tidelock.model.quantities import NOTHING, PODS, Resources, at_most, format_resources, minus
 from tidelock.model.reservations import BoundPod, Phase
 
 # A lock that waits for long has its numbers renewed at most this often (seconds), or each event in a
@@ -81,6 +83,7 @@ class Book:
         columns: where held amounts are counted.
         nominator: where locks are nominated for which room is being made, until they are held or give up.
         quotas: what the namespaces may take; none are limited by default.
+        pods_on: gives the pods of a node, who may be in its locks; `count_occupants` tells that they changed.
         epoch: number of this leadership, written with every lock that is given.
         move_after: seconds after which a lock for any node leaves a node that takes no pods.
 
@@ -96,6 +99,7 @@ class Book:
         *,
         nominator: Nominator | None = None,
         quotas: Quotas | None = None,
+        pods_on: Callable[[str], Collection[Placed]] = lambda _: (),
         epoch: int = 0,
         move_after: float = 300.0,
     ) -> None:
@@ -113,11 +117,14 @@ class Book:
         self.quotas.on_change(self._recap)
         self.quotas.on_room(self._try_parked)
         self._parked = Parking()
+        self._pods_on = pods_on
         self._prolongable: dict[Key, Entry] = {}
         self._epoch = epoch
         self._move_after = move_after
         self._owners = OwnerIndex()
         self._on_node: defaultdict[str, dict[Key, Entry]] = defaultdict(dict)
+        self._sticky_on: defaultdict[str, dict[Key, Entry]] = defaultdict(dict)
+        self._visited: dict[Key, None] = {}
         self._claims: dict[str, Claim] = {}
         self._timers: Timers[Key] = Timers()
         self._listeners: list[Callable[[Entry], None]] = []
@@ -151,9 +158,9 @@ class Book:
             entry = adopt(reservation, now)
             entry.ceiling = self.quotas.ceiling(entry.key.namespace)
             self.entries[entry.key] = entry
-            held, entry.held = entry.held, NOTHING
-            self._hold(entry, held)
-            if held and not entry.violation:  # maybe less than its status says, if it was edited meanwhile
+            room, entry.room = entry.room, NOTHING
+            self._hold(entry, room)
+            if room and not entry.violation:  # maybe less than its status says, if it was edited meanwhile
                 entry.message = _held_text(entry)
             if entry.outlasting:
                 self._prolongable[entry.key] = entry  # when all quotas are known
@@ -244,8 +251,8 @@ class Book:
         return [entry for entry in entries if may_claim(entry.uid, pod)]
 
     def claim(self, pod: Pod, node_name: str, now: float) -> None:
-        """Release the locks of a pod that has been reserved on a node."""
-        own = self.own(pod)
+        """Release the locks of a pod that has been reserved on a node, but for those for reuse."""
+        own = self._fleeting(pod)
         if own:
             text = f"pod {pod.key} is being bound to {node_name}"
             self._claims[pod.uid] = self._claim(pod, own, text, "the owner's binding failed", now)
@@ -271,7 +278,7 @@ class Book:
         """
         own = [
             entry
-            for entry in self.own(pod)
+            for entry in self._fleeting(pod)
             if entry.phase is not Phase.BOUND or entry.bound_pod is None or entry.bound_pod.uid != pod.uid
         ]
         if own:
@@ -292,6 +299,33 @@ class Book:
                 self._expire(entry, over, now)
             else:
                 self._take_back(entry, held, claim.failure, now)
+
+    # Locks for reuse.
+
+    def count_occupants(self, node_name: str) -> None:
+        """Have the locks for reuse of a node hold what their owners there do not use of them."""
+        if node_name in self._sticky_on:
+            self._share_out(node_name)
+
+    def credit(self, entry: Entry, node_name: str) -> Resources:
+        """Tell what of its room a lock need not find free on a node, as owners of it use that there.
+
+        What is left of its room, the lock's own `held` included, has to be free for it.
+        """
+        room = entry.reservation.requests
+        others = [each for each in self._sticky_of(node_name) if each is not entry]
+        _, left = self._shares([*others, entry], [*(each.room for each in others), room], node_name)
+        use = {
+            name: units
+            + sum(each.held.get(name, 0) for each in others)
+            - sum(amounts.get(name, 0) for amounts in left)
+            for name, units in room.items()
+        }
+        return {name: units for name, units in use.items() if units}
+
+    def occupied_on(self, node_name: str) -> list[Entry]:
+        """Locks of a node that owners are in, by name: when an owner goes, what it used is theirs again."""
+        return [entry for entry in self._sticky_of(node_name) if entry.occupants]
 
     # What becomes of nodes.
 
@@ -328,7 +362,7 @@ class Book:
 
     def next_deadline(self) -> float | None:
         """Earliest instant at which `advance` has something to do; 0 for at once."""
-        return 0.0 if self._prolongable else self._timers.next()
+        return 0.0 if self._prolongable or self._visited else self._timers.next()
 
     def advance(self, now: float) -> None:
         """Do what is due: expiries, deadlines, moves and removals, in the order of their instants."""
@@ -336,6 +370,9 @@ class Book:
         for entry in prolongable.values():
             self._renew_expiry(entry)
             self._touch(entry)
+        visited, self._visited = self._visited, {}
+        for key in visited:
+            self._note_occupants(self.entries[key], now)
         for key in self._timers.pop_due(now):
             entry = self.entries[key]
             if entry.phase in SETTLED:
@@ -367,6 +404,10 @@ class Book:
 
     # Inside.
 
+    def _fleeting(self, pod: Pod) -> list[Entry]:
+        """Give the locks of a pod's own that end when it is bound."""
+        return [entry for entry in self.own(pod) if not entry.sticky]
+
     def _claim(self, pod: Pod, own: list[Entry], text: str, failure: str, now: float) -> Claim:
         taken = tuple((entry, entry.held) for entry in own if entry.phase is not Phase.BOUND)
         for entry, _ in taken:
@@ -392,6 +433,7 @@ class Book:
         self._follow_lease(entry, now)
         if differ_in_lease_alone(known, reservation):
             return  # else who renews its lease would be tried again and again, or brought back
+        self._hold(entry, entry.room)  # maybe others are its owners now
         if entry.problem:
             self._reject_if_unreadable(entry, now)
             return
@@ -450,7 +492,7 @@ class Book:
         if spec is not None and spec.node_name not in (None, entry.node):
             self._displace(entry, reasons.WAITING, f"the spec now names {spec.node_name}", now)
             return
-        self._hold(entry, entry.kept_of(entry.held))
+        self._hold(entry, entry.kept_of(entry.room))
         if not entry.outlasting:
             entry.resize_problem = ""
         if not entry.violation:
@@ -496,8 +538,7 @@ class Book:
     def _violate(self, entry: Entry, intruder: Pod, shortfall: Resources, now: float) -> None:
         """Give up the room of a lock that a pod has taken; the lock keeps the rest of it, or moves."""
         taken = at_most(entry.held, shortfall)
-        left = {name: units - taken.get(name, 0) for name, units in entry.held.items()}
-        left = {name: units for name, units in left.items() if units}
+        left = minus(entry.room, taken)
         text = f"pod {intruder.key} took {_amounts_text(taken)} locked on {entry.node}"
         entry.violation = text
         if left and not entry.moves_when_violated:
@@ -515,6 +556,8 @@ class Book:
     def _displace(self, entry: Entry, reason: str, message: str, now: float) -> None:
         """Have a lock wait for room again."""
         self._unplace(entry)
+        self._count_use(entry, now, occupied=False)
+        entry.bound_pod = None
         entry.end_as_asked()
         entry.wait(now)
         event = Event.RETURN if entry.phase is Phase.BOUND else Event.DISPLACE
@@ -555,6 +598,7 @@ class Book:
     def _end(
         self, entry: Entry, event: Event, reason: str, message: str, now: float, due: float | None = None
     ) -> None:
+        self._count_use(entry, now, occupied=False)
         entry.finished_at = now
         entry.violation = ""
         self._owners.discard(entry.key)
@@ -596,21 +640,88 @@ class Book:
         self._hold(entry, NOTHING)
         entry.node = entry.node_uid = ""
 
-    def _hold(self, entry: Entry, resources: Resources) -> None:
-        """Make the room that an entry holds on its node exactly this much."""
+    def _hold(self, entry: Entry, room: Resources) -> None:
+        """Make the room that an entry has on its node exactly this much."""
+        entry.room = room
+        _list(self._on_node, entry, there=bool(room))
+        was_sticky = entry.node in self._sticky_on and entry.key in self._sticky_on[entry.node]
+        _list(self._sticky_on, entry, there=bool(room) and entry.sticky)
+        if not (room and entry.sticky):
+            entry.occupants = {}
+            self._keep_free(entry, room)
+        if was_sticky or entry.sticky:
+            self._share_out(entry.node, moved=entry)
+
+    def _keep_free(self, entry: Entry, resources: Resources) -> None:
+        """Make what an entry holds of its node, and nobody else may use, exactly this much."""
         if resources != entry.held:
             self.shifts.append(Shift(entry, entry.node, entry.held, resources))
-        self._columns.lock(entry.node, entry.held, -1)
-        self._columns.lock(entry.node, resources, 1)
-        entry.held = resources
-        if resources:
-            self._on_node[entry.node][entry.key] = entry
-        elif entry.node in self._on_node:
-            self._on_node[entry.node].pop(entry.key, None)
-            if not self._on_node[entry.node]:
-                del self._on_node[entry.node]
+            self._columns.lock(entry.node, entry.held, -1)
+            self._columns.lock(entry.node, resources, 1)
+            entry.held = resources
         for listener in self._listeners:
             listener(entry)
+
+    def _share_out(self, node_name: str, moved: Entry | None = None) -> None:
+        """Have the locks for reuse of a node hold what is left of them; one that moved is told of anyway."""
+        entries = self._sticky_of(node_name)
+        if not entries:
+            return
+        occupants, held = self._shares(entries, [entry.room for entry in entries], node_name)
+        for entry, inside, left in zip(entries, occupants, held, strict=True):
+            if inside == entry.occupants and left == entry.held and entry is not moved:
+                continue
+            entry.occupants = inside
+            self._visited[entry.key] = None
+            self._keep_free(entry, left)
+            if entry is not moved:
+                self._touch(entry)
+
+    def _sticky_of(self, node_name: str) -> list[Entry]:
+        there = self._sticky_on[node_name].values() if node_name in self._sticky_on else ()
+        return sorted(there, key=lambda entry: entry.key)
+
+    def _shares(
+        self, entries: Sequence[Entry], rooms: Sequence[Resources], node_name: str
+    ) -> tuple[list[dict[str, Occupant]], list[Resources]]:
+        """Tell for locks with these rooms on a node who would be in them, and what would be left of each."""
+        claimants, inside = [], []
+        for placed in sorted(self._pods_on(node_name), key=lambda each: (each.pod.key, each.pod.uid)):
+            own = [index for index, entry in enumerate(entries) if _is_owner(entry, placed.pod)]
+            if own:
+                claimants.append(Claimant(placed.pod.requests, own))
+                inside.append(placed)
+        uses = shared_out(rooms, claimants)
+        occupants = [
+            {inside[index].pod.uid: _occupant(inside[index], use[index]) for index in use} for use in uses
+        ]
+        return occupants, [left_of(room, use) for room, use in zip(rooms, uses, strict=True)]
+
+    def _note_occupants(self, entry: Entry, now: float) -> None:
+        """Note who is in a lock for reuse, once they have been seen there."""
+        if entry.phase is not Phase.ACTIVE or not entry.sticky:
+            return
+        first = next(iter(entry.inside), None)
+        before = entry.bound_pod
+        if (first.uid if first else "") != (before.uid if before else ""):
+            self._count_use(entry, now, occupied=first is not None)
+            if first is not None:
+                entry.bound_pod = BoundPod(name=first.key.name, uid=first.uid)
+                text = f"pod {first.key} is in on {entry.node}"
+                self._note(entry, Event.OCCUPY, reasons.OCCUPIED, text, now, now)
+            else:
+                entry.bound_pod = None
+                text = f"{_held_text(entry)}, with no owner in"
+                self._note(entry, Event.VACATE, reasons.VACANT, text, now, now)
+        self._touch(entry)
+
+    def _count_use(self, entry: Entry, now: float, *, occupied: bool) -> None:
+        """Begin or end to count for how long owners are in a lock for reuse."""
+        was, since = entry.transition_times.get("Occupied", ("False", now))
+        if was != str(occupied):
+            if was == "True":
+                entry.occupied_seconds += round(max(now - since, 0.0))
+            entry.transition_times["Occupied"] = (str(occupied), now)
 
     def _touch(self, entry: Entry) -> None:
         """Renew what follows from an entry's state: its timer, its place in line, its status."""
@@ -637,6 +748,7 @@ class Book:
         self.waiting.pop(entry.key, None)
         self.untried.pop(entry.key, None)
         self.changed.pop(entry.key, None)
+        self._visited.pop(entry.key, None)
         del self.entries[entry.key]
         self._prolongable.pop(entry.key, None)
         self.quotas.discharge(entry.key)
@@ -646,6 +758,26 @@ class Book:
     def _node(self, name: str) -> Node | None:
         row = self._columns.row_of.get(name)
         return None if row is None else self._columns.nodes[row]
+
+
+def _list(entries: defaultdict[str, dict[Key, Entry]], entry: Entry, *, there: bool) -> None:
+    """List an entry under its node, or no more."""
+    if there:
+        entries[entry.node][entry.key] = entry
+    elif entry.node in entries:
+        entries[entry.node].pop(entry.key, None)
+        if not entries[entry.node]:
+            del entries[entry.node]
+
+
+def _occupant(placed: Placed, uses: Resources) -> Occupant:
+    return Occupant(placed.pod.key, placed.pod.uid, placed.assumed, uses)
+
+
+def _is_owner(entry: Entry, pod: Pod) -> bool:
+    """Whether a pod is an owner of a lock, be it on its way out: it uses the room until it is gone."""
+    spec = entry.reservation.spec
+    return spec is not None and pod.meta.namespace == entry.key.namespace and owns(spec, pod)
 
 
 def _node_problem(node: Node) -> tuple[str, str] | None:
@@ -661,7 +793,7 @@ def _amounts_text(resources: Resources) -> str:
 
 
 def _held_text(entry: Entry) -> str:
-    amounts = {name: units for name, units in entry.held.items() if name != PODS}
+    amounts = {name: units for name, units in entry.room.items() if name != PODS}
     return f"{_amounts_text(amounts) or 'a place for a pod'} held on {entry.node}"
 
 

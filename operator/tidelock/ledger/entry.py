@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from tidelock.ledger import reasons
 from tidelock.ledger.leases import Lease
+from tidelock.ledger.occupancy import Occupant
 from tidelock.ledger.transitions import FINAL, SETTLED
 from tidelock.model.instants import from_datetime
 from tidelock.model.locks import Reservation
@@ -26,6 +27,9 @@ class Entry:
     its namespace may have, if there is one. `deleted` means that the API server has
     taken the deletion, of which the watch will tell. `violation` tells who took room that was locked, until
     the lock has all of it again.
+
+    `room` is all that the lock has, `held` what of that nobody else may use: a lock for reuse does not hold
+    what its `occupants`, by their uids, use of it. `occupied_seconds` counts up to when the last one left.
     """
 
     reservation: Reservation
@@ -36,7 +40,10 @@ class Entry:
     problem: str = ""
     node: str = ""
     node_uid: str = ""
+    room: Resources = field(default_factory=dict)
     held: Resources = field(default_factory=dict)
+    occupants: dict[str, Occupant] = field(default_factory=dict)
+    occupied_seconds: int = 0
     epoch: int = 0
     pending_since: float = 0.0
     tried: bool = False
@@ -89,6 +96,17 @@ class Entry:
         return self.reservation.spec is not None and self.reservation.spec.retention == "Retain"
 
     @property
+    def sticky(self) -> bool:
+        """Whether it keeps its room for the next owner when one has come."""
+        return self.reservation.spec is not None and self.reservation.spec.reuse == "Always"
+
+    @property
+    def inside(self) -> list[Occupant]:
+        """Owners that have been seen bound where the lock is, by name."""
+        there = (each for each in self.occupants.values() if not each.assumed)
+        return sorted(there, key=lambda each: (each.key, each.uid))
+
+    @property
     def moves_when_violated(self) -> bool:
         """Whether it looks for room elsewhere, rather than keep what is left, when others take room of it."""
         return self.reservation.spec is not None and self.reservation.spec.on_violation == "Move"
@@ -102,9 +120,9 @@ class Entry:
 
     @property
     def growing(self) -> bool:
-        """Whether the spec asks for more than is held."""
+        """Whether the spec asks for more than the lock has."""
         pod = self.reservation.pod
-        return self.phase is Phase.ACTIVE and pod is not None and not covers(self.held, pod.requests)
+        return self.phase is Phase.ACTIVE and pod is not None and not covers(self.room, pod.requests)
 
     @property
     def outlasting(self) -> bool:
@@ -143,10 +161,10 @@ class Entry:
         """The instant at which the lock ends at the latest, if that is known before it is active."""
         return self.expires_at if self.expires_at is not None else self.reservation.expire_at
 
-    def kept_of(self, held: Resources) -> Resources:
-        """Give what stays of room that was held: no more than is asked for, if that can be read."""
+    def kept_of(self, room: Resources) -> Resources:
+        """Give what stays of room that a lock had: no more than is asked for, if that can be read."""
         pod = self.reservation.pod
-        return held if pod is None else at_most(held, pod.requests)
+        return room if pod is None else at_most(room, pod.requests)
 
     def wait(self, now: float) -> None:
         """Begin to wait for room again; the status keeps the instant for a later process."""

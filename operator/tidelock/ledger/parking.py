@@ -58,6 +58,6 @@ class Parking:
 
 def _demand(entry: Entry) -> Hashable:
     """Give a value that is equal for locks that a quota treats alike; own for one that holds room already."""
-    if entry.held:
+    if entry.room:
         return entry.key
     return tuple(sorted(entry.reservation.requests.items())), entry.wanted_life, entry.wanted_priority

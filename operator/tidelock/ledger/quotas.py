@@ -1,8 +1,10 @@
 """What the locks of each namespace take of its ReservationQuotas, and whether one may be given more.
 
-A lock that holds room counts with that room, and with that room times its life; while its owner is being
-bound it counts as before, as it may come back. A life is whole, from its beginning to the latest end that the
-lock was given, so what is used shrinks when a lock ends, or its spec asks for less, and not with time.
+A lock that has room counts with that room, and with that room times its life; while its owner is being
+bound it counts as before, as it may come back. One for reuse counts as a whole whoever is in it, but where
+pods are counted as well, without what they use of it. A life is whole, from its beginning to the latest end
+that the lock was given, so what is used shrinks when a lock ends, or its spec asks for less, and not with
+time.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,18 +21,22 @@ from tidelock.model.reservations import Phase
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What a lock, or all of a namespace, counts with: room, and room times seconds."""
+    """What a lock, or all of a namespace, counts with: room, and room times seconds.
+
+    `unused` is the part of the room that no owner uses, who would be counted for it as a pod.
+    """
 
     room: Resources = field(default_factory=dict)
     seconds: Resources = field(default_factory=dict)
+    unused: Resources = field(default_factory=dict)
 
     @classmethod
-    def of(cls, room: Resources, life: int) -> "Charge":
-        """Count room that is held for a life in seconds."""
-        return cls(room, {name: units * life for name, units in room.items()}) if room else _NO_CHARGE
+    def of(cls, room: Resources, life: int, unused: Resources) -> "Charge":
+        """Count room that a lock has for a life in seconds."""
+        return cls(room, {name: units * life for name, units in room.items()}, unused) if room else _NO_CHARGE
 
     def covers(self, other: "Charge") -> bool:
-        """Whether the other is no more in anything."""
+        """Whether the other has no more of anything."""
         return covers(self.room, other.room) and covers(self.seconds, other.seconds)
 
 
@@ -99,8 +105,9 @@ class Quotas:
     def charge(self, entry: Entry) -> None:
         """Count a lock as it is now."""
         before = self._charges.get(entry.key, _NO_CHARGE)
-        room = before.room if entry.phase is Phase.BOUND else entry.held
-        self._replace(entry.key, before, Charge.of(room, entry.life))
+        bound = entry.phase is Phase.BOUND
+        room, unused = (before.room, before.unused) if bound else (entry.room, entry.held)
+        self._replace(entry.key, before, Charge.of(room, entry.life, unused))
 
     def discharge(self, key: Key) -> None:
         """Count a lock no more."""
@@ -112,7 +119,8 @@ class Quotas:
         if not self._quotas.of(namespace):
             return ""
         quotas = self.of(namespace)
-        asked = Charge.of(entry.reservation.requests, entry.wanted_life)
+        requests = entry.reservation.requests
+        asked = Charge.of(requests, entry.wanted_life, requests)
         own = self._charges.get(entry.key, _NO_CHARGE)
         if own.covers(asked):
             return ""
@@ -136,11 +144,12 @@ class Quotas:
         self._used[key.namespace] = Charge(
             minus(plus(used.room, after.room), before.room),
             minus(plus(used.seconds, after.seconds), before.seconds),
+            minus(plus(used.unused, after.unused), before.unused),
         )
         if not self._used[key.namespace].room:
             del self._used[key.namespace]
         self.changed[key.namespace] = None
-        if not after.covers(before):
+        if not (after.covers(before) and covers(after.unused, before.unused)):
             self._tell_of_room(key.namespace)
 
     def _quota_changed(self, old: ReservationQuota | None, new: ReservationQuota | None) -> None:
@@ -201,7 +210,7 @@ def _pods_excesses(quota: ResourceQuota, asked: Charge, own: Charge, used: Charg
     """Give what a lock asks for beyond a ResourceQuota, of which pods and locks use something."""
     for name, resource, hard, by_pods in quota.limits:
         more = asked.room.get(resource, 0) - own.room.get(resource, 0)
-        in_use = by_pods + used.room.get(resource, 0)
+        in_use = by_pods + used.unused.get(resource, 0)
         if more > 0 and in_use + more > hard:
             yield Excess(name, *(format_quantity(resource, units) for units in (more, hard, in_use)))
 

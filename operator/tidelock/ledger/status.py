@@ -47,6 +47,8 @@ def render(entry: Entry, now: float) -> dict[str, Any]:
         status["lease"] = _lease(entry.lease)
     if entry.bound_pod is not None:
         status["boundPod"] = {"name": entry.bound_pod.name, "uid": entry.bound_pod.uid}
+    if entry.occupied_seconds:
+        status["occupiedSeconds"] = entry.occupied_seconds
     if resources := shown_resources(entry):
         status["resources"] = format_resources({k: v for k, v in resources.items() if k != PODS})
     if spec is not None:
@@ -77,8 +79,8 @@ def render_quota(quota: ReservationQuota, used: Charge, now: float) -> dict[str,
 
 def shown_resources(entry: Entry) -> Resources:
     """Give what a lock holds, or is to hold once it has room."""
-    if entry.held:
-        return entry.held
+    if entry.room:
+        return entry.room
     return entry.reservation.pod.requests if entry.reservation.pod is not None else {}
 
 
@@ -103,6 +105,7 @@ def _aspects(entry: Entry) -> Iterator[_Aspect]:
         yield "Expired", True, entry.reason, entry.message
     if entry.violation:
         yield "Violated", True, reasons.ROOM_TAKEN, entry.violation
+    yield from _occupancy(entry)
     if lapsed:
         yield "LeaseLapsed", True, reasons.NOT_RENEWED, lapsed
 
@@ -114,6 +117,19 @@ def _readiness(entry: Entry) -> tuple[bool, str, str]:
     if lapsed := _lapsed_text(entry):
         return False, reasons.NOT_RENEWED, lapsed
     return True, reasons.HELD, entry.message
+
+
+def _occupancy(entry: Entry) -> Iterator[_Aspect]:
+    """Say of a lock for reuse who is in it."""
+    if not entry.sticky or entry.phase is not Phase.ACTIVE:
+        return
+    if entry.bound_pod is None:
+        yield "Occupied", False, reasons.VACANT, "no owner is in"
+    else:
+        others = len(entry.inside) - 1
+        more = f", and {others} more" if others > 0 else ""
+        text = f"pod {entry.key.namespace}/{entry.bound_pod.name} is in{more}"
+        yield "Occupied", True, reasons.OCCUPIED, text
 
 
 def _lapsed_text(entry: Entry) -> str:

@@ -5,7 +5,7 @@
                           +----RETURN------+
 
 A lock is held in the phase Active alone. Bound means that its room has gone to its owner, whose binding is
-under way. Consumed, Expired and Lost are final.
+under way. Consumed, Expired and Lost are final. A lock for reuse is Active with and without an owner in it.
 """
 
 from enum import StrEnum, auto
@@ -24,6 +24,10 @@ class Event(StrEnum):
     """The owner's binding failed and the room that the lock had is gone: it waits again."""
     OWNER_BOUND = auto()
     """The owner is bound."""
+    OCCUPY = auto()
+    """An owner is in a lock that is for reuse, or another one than before."""
+    VACATE = auto()
+    """No owner is in a lock for reuse any more."""
     EXPIRE = auto()
     """The instant of expiry has passed."""
     LAPSE = auto()
@@ -57,6 +61,8 @@ TRANSITIONS: dict[tuple[Phase, Event], Phase] = {
     (Phase.PENDING, Event.GIVE_UP): Phase.REJECTED,
     (Phase.ACTIVE, Event.CLAIM): Phase.BOUND,
     (Phase.ACTIVE, Event.OWNER_BOUND): Phase.CONSUMED,
+    (Phase.ACTIVE, Event.OCCUPY): Phase.ACTIVE,
+    (Phase.ACTIVE, Event.VACATE): Phase.ACTIVE,
     (Phase.ACTIVE, Event.EXPIRE): Phase.EXPIRED,
     (Phase.ACTIVE, Event.LAPSE): Phase.ACTIVE,
     (Phase.ACTIVE, Event.RENEW): Phase.ACTIVE,

@@ -144,6 +144,12 @@ RESERVATION = CustomResource(
             " && (!has(self.spec.nodeName) || self.spec.nodeName == oldSelf.spec.nodeName)",
         ),
         Rule(
+            "self.spec.?reuse.orValue('Never') == oldSelf.spec.?reuse.orValue('Never')",
+            "reuse is immutable: delete the reservation and create it anew",
+            field=".spec.reuse",
+            reason="FieldValueForbidden",
+        ),
+        Rule(
             f"!({_PHASE} in ['Consumed', 'Expired', 'Lost']) || self.spec == oldSelf.spec",
             "spec of a reservation that is final is immutable: delete it and create it anew",
             field=".spec",

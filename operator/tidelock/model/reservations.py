@@ -162,6 +162,8 @@ class ReservationSpec(Ask):
     """Has the lock end earlier if its holder does not renew it; may be changed at any time."""
     pending_deadline_seconds: Annotated[int, Field(ge=0, le=YEAR_SECONDS)] = 60
     """How long the lock may wait for room before it is rejected; 0: take it now or be rejected."""
+    reuse: Literal["Never", "Always"] = "Never"
+    """Never: the lock ends when an owner is bound. Always: it keeps its room for the next one."""
     preemption_policy: Literal["Never", "PreemptLowerPriority"] = "Never"
     """Never: wait for room. PreemptLowerPriority: evict pods and locks of lower priority to make it."""
     on_violation: Literal["Keep", "Move"] = "Keep"
@@ -194,7 +196,7 @@ class Phase(StrEnum):
 
 
 class BoundPod(StatusWire):
-    """The pod that took the lock."""
+    """The pod that took the lock; of several that share one for reuse, the first by name."""
 
     name: Subdomain
     """Name of the pod."""
@@ -222,7 +224,9 @@ class ReservationStatus(StatusWire):
     finished_at: Timestamp | None = None
     """When the lock ended."""
     bound_pod: BoundPod | None = None
-    """The pod that took the lock."""
+    """The pod that took the lock, or is in it now if it is for reuse."""
+    occupied_seconds: Annotated[int, Field(ge=0, le=LARGEST_INTEGER)] | None = None
+    """Seconds for which owners were in a lock for reuse, up to when the last one left."""
     epoch: Annotated[int, Field(ge=0, le=LARGEST_INTEGER)] | None = None
     """Epoch of the leader that decided."""
     resources: Annotated[dict[str, Annotated[str, Field(max_length=32)]], Field(max_length=2048)] | None = (
@@ -232,7 +236,7 @@ class ReservationStatus(StatusWire):
     owner: Annotated[str, Field(max_length=_OWNER_TEXT_LENGTH)] | None = None
     """Who may take the lock, in short."""
     conditions: Conditions = Field(default_factory=list)
-    """Active, Ready, Reconciling, Stalled, Expired, Violated and LeaseLapsed."""
+    """Active, Ready, Reconciling, Stalled, Expired, Violated, LeaseLapsed and Occupied."""
 
 
 def owner_text(owners: Sequence[Owner]) -> str:

@@ -5,6 +5,8 @@ Which nodes are tried, who is spared there and which node is chosen are as in ku
 one from the pod's uid; and locks are victims too, spared after all pods. A lock that is not below the pod
 keeps its room, whatever that means for the pod.
 
+An owner in a lock for reuse is as safe as the lock, as what it uses would be the lock's again without it.
+
 Nodes are tried side by side: all lose their possible victims at once, then each gets its first one back,
 then its second, and so on, and every time the filters judge all of these nodes together.
 """
@@ -257,6 +259,8 @@ class DefaultPreemption(PostFilter):
         pods = (slice(None), slice(crew.there.shape[1]))
         order = np.full(shape, _NOBODY, np.int8)
         order[pods][crew.there & (crew.priority < pod.spec.priority)] = _POD
+        for index, column in self._sheltered(pod, snapshot, rows, crew, own) if own is not None else ():
+            order[index, column] = _NOBODY
         priority, started = np.zeros(shape, np.int64), np.full(shape, inf)
         priority[pods], started[pods] = crew.priority, crew.started
         amounts = np.zeros((*shape, 2 * width + 2), np.int64)
@@ -285,6 +289,20 @@ class DefaultPreemption(PostFilter):
             guarded=order == _GUARDED,
             amounts=np.take_along_axis(amounts, place[..., np.newaxis], axis=1),
         )
+
+    def _sheltered(
+        self, pod: Pod, snapshot: Snapshot, rows: Rows, crew: Crew, own: OwnLocks
+    ) -> Iterator[tuple[int, int]]:
+        """Give the places of the pods on some rows that are in a lock which is not below the pod."""
+        for index, row in enumerate(rows.tolist()):
+            entries = self.handle.book.occupied_on(snapshot.nodes[row].name)
+            safe = [
+                each for each in entries if each.priority >= pod.spec.priority and each not in own.entries
+            ]
+            uids = {uid for entry in safe for uid in entry.occupants}
+            for column, placed in enumerate(crew.pods[index]) if uids else ():
+                if placed.pod.uid in uids:
+                    yield index, column
 
     def _locks_below(self, pod: Pod, snapshot: Snapshot, rows: Rows, own: OwnLocks) -> dict[int, list[Entry]]:
         """List the locks below a pod on each of some rows where there are any, the most important first."""

@@ -22,10 +22,11 @@ from tidelock.framework.moment import Moment
 from tidelock.framework.ownlocks import OwnLocks
 from tidelock.framework.profile import Profile
 from tidelock.framework.waiting import WaitingPod, WaitingPods
-from tidelock.framework.whatif import yielding
+from tidelock.framework.whatif import WhatIf, yielding
 from tidelock.ledger import reasons
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
+from tidelock.ledger.matching import owns
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, pinned_to
 from tidelock.model.quantities import PODS
@@ -175,7 +176,11 @@ class Cycle:
         state = _state_at(now)
         state.write(OwnLocks((entry,)))
         with _course(state, profile):
-            found = self._find(profile, pod, state, sound_only=entry.moving)
+            filtered = self._filter(profile, pod, state, sound_only=entry.moving)
+            if isinstance(filtered, _Unfit):
+                found: Node | _Unfit = filtered
+            else:
+                found = self._home(entry, pod, state, filtered) or self._choose(pod, state, *filtered)
             if isinstance(found, _Unfit):
                 refusal = found.refusal
                 if _may_preempt(entry, pod):
@@ -207,11 +212,32 @@ class Cycle:
         reason = self._reason(_stand_in(entry), refusal)
         self._book.refuse(entry, reason, refusal.message, now, refusal.plugins)
 
-    def _find(
-        self, profile: Profile, pod: Pod, state: CycleState, *, sound_only: bool = False
-    ) -> Node | _Unfit:
-        """Find the best node; `sound_only` leaves out those from which a lock would have to move again."""
-        found = self._filter(profile, pod, state, sound_only=sound_only)
+    def _home(
+        self, entry: Entry, pod: Pod, state: CycleState, filtered: tuple[Snapshot, Verdicts, Verdict]
+    ) -> Node | None:
+        """Find the node of owners of a lock for reuse, if it fits there beside what they use of its room."""
+        if not entry.sticky or entry.reservation.spec is None:
+            return None
+        snapshot, _, verdict = filtered
+        spec, namespace = entry.reservation.spec, entry.key.namespace
+        placed = [each for each in self._cache.pods_in(namespace) if owns(spec, each.pod)]
+        for name in sorted({each.node_name for each in placed}, key=lambda name: (name != entry.node, name)):
+            row = snapshot.row(name)
+            credit = self._book.credit(entry, name)
+            if row is None or not credit or self._cache.nominator.on(name):
+                continue
+            if entry.moving and not snapshot.nodes[row].sound:
+                continue
+            whatif = WhatIf(verdict.filters, state, pod, snapshot, np.array([row]))
+            whatif.release(0, credit)
+            whatif.remove(0, (each for each in placed if each.node_name == name))
+            if whatif.judge().fits.all():
+                return snapshot.nodes[row]
+        return None
+
+    def _find(self, profile: Profile, pod: Pod, state: CycleState) -> Node | _Unfit:
+        """Find the best node."""
+        found = self._filter(profile, pod, state)
         if isinstance(found, _Unfit):
             return found
         return self._choose(pod, state, *found)
@@ -235,7 +261,10 @@ class Cycle:
     def _filter(
         self, profile: Profile, pod: Pod, state: CycleState, *, sound_only: bool = False
     ) -> tuple[Snapshot, Verdicts, Verdict] | _Unfit:
-        """Run PreFilter and Filter over a snapshot of now."""
+        """Run PreFilter and Filter over a snapshot of now.
+
+        `sound_only` leaves out nodes from which a lock would have to move again.
+        """
         self._cache.columns.know(pod.requests)
         snapshot = self._cache.snapshot()
         shared = self._shared.of(profile, pod)

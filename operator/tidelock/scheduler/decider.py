@@ -24,7 +24,7 @@ from tidelock.ledger.matching import owner_names
 from tidelock.ledger.quotas import Quotas
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, assigned_to
-from tidelock.model.quantities import NOTHING, covers, plus
+from tidelock.model.quantities import NOTHING, covers, minus, plus
 from tidelock.model.reservations import Phase
 from tidelock.plugins.default_preemption import NEVER, DefaultPreemption
 from tidelock.plugins.extender import ExtenderAdvice
@@ -33,6 +33,7 @@ from tidelock.scheduler.line import Line
 from tidelock.scheduler.preempting import Preemption
 from tidelock.scheduler.queue import EnqueueHook, SchedulingQueue, Waiting
 from tidelock.scheduler.quoting import Answer, Quoting
+from tidelock.scheduler.visitors import Visitors
 
 logger = logging.getLogger(__name__)
 
@@ -89,9 +90,11 @@ class Decider:
             self.columns,
             nominator=self.cache.nominator,
             quotas=Quotas(self.objects.reservation_quotas, self.objects.resource_quotas),
+            pods_on=self.cache.pods_on,
             epoch=epoch,
             move_after=move_after,
         )
+        self.cache.follow(Visitors(self.book))
         self.waiting_pods = WaitingPods()
         self.measurements = Measurements()
         handle = Handle(self.book, self.cache, self.objects, api, self.waiting_pods, self.measurements)
@@ -283,7 +286,8 @@ class Decider:
                     RESERVATION_ACTIVE, None, entry, now, only=owner_names(entry.key, entry.reservation.spec)
                 )
             if claimed_by is not None and claimed_by.node_name == shift.node:
-                taken_over = plus(taken_over, shift.before)  # a pod may have several locks there
+                given = minus(shift.before, shift.after)
+                taken_over = plus(taken_over, given)  # a pod may have several locks there
                 freed = not covers(claimed_by.pod.requests, taken_over)
             else:
                 freed = not covers(shift.after, shift.before)
@@ -321,11 +325,11 @@ def _failure(error: Exception) -> Refusal:
 
 
 def _shape(entry: Entry) -> object:
-    """Give a value that is equal for locks of which all or none fit; None for a lock that holds room already.
+    """Give a value that is equal for locks of which all or none fit; None for one that may have room already.
 
     While nothing is freed, what was refused to one is refused to all alike, so a long line costs little.
     """
     pod = entry.reservation.pod
-    if pod is None or entry.phase is Phase.ACTIVE or pod.spec.preemption_policy != NEVER:
+    if pod is None or entry.phase is Phase.ACTIVE or entry.sticky or pod.spec.preemption_policy != NEVER:
         return None
     return pod.spec.priority, pod.placement_key  # priority: whose nominations it has to yield to

@@ -109,7 +109,7 @@ class Feed:
     def look_for_owner(self, entry: Entry) -> None:
         """Have a lock whose owner seems to be bound already be claimed by it."""
         spec = entry.reservation.spec
-        if spec is None or entry.phase in SETTLED:
+        if spec is None or entry.sticky or entry.phase in SETTLED:
             return
         for pod, node_name in self._bound_owners(entry, spec):
             self.book.hear_bound(pod, node_name, self.clock.now())

@@ -58,7 +58,12 @@ class Preempting:
     def _make_room(self, attempt: Preemption, victims: Victims, now: float) -> Preemption:
         """Break the locks and nominations that stand in the way, and note which pods have to be evicted."""
         pod, evicting = attempt.pod, self._cache.evicting
-        for entry in victims.locks:
+        own = self._book.own(pod)
+        leaving = {placed.pod.uid for placed in victims.pods}
+        # What a victim uses of a lock would be the lock's again, and not the pod's.
+        left = (e for e in self._book.occupied_on(attempt.node_name) if not leaving.isdisjoint(e.occupants))
+        locks = dict.fromkeys((*victims.locks, *(entry for entry in left if entry not in own)))
+        for entry in locks:
             self._book.preempt(entry, f"{attempt.kind} {pod.key}", now)
         going = (placed.pod for placed in victims.pods)
         evicted = tuple(each for each in going if not each.leaving and each.uid not in evicting)
@@ -67,7 +72,7 @@ class Preempting:
             attempt,
             victims=evicted,
             outdone=tuple(self._cache.nominator.clear_below(pod.spec.priority, attempt.node_name)),
-            chosen=len(victims.pods) + len(victims.locks) if evicted or victims.locks else 0,
+            chosen=len(victims.pods) + len(locks) if evicted or locks else 0,
         )
 
 

@@ -1,0 +1,71 @@
+"""What must hold of locks for reuse: their room counts once, and owners use of it all that they can."""
+
+from collections.abc import Sequence
+from itertools import chain, combinations
+
+from property.process import Process
+from tidelock.ledger.entry import Entry
+from tidelock.ledger.matching import owns
+from tidelock.model.pods import Pod
+from tidelock.model.quantities import covers, plus
+from tidelock.model.reservations import Phase
+
+
+def check_occupancy(process: Process) -> None:
+    """Each lock holds what its occupants leave, who are owners there; all of them use as much as can be."""
+    entries = [entry for entry in process.book.entries.values() if entry.room]
+    for entry in entries:
+        used: dict[str, int] = {}
+        for uid, occupant in entry.occupants.items():
+            placed = process.cache.get(uid)
+            assert placed is not None, f"{occupant.key} is not there"
+            assert placed.assumed == occupant.assumed, occupant.key
+            assert placed.node_name == entry.node, occupant.key
+            assert is_owner(entry, placed.pod), f"{occupant.key} is no owner of {entry.key}"
+            assert covers(placed.pod.requests, occupant.uses), occupant.key
+            used = plus(used, occupant.uses)
+        assert plus(entry.held, used) == entry.room, f"{entry.key} is counted twice, or not at all"
+        assert entry.sticky or not used, entry.key
+    for node in {entry.node for entry in entries if entry.sticky}:
+        here = [entry for entry in entries if entry.sticky and entry.node == node]
+        pods = [placed.pod for placed in process.cache.pods_on(node)]
+        for resource in {name for entry in here for name in entry.room}:
+            used_here = sum(each.uses.get(resource, 0) for entry in here for each in entry.occupants.values())
+            assert used_here == most_used(here, pods, resource), (node, resource)
+
+
+def check_stored_occupancy(process: Process) -> None:
+    """The stored objects say who is in each lock for reuse, and that it was never consumed."""
+    bound = [pod for pod in process.api.pods.decoded.values() if pod.node_name and not pod.finished]
+    for entry in process.book.entries.values():
+        status = process.api.reservations.objects[entry.key]["status"]
+        if not entry.sticky:
+            assert "occupiedSeconds" not in status, entry.key
+            continue
+        assert entry.phase not in (Phase.BOUND, Phase.CONSUMED), entry.key
+        if entry.phase is Phase.ACTIVE:
+            owners = {pod.uid for pod in bound if is_owner(entry, pod) and pod.node_name == entry.node}
+            told = status.get("boundPod")
+            assert told is None or told["uid"] in owners, f"{told} is not in {entry.key}"
+            occupied = next(each["status"] for each in status["conditions"] if each["type"] == "Occupied")
+            assert (occupied == "True") == (told is not None), entry.key
+            alone = [each for each in process.book.entries.values() if each.sticky and each.room]
+            assert told is not None or not owners or len(alone) > 1, f"{owners} are in {entry.key}"
+
+
+def most_used(entries: Sequence[Entry], pods: Sequence[Pod], resource: str) -> int:
+    """Tell how much of a resource pods can use of locks of their own, by the smallest of all cuts."""
+    return min(
+        sum(pod.requests.get(resource, 0) for pod in pods if pod not in cut)
+        + sum(entry.room.get(resource, 0) for entry in entries if any(is_owner(entry, pod) for pod in cut))
+        for cut in _subsets(pods)
+    )
+
+
+def is_owner(entry: Entry, pod: Pod) -> bool:
+    spec = entry.reservation.spec
+    return pod.meta.namespace == entry.key.namespace and spec is not None and owns(spec, pod)
+
+
+def _subsets(pods: Sequence[Pod]) -> list[tuple[Pod, ...]]:
+    return list(chain.from_iterable(combinations(pods, size) for size in range(len(pods) + 1)))

@@ -1,0 +1,244 @@
+"""Locks with `reuse: Always`: an owner comes, goes, and its replacement finds the room."""
+
+from typing import Any
+
+import pytest
+
+from builders import NOW, node, pod
+from tidelock.ledger import reasons
+from tidelock.ledger.entry import Entry
+from tidelock.ledger.status import render
+from tidelock.ledger.transitions import Event
+from tidelock.model.limits import decode_reservation_quota
+from tidelock.model.meta import Key
+from tidelock.model.pods import Pod, assigned_to
+from tidelock.model.reservations import Phase
+from tidelock.scheduler.cycle import Assumed
+from unit.scheduler.machinery import Core
+
+TWO = {"cpu": "2"}
+
+
+@pytest.fixture
+def core() -> Core:
+    """Two nodes of 4 cpu; there is a lock of 2 on the first, and somebody else has the rest."""
+    core = Core(node("node-a", cpu="4"), node("node-b", cpu="4", cordoned=True))
+    core.add(pod("other", requests=TWO, node_name="node-a"))
+    assert lock(core).node == "node-a"
+    return core
+
+
+def lock(core: Core, name: str = "lock", **fields: Any) -> Entry:
+    """Have a lock for reuse be decided."""
+    entry = core.lock(name, **{"reuse": "Always", "resources": TWO, "ttlSeconds": 600} | fields)
+    core.step()
+    return entry
+
+
+def entry_of(core: Core, name: str = "lock") -> Entry:
+    return core.book.entries[Key("shop", name)]
+
+
+def run(core: Core, owner: Pod) -> Pod:
+    """Have an owner be placed and seen bound."""
+    core.feed.pods.upsert(None, owner)
+    assumed = core.place()
+    bound = assigned_to(owner, assumed.node_name)
+    core.decider.bound(assumed, core.clock.now())
+    core.feed.pods.upsert(owner, bound)
+    core.step()
+    return bound
+
+
+def occupied(core: Core, name: str = "lock") -> tuple[str, str, str]:
+    conditions = {each["type"]: each for each in render(entry_of(core, name), core.clock.now())["conditions"]}
+    told = conditions["Occupied"]
+    return told["status"], told["reason"], told["message"]
+
+
+def test_the_lock_stays_active_with_its_owner_in_it_and_its_room_counts_once(core: Core) -> None:
+    assert occupied(core) == ("False", reasons.VACANT, "no owner is in")
+    run(core, pod("web-0", requests=TWO))
+
+    entry = entry_of(core)
+    assert (entry.phase, entry.room["cpu"], core.locked(), core.used()) == (Phase.ACTIVE, 2000, 0, 4000)
+    assert occupied(core) == ("True", reasons.OCCUPIED, "pod shop/web-0 is in")
+    status = render(entry, core.clock.now())
+    assert (status["boundPod"]["name"], status["resources"]) == ("web-0", TWO)
+
+
+def test_the_room_is_the_locks_again_in_the_step_in_which_the_owner_goes(core: Core) -> None:
+    bound = run(core, pod("web-0", requests=TWO))
+    thief = pod("thief", requests=TWO)
+    core.add(thief)
+    assert core.refuse().waiting.pod.key == thief.key
+    core.clock.advance(60)
+    core.feed.pods.remove(bound)
+    assert (core.used(), core.locked()) == (2000, 2000)
+    core.wake()
+    assert "locked by shop/lock" in core.refuse().refusal.message
+
+    replacement = pod("web-0", requests=TWO, uid="another")
+    core.add(replacement)
+    assert core.place().pod.uid == "another"
+    assert (core.used(), core.locked()) == (4000, 0)
+
+
+def test_the_life_of_a_lock_is_told(core: Core) -> None:
+    bound = run(core, pod("web-0", requests=TWO))
+    core.clock.advance(60)
+    core.feed.pods.remove(bound)
+    core.step()
+
+    events = [change.event for change in core.book.changes]
+    assert events == [Event.ADMIT, Event.OCCUPY, Event.VACATE]
+    assert occupied(core)[0] == "False"
+    assert render(entry_of(core), core.clock.now())["occupiedSeconds"] == 60
+    assert "boundPod" not in render(entry_of(core), core.clock.now())
+
+
+def test_a_binding_that_fails_gives_the_room_back(core: Core) -> None:
+    core.add(pod("web-0", requests=TWO))
+    assumed = core.place()
+    assert (core.used(), core.locked()) == (4000, 0)
+    assert occupied(core)[0] == "False"  # it is not there yet
+    core.decider.binding_failed(assumed, core.clock.now())
+    assert (core.used(), core.locked()) == (2000, 2000)
+
+
+def test_expiry_ends_the_lock_and_leaves_its_owner_running(core: Core) -> None:
+    bound = run(core, pod("web-0", requests=TWO))
+    core.clock.advance(600)
+    core.step()
+
+    entry = entry_of(core)
+    assert (entry.phase, core.used(), entry.occupied_seconds) == (Phase.EXPIRED, 4000, 600)
+    core.feed.pods.remove(bound)
+    assert (core.used(), core.locked()) == (2000, 0)
+
+
+def test_an_owner_elsewhere_leaves_the_lock_as_it_is(core: Core) -> None:
+    core.add(pod("web-0", requests=TWO, node_name="node-b"))
+    core.answer()
+    core.step()
+    assert (entry_of(core).phase, core.locked(), occupied(core)[0]) == (Phase.ACTIVE, 2000, "False")
+
+
+def test_a_smaller_owner_leaves_the_rest_to_the_next(core: Core) -> None:
+    run(core, pod("web-0", requests={"cpu": "500m"}))
+    assert core.locked() == 1500
+
+
+def test_a_second_owner_shares_what_is_left() -> None:
+    core = Core(node("node-a", cpu="4"))
+    lock(core, resources={"cpu": "4"}, owners=[{"selector": {"matchLabels": {"app": "web"}}}])
+    for name in ("web-0", "web-1"):
+        run(core, pod(name, requests=TWO, labels={"app": "web"}))
+    assert (core.used(), core.locked()) == (4000, 0)
+    assert occupied(core)[2] == "pod shop/web-0 is in, and 1 more"
+
+    core.add(pod("web-2", requests=TWO, labels={"app": "web"}))
+    assert "Insufficient cpu" in core.refuse().refusal.message
+
+
+def test_a_replacement_that_requires_its_lock_waits_until_the_other_has_gone(core: Core) -> None:
+    bound = run(core, pod("web-0", requests=TWO))
+    annotations = {"tidelock.dev/require-reservation": "true"}
+    leaving = pod("web-0", requests=TWO, node_name="node-a", deleted=True)
+    core.feed.pods.upsert(bound, leaving)
+    core.add(pod("web-0", requests=TWO, uid="another", annotations=annotations))
+    assert core.step() is None
+    assert (core.used(), core.locked()) == (4000, 0)
+    core.feed.pods.remove(leaving)
+    assert core.place().node_name == "node-a"
+
+
+def test_a_lock_for_an_owner_that_runs_already_needs_no_more_room() -> None:
+    core = Core(node("node-a", cpu="2"), node("node-b", cpu="4"))
+    core.add(pod("web-0", requests=TWO, node_name="node-a"))
+    entry = lock(core)
+    assert (entry.phase, entry.node, core.locked("node-a")) == (Phase.ACTIVE, "node-a", 0)
+    core.step()
+    assert occupied(core)[0] == "True"
+
+
+def test_a_lock_grows_around_its_owner() -> None:
+    core = Core(node("node-a", cpu="4"))
+    lock(core)
+    run(core, pod("web-0", requests=TWO))
+    lock(core, resources={"cpu": "3"}, generation=2, version=2)
+    assert (entry_of(core).room["cpu"], core.locked()) == (3000, 1000)
+    lock(core, resources={"cpu": "5"}, generation=3, version=3)
+    assert (entry_of(core).room["cpu"], core.locked()) == (3000, 1000)
+
+
+@pytest.mark.parametrize("pods_first", [True, False])
+def test_a_next_process_finds_the_same(core: Core, pods_first: bool) -> None:
+    bound = run(core, pod("web-0", requests=TWO))
+    other, stored = core.cache.named(Key("shop", "other")), render(entry_of(core), core.clock.now())
+    assert other is not None
+    successor = Core(listed=False)
+    pods = (bound, other.pod)
+    if pods_first:
+        successor.add(*pods)
+    successor.feed.nodes.upsert(None, node("node-a", cpu="4"))
+    entry = successor.lock(reuse="Always", resources=TWO, ttlSeconds=600, status=stored)
+    if not pods_first:
+        successor.add(*pods)
+    successor.list_all()
+    successor.step()
+    assert (entry.phase, successor.used(), successor.locked()) == (Phase.ACTIVE, 4000, 0)
+    assert render(entry, core.clock.now()) == stored
+    assert [change.event for change in successor.book.changes] == []
+
+
+def test_a_stranger_in_the_room_that_an_owner_has_left_is_a_violation(core: Core) -> None:
+    bound = run(core, pod("web-0", requests={"cpu": "1"}))
+    core.add(pod("stranger", requests={"cpu": "1"}, node_name="node-a"))
+    entry = entry_of(core)
+    assert "shop/stranger took cpu 1" in entry.violation
+    assert (entry.phase, core.locked(), core.used()) == (Phase.ACTIVE, 0, 4000)
+    core.feed.pods.remove(bound)
+    assert (core.locked(), core.used()) == (1000, 3000)
+
+
+@pytest.mark.parametrize(("priority", "evicted"), [(0, True), (5, False)])
+def test_an_owner_in_its_lock_is_as_safe_as_the_lock(priority: int, evicted: bool) -> None:
+    core = Core(node("node-a", cpu="2"))
+    entry = lock(core, priority=priority)
+    run(core, pod("web-0", requests=TWO))
+    core.add(pod("urgent", requests=TWO, priority=3))
+    core.refuse()
+    (attempt,) = core.decider.take_preemptions()
+    assert [victim.meta.name for victim in attempt.victims] == (["web-0"] if evicted else [])
+    assert entry.phase is (Phase.PENDING if evicted else Phase.ACTIVE)
+
+
+def test_quotas_count_the_room_once() -> None:
+    core = Core(node("node-a", cpu="8"))
+    core.decider.objects.reservation_quotas.upsert(
+        None,
+        decode_reservation_quota(
+            b'{"metadata": {"name": "quota", "namespace": "shop"},'
+            b' "spec": {"hard": {"cpu": "2"}, "countAgainstResourceQuota": true}}'
+        ),
+    )
+    lock(core)
+    used = core.book.quotas.used("shop")
+    assert (used.room["cpu"], used.unused["cpu"], used.seconds["cpu"]) == (2000, 2000, 1_200_000)
+    run(core, pod("web-0", requests=TWO))
+    used = core.book.quotas.used("shop")
+    assert (used.room["cpu"], used.unused.get("cpu"), used.seconds["cpu"]) == (2000, None, 1_200_000)
+    assert lock(core, "second", resources={"cpu": "1"}).reason == reasons.QUOTA_EXCEEDED
+
+
+def test_a_lock_that_is_not_for_reuse_ends_as_ever(core: Core) -> None:
+    core.lock("single", resources={"cpu": "1"}, owner="web-1", nodeName="node-b")
+    owner = pod("web-0", requests=TWO)
+    core.lock("elsewhere", resources={"cpu": "1"})
+    core.add(owner)
+    outcome = core.place()
+    assert isinstance(outcome, Assumed)
+    core.decider.bound(outcome, NOW)
+    assert entry_of(core, "elsewhere").phase is Phase.CONSUMED
+    assert entry_of(core).phase is Phase.ACTIVE
