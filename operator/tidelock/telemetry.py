@@ -26,6 +26,7 @@ from tidelock import __version__
 from tidelock.framework.api import Code
 from tidelock.framework.course import Recorder
 from tidelock.ledger import reasons
+from tidelock.ledger.audit import Record
 from tidelock.ledger.book import Change
 from tidelock.ledger.transitions import Event
 
@@ -175,6 +176,25 @@ class Telemetry(Recorder):
         self.releases = Counter(
             "tidelock_releases_total", "Locks released, by cause.", ("cause",), registry=self.registry
         )
+        self.lives = Counter(
+            "tidelock_reservations_ended_total",
+            "Reservations that have ended, by namespace and last phase, or Deleted before.",
+            ("namespace", "outcome"),
+            registry=self.registry,
+        )
+        self.idle = Counter(
+            "tidelock_reservation_idle_seconds_total",
+            "Seconds for which Reservations that have ended held room with no owner in it, by namespace and "
+            "whether any came.",
+            ("namespace", "used"),
+            registry=self.registry,
+        )
+        self.occupied = Counter(
+            "tidelock_reservation_occupied_seconds_total",
+            "Seconds for which owners were in Reservations for reuse that have ended, by namespace.",
+            ("namespace",),
+            registry=self.registry,
+        )
         self.violations = Counter(
             "tidelock_reservation_violations_total",
             "Times that a pod took locked room, by what the lock did: it kept the rest, or moved.",
@@ -265,6 +285,12 @@ class Telemetry(Recorder):
     def queued(self, place: str, event: str) -> None:
         """Count a pod that enters a queue; one that is gated is among the unschedulable ones here."""
         self.queue_incoming_pods.labels("unschedulable" if place == "gated" else place, event).inc()
+
+    def ended(self, life: Record) -> None:
+        """Count a lock that has ended, and what it has cost."""
+        self.lives.labels(life.namespace, life.outcome).inc()
+        self.idle.labels(life.namespace, str(life.used).lower()).inc(life.idle)
+        self.occupied.labels(life.namespace).inc(life.occupied)
 
     def changed(self, change: Change) -> None:
         """Count a transition of a lock."""

@@ -80,6 +80,17 @@ class Seen:
         conditions = self.lock.status.get("conditions") or ()
         return next((each for each in conditions if each.get("type") == name), {})
 
+    def occupied_for(self, now: float) -> float:
+        """Seconds for which owners have been in it, if it is for reuse."""
+        told, now_in = self.lock.status.get("occupiedSeconds"), self.condition("Occupied")
+        before = float(told) if isinstance(told, int) else 0.0
+        if now_in.get("status") != "True":
+            return before
+        try:
+            return before + max(now - parse_instant(str(now_in.get("lastTransitionTime"))), 0.0)
+        except ValueError:
+            return before
+
     def instant(self, name: str) -> float | None:
         """Give an instant of the status, such as `expiresAt`."""
         try:

@@ -69,7 +69,10 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A lock on a node from its activation to its end, which may be to come."""
+    """A lock on a node from its activation to its end, which may be to come.
+
+    It was idle so far while no owner was in it, and waited before; both in seconds.
+    """
 
     node: str
     lock: str
@@ -77,6 +80,8 @@ class Span:
     holds: str
     start: float
     end: float
+    idle: float
+    waited: float
 
 
 def spans_of(locks: Sequence[Reservation], window: Window, node: str = "") -> list[Span]:
@@ -89,7 +94,10 @@ def spans_of(locks: Sequence[Reservation], window: Window, node: str = "") -> li
             continue
         if seen.phase == Phase.PENDING or end < window.start or start > window.end:
             continue
-        spans.append(Span(seen.node, str(seen.lock.key), seen.phase, amounts(seen.resources), start, end))
+        idle = max(min(end, window.now) - start - seen.occupied_for(window.now), 0.0)
+        waited = max(start - seen.lock.meta.created, 0.0)
+        holds = amounts(seen.resources)
+        spans.append(Span(seen.node, str(seen.lock.key), seen.phase, holds, start, end, idle, waited))
     return sorted(spans, key=lambda each: (each.node, each.start, each.lock))
 
 
@@ -106,7 +114,8 @@ def screen(spans: Sequence[Span], window: Window) -> list[str]:
             if each.node == name:
                 left = each.end - window.now
                 ends = f"ends in {span(left)}" if each.phase in (Phase.ACTIVE, Phase.BOUND) else each.phase
-                lines.append(f"  {each.lock:{width}}{_bar(each, window)}  {each.holds}  {ends}")
+                told = f"{each.holds}  {ends}, idle {span(each.idle)}"
+                lines.append(f"  {each.lock:{width}}{_bar(each, window)}  {told}")
         lines.append("")
     return [*lines, f"{_PAST} held so far   {_AHEAD} held from now on   {_ENDED} ended   | now"]
 
@@ -172,7 +181,7 @@ def draw(spans: Sequence[Span], window: Window, file: str) -> None:
         raise Failure(f"--png: {file}: {error.strerror}") from error
 
 
-def _plain(each: Span) -> dict[str, str]:
+def _plain(each: Span) -> dict[str, str | int]:
     return {
         "node": each.node,
         "reservation": each.lock,
@@ -180,4 +189,6 @@ def _plain(each: Span) -> dict[str, str]:
         "holds": each.holds,
         "start": format_instant(each.start),
         "end": format_instant(each.end),
+        "waitedSeconds": int(each.waited),
+        "idleSeconds": int(each.idle),
     }

@@ -32,6 +32,7 @@ def adopt(reservation: Reservation, now: float) -> Entry:
     if entry.problem and entry.phase is Phase.PENDING:
         entry.phase, entry.reason, entry.message = Phase.REJECTED, reasons.INVALID_SPEC, entry.problem
         entry.finished_at = now
+        entry.violation = ""
     if entry.phase not in SETTLED:
         entry.lease = followed(entry.lease, reservation, now)
     return entry

@@ -88,6 +88,7 @@ class Book:
         move_after: seconds after which a lock for any node leaves a node that takes no pods.
 
     Attributes:
+        ended: locks that have come to their end, or were deleted before, for others to take and to tell of.
         hearsay: claims of pods that a watch says are bound, for others to take and to ask the API server.
         refusers: plugins that have refused locks since all that wait were last tried.
 
@@ -109,6 +110,7 @@ class Book:
         self.changed: dict[Key, None] = {}
         self.changes: list[Change] = []
         self.shifts: list[Shift] = []
+        self.ended: list[Entry] = []
         self.hearsay: list[Claim] = []
         self.refusers: set[str] = set()
         self._columns = columns
@@ -600,6 +602,7 @@ class Book:
     ) -> None:
         self._count_use(entry, now, occupied=False)
         entry.finished_at = now
+        self.ended.append(entry)
         entry.violation = ""
         self._owners.discard(entry.key)
         self._step(entry, event, reason, message, now, due)
@@ -717,10 +720,9 @@ class Book:
 
     def _count_use(self, entry: Entry, now: float, *, occupied: bool) -> None:
         """Begin or end to count for how long owners are in a lock for reuse."""
-        was, since = entry.transition_times.get("Occupied", ("False", now))
+        was, _ = entry.transition_times.get("Occupied", ("False", now))
         if was != str(occupied):
-            if was == "True":
-                entry.occupied_seconds += round(max(now - since, 0.0))
+            entry.occupied_seconds = round(entry.occupied_for(now))
             entry.transition_times["Occupied"] = (str(occupied), now)
 
     def _touch(self, entry: Entry) -> None:
@@ -741,6 +743,8 @@ class Book:
             self.waiting[key] = self.untried[key] = entry
 
     def _drop(self, entry: Entry) -> None:
+        if entry.phase not in SETTLED:
+            self.ended.append(entry)
         self._hold(entry, NOTHING)
         self._nominator.remove(entry.uid)
         self._owners.discard(entry.key)

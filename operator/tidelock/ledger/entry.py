@@ -166,6 +166,11 @@ class Entry:
         pod = self.reservation.pod
         return room if pod is None else at_most(room, pod.requests)
 
+    def occupied_for(self, now: float) -> float:
+        """Seconds for which owners have been in it, if it is for reuse."""
+        occupied, since = self.transition_times.get("Occupied", ("False", now))
+        return self.occupied_seconds + (max(now - since, 0.0) if occupied == "True" else 0.0)
+
     def wait(self, now: float) -> None:
         """Begin to wait for room again; the status keeps the instant for a later process."""
         self.seen_waiting_at = self.pending_since = now

@@ -144,7 +144,7 @@ RESERVATION = CustomResource(
             " && (!has(self.spec.nodeName) || self.spec.nodeName == oldSelf.spec.nodeName)",
         ),
         Rule(
-            "self.spec.?reuse.orValue('Never') == oldSelf.spec.?reuse.orValue('Never')",
+            "self.spec.reuse == oldSelf.spec.reuse",
             "reuse is immutable: delete the reservation and create it anew",
             field=".spec.reuse",
             reason="FieldValueForbidden",

@@ -21,6 +21,7 @@ class Reservation:
 
     A spec that cannot be read is no error here: `problem` then says what is wrong with it, `pod` is None, and
     `spec` has what can be read of it, or is None. `status` is the stored status as plain JSON values.
+    `asked_by` is the first field manager that wrote the spec, as far as the API server remembers.
     """
 
     meta: ObjectMeta
@@ -28,6 +29,7 @@ class Reservation:
     pod: Pod | None = None
     problem: str = ""
     status: dict[str, Any] = field(default_factory=dict)
+    asked_by: str = ""
 
     @property
     def key(self) -> Key:
@@ -56,8 +58,23 @@ class Reservation:
         return max(math.ceil(round(self.expire_at - self.meta.created, 3)), 0)
 
 
+class _Managed(msgspec.Struct, frozen=True):
+    manager: str = ""
+    subresource: str = ""
+    time: str = ""
+
+
+class _Meta(ObjectMeta, frozen=True, rename="camel"):
+    managed_fields: tuple[_Managed, ...] = ()
+
+    @property
+    def asked_by(self) -> str:
+        writers = (each for each in self.managed_fields if not each.subresource)
+        return min(writers, key=lambda each: each.time, default=_Managed()).manager
+
+
 class _Object(msgspec.Struct, frozen=True):
-    metadata: ObjectMeta
+    metadata: _Meta
     spec: dict[str, Any] = {}
     status: dict[str, Any] = {}
 
@@ -68,15 +85,16 @@ _DECODER = msgspec.json.Decoder(_Object)
 def decode_reservation(raw: bytes | msgspec.Raw) -> Reservation:
     """Decode a Reservation from its JSON; a bad spec becomes the result's `problem`."""
     stored = _DECODER.decode(raw)
+    spec: ReservationSpec | None = None
+    pod, problem = None, ""
     try:
         spec = ReservationSpec.model_validate(stored.spec)
         pod = stand_in_pod(stored.metadata, spec, stored.spec, spec.preemption_policy)
     except pydantic.ValidationError as error:
-        legible = _legible(stored.spec, error)
-        return Reservation(stored.metadata, legible, problem=spec_problems(error), status=stored.status)
+        spec, problem = _legible(stored.spec, error), spec_problems(error)
     except (QuantityError, msgspec.ValidationError) as error:
-        return Reservation(stored.metadata, spec, problem=f"spec: {error}", status=stored.status)
-    return Reservation(stored.metadata, spec, pod, status=stored.status)
+        problem = f"spec: {error}"
+    return Reservation(stored.metadata, spec, pod, problem, stored.status, stored.metadata.asked_by)
 
 
 def _legible(plain: dict[str, Any], error: pydantic.ValidationError) -> ReservationSpec | None:

@@ -6,11 +6,13 @@ computed from; one that is refused for it is computed anew.
 """
 
 import logging
+from dataclasses import asdict
 from typing import Any
 
 from tidelock.kube.client import RESERVATIONS
 from tidelock.kube.errors import ApiError, Conflict, NotFound
 from tidelock.kube.events import ObjectReference
+from tidelock.ledger.audit import record
 from tidelock.ledger.book import Book, Change
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render
@@ -21,6 +23,7 @@ from tidelock.model.reservations import Phase
 from tidelock.scheduler.tools import Tools
 
 logger = logging.getLogger(__name__)
+audit = logging.getLogger("tidelock.audit")
 
 # Objects compared between two turns of the event loop, which takes some 10 ms.
 _OBJECTS_A_FLUSH = 256
@@ -55,6 +58,11 @@ class Publisher:
             self._telemetry.changed(change)
             self._recent.changed(change, self._book.entries.get(change.meta.key))
             self._tell(change)
+        ended, self._book.ended = self._book.ended, []
+        for entry in ended:
+            life = record(entry, self._clock.now())
+            self._telemetry.ended(life)
+            audit.info("a lock has ended", extra=asdict(life))
         changed = self._book.changed
         for _ in range(min(_OBJECTS_A_FLUSH, len(changed))):
             key, _none = changed.popitem()  # the last: a new lock does not wait for a start's thousands

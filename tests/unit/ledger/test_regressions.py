@@ -265,3 +265,13 @@ def test_overcommitment_stays_the_reason_while_the_lock_waits(ledger: Ledger) ->
     ledger.book.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "0/2 nodes are available", NOW)
     assert (entry.reason, entry.message) == (reasons.OVERCOMMITTED, "node-a is overcommitted by cpu 1")
     assert ledger.readopted().reason == reasons.OVERCOMMITTED
+
+
+def test_a_violated_lock_that_cannot_be_read_after_a_restart_is_violated_no_more(ledger: Ledger) -> None:
+    """It was rejected with its violation, which the next process then did not find."""
+    entry = ledger.active(resources={"cpu": "2"}, onViolation="Move")
+    ledger.use("node-a", cpu=3000)
+    ledger.book.settle_node("node-a", NOW, pod("stranger"))
+    assert (entry.phase, bool(entry.violation)) == (Phase.PENDING, True)
+    rejected = ledger.readopted(generation=2, resources={"cpu": "two"})
+    assert (rejected.phase, rejected.violation) == (Phase.REJECTED, "")

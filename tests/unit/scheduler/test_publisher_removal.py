@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from builders import NAMESPACE, node, pod
 from tidelock.kube.errors import ServerError
 from tidelock.model.meta import Key
@@ -122,3 +124,13 @@ async def test_a_rejected_lock_that_is_edited_at_the_last_moment_is_not_deleted(
 
     assert entry.phase is Phase.ACTIVE
     assert shell.stored_status()["phase"] == "Active"
+
+
+async def test_the_end_of_a_lock_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    shell = await stored(ttlSeconds=60)
+    with caplog.at_level("INFO", logger="tidelock.audit"):
+        await expire(shell)
+        await shell.publish()
+    (line,) = [each for each in caplog.records if each.name == "tidelock.audit"]
+    assert (line.message, vars(line)["outcome"]) == ("a lock has ended", "Expired")
+    assert shell.metric("tidelock_reservations_ended_total", namespace="shop", outcome="Expired") == 1

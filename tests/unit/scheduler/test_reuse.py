@@ -6,6 +6,7 @@ import pytest
 
 from builders import NOW, node, pod
 from tidelock.ledger import reasons
+from tidelock.ledger.audit import record
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render
 from tidelock.ledger.transitions import Event
@@ -115,6 +116,24 @@ def test_expiry_ends_the_lock_and_leaves_its_owner_running(core: Core) -> None:
     assert (entry.phase, core.used(), entry.occupied_seconds) == (Phase.EXPIRED, 4000, 600)
     core.feed.pods.remove(bound)
     assert (core.used(), core.locked()) == (2000, 0)
+
+
+def test_its_record_tells_how_long_it_was_used_and_idle(core: Core) -> None:
+    core.clock.advance(100)
+    bound = run(core, pod("web-0", requests=TWO))
+    core.clock.advance(200)
+    core.feed.pods.remove(bound)
+    core.step()
+    core.clock.advance(100)
+    run(core, pod("web-0", requests=TWO, uid="another"))
+    core.clock.advance(50)
+    core.feed.reservations.remove(entry_of(core).reservation)
+    life = record(core.book.ended[0], core.clock.now())
+    assert (life.outcome, life.idle, life.occupied, life.used) == ("Deleted", 200.0, 250.0, True)
+    core.telemetry.ended(life)
+    assert core.metric("tidelock_reservation_idle_seconds_total", namespace="shop", used="true") == 200
+    assert core.metric("tidelock_reservation_occupied_seconds_total", namespace="shop") == 250
+    assert core.metric("tidelock_reservations_ended_total", namespace="shop", outcome="Deleted") == 1
 
 
 def test_an_owner_elsewhere_leaves_the_lock_as_it_is(core: Core) -> None:

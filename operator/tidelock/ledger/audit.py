@@ -1,0 +1,78 @@
+"""The life of a lock in short, as it is told once, at its end."""
+
+from dataclasses import dataclass
+
+from tidelock.ledger.entry import Entry
+from tidelock.ledger.transitions import SETTLED
+from tidelock.model.instants import format_instant
+from tidelock.model.quantities import PODS, format_resources
+from tidelock.model.reservations import owner_text
+
+DELETED = "Deleted"
+"""The outcome of a lock that was deleted before its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Who asked for a lock and what became of it; instants are texts, durations in seconds.
+
+    Attributes:
+        asked_by: field manager that was the first to write the spec; empty if that is not known.
+        waited: from its creation until it was active, or until its end if it never was.
+        idle: from when it was active to its end, without the time for which an owner was in it.
+        occupied: for how long an owner was in it; 0 for one that ends when its owner is bound.
+        outcome: its last phase, or `Deleted`.
+        pod: the last owner that was in it, or took it; empty if none came.
+
+    """
+
+    reservation: str
+    namespace: str
+    owner: str
+    asked_by: str
+    asked_at: str
+    active_at: str
+    ended_at: str
+    waited: float
+    idle: float
+    occupied: float
+    outcome: str
+    reason: str
+    node: str
+    resources: dict[str, str]
+    pod: str
+
+    @property
+    def used(self) -> bool:
+        """Whether an owner came."""
+        return bool(self.pod or self.occupied)
+
+
+def record(entry: Entry, now: float) -> Record:
+    """Tell the life of a lock that has ended, or has been deleted."""
+    lock, ended = entry.reservation, entry.phase in SETTLED
+    end = entry.finished_at if ended and entry.finished_at is not None else now
+    began = entry.activated_at
+    occupied = entry.occupied_for(end)
+    room = {name: units for name, units in lock.pod.requests.items() if name != PODS} if lock.pod else {}
+    return Record(
+        reservation=str(lock.key),
+        namespace=lock.key.namespace,
+        owner=owner_text(lock.spec.owners) if lock.spec is not None else "",
+        asked_by=lock.asked_by,
+        asked_at=format_instant(lock.meta.created),
+        active_at=format_instant(began) if began is not None else "",
+        ended_at=format_instant(end),
+        waited=_seconds((end if began is None else began) - lock.meta.created),
+        idle=0.0 if began is None else _seconds(end - began - occupied),
+        occupied=_seconds(occupied),
+        outcome=entry.phase.value if ended else DELETED,
+        reason=entry.reason,
+        node=entry.node,
+        resources=format_resources(room),
+        pod=entry.bound_pod.name if entry.bound_pod is not None else "",
+    )
+
+
+def _seconds(duration: float) -> float:
+    return round(max(duration, 0.0), 3)

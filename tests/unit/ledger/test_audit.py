@@ -1,0 +1,75 @@
+"""The record of a lock's life: who asked, how long it waited, was idle and was used, and how it ended."""
+
+from builders import NOW, encode, pod, reservation_json
+from tidelock.ledger import reasons
+from tidelock.ledger.audit import Record, record
+from tidelock.model.locks import decode_reservation
+from unit.ledger.ledger import Ledger
+
+
+def told(ledger: Ledger, at: float = NOW) -> Record:
+    """Give the record of the one lock that has ended."""
+    (entry,) = ledger.book.ended
+    return record(entry, at)
+
+
+def test_a_lock_that_its_owner_takes() -> None:
+    ledger = Ledger()
+    ledger.active(at=NOW + 3, created=NOW, resources={"cpu": "2"})
+    ledger.consume(pod("web-0"), at=NOW + 13)
+    life = told(ledger, NOW + 99)
+    assert (life.reservation, life.owner, life.node) == ("shop/lock", "pod/web-0", "node-a")
+    assert (life.waited, life.idle, life.occupied) == (3.0, 10.0, 0.0)
+    assert (life.outcome, life.reason, life.pod, life.used) == ("Consumed", reasons.CONSUMED, "web-0", True)
+    assert (life.asked_at, life.resources) == ("2027-01-15T08:00:00Z", {"cpu": "2"})
+
+
+def test_a_lock_that_nobody_takes() -> None:
+    ledger = Ledger()
+    ledger.active(ttlSeconds=60)
+    ledger.book.advance(NOW + 60)
+    life = told(ledger)
+    assert (life.outcome, life.idle, life.pod, life.used) == ("Expired", 60.0, "", False)
+
+
+def test_a_lock_that_never_had_room_was_never_idle() -> None:
+    ledger = Ledger()
+    entry = ledger.lock(pendingDeadlineSeconds=0)
+    ledger.book.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "no room", NOW + 2)
+    life = told(ledger)
+    assert (life.outcome, life.waited, life.idle, life.active_at) == ("Rejected", 2.0, 0.0, "")
+
+
+def test_a_lock_that_is_deleted_before_its_end() -> None:
+    ledger = Ledger()
+    entry = ledger.active()
+    ledger.book.remove(entry.reservation)
+    life = told(ledger, NOW + 5)
+    assert (life.outcome, life.idle, life.ended_at) == ("Deleted", 5.0, "2027-01-15T08:00:05Z")
+
+
+def test_a_lock_that_has_ended_is_told_of_once() -> None:
+    ledger = Ledger()
+    entry = ledger.active()
+    ledger.consume(pod("web-0"))
+    ledger.book.remove(entry.reservation)
+    assert told(ledger).outcome == "Consumed"
+
+
+def test_a_lock_that_a_next_process_finds_ended_is_not_told_of_again() -> None:
+    ledger = Ledger()
+    ledger.active(retention="Retain")
+    ledger.consume(pod("web-0"))
+    successor, _ = ledger.succeeded()
+    assert successor.book.ended == []
+
+
+def test_who_asked_is_the_first_that_wrote_the_spec() -> None:
+    plain = reservation_json()
+    plain["metadata"]["managedFields"] = [
+        {"manager": "tidelock-3", "subresource": "status", "time": "2027-01-15T08:00:00Z"},
+        {"manager": "kubectl-edit", "time": "2027-01-15T08:02:00Z"},
+        {"manager": "dispatcher", "time": "2027-01-15T08:00:01Z"},
+    ]
+    assert decode_reservation(encode(plain)).asked_by == "dispatcher"
+    assert decode_reservation(encode(reservation_json())).asked_by == ""
