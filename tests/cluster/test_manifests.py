@@ -34,6 +34,7 @@ KINDS = [
     "CustomResourceDefinition",
     "CustomResourceDefinition",
     "CustomResourceDefinition",
+    "CustomResourceDefinition",
     "Deployment",
     "FlowSchema",
     "FlowSchema",

@@ -133,7 +133,8 @@ def test_a_lock_that_names_its_node_does_not_move(world: World) -> None:
     world.node("b")
     named = world.active_lock("named", node=node)
     free = world.active_lock("free", affinity=preferring(node))
-    assert free.status()["nodeName"] == node.name
+    found = free.status()
+    assert found["nodeName"] == node.name, (found, node.read())
     node.cordon()
     free.until_condition("Active", "True", "Moved")
     assert named.status()["nodeName"] == node.name

@@ -6,6 +6,7 @@ from cluster.live import in_seconds
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from tidelock.model.instants import parse_instant
+from tidelock.model.pods import CLAIMED_LOCKS
 
 FINALIZER = "test.tidelock.dev/stay"
 
@@ -136,14 +137,16 @@ def test_a_status_written_by_somebody_else_gives_no_room(world: World) -> None:
     lock.until(lambda found: found["status"] == right, "be put right")
 
 
-def test_nothing_is_left_on_what_the_operator_touched(world: World, operator: OperatorProcess) -> None:
+def test_nothing_but_its_binding_is_left_of_a_lock_elsewhere(world: World, operator: OperatorProcess) -> None:
     node = world.node()
     lock = world.active_lock(node=node, retention="Retain")
     pod = world.pod()
     pod.until_bound()
     lock.until_phase("Consumed")
-    for path in (lock.path, pod.path, node.path):
-        metadata = world.api.get(path)["metadata"]
+    marks: dict[str, str] = {}
+    for touched in (lock, pod, node):
+        metadata = world.api.get(touched.path)["metadata"]
         assert "finalizers" not in metadata
-        marks = (*metadata.get("annotations", {}), *metadata.get("labels", {}))
-        assert not [mark for mark in marks if "kopf" in mark or mark.startswith("tidelock.dev/")]
+        texts = metadata.get("annotations", {}) | metadata.get("labels", {})
+        marks |= {key: text for key, text in texts.items() if "kopf" in key or "tidelock.dev/" in key}
+    assert marks == {CLAIMED_LOCKS: lock.uid}  # with the binding itself, in the same write

@@ -23,7 +23,7 @@ DIFFERENCES = Path(__file__).resolve().parents[2] / "docs" / "differences.md"
 THEIR_POINTS = {("PreBindPreFlight", "Skip")}
 OUR_POINTS = {("PreEnqueue", "UnschedulableAndUnresolvable")}
 OUR_PLUGINS = {("Reservation",), ("WaterLevelBalance",)} | {(name,) for name in DISABLED}
-# A tenth of all decisions are measured; it has a part in a few only, of which kube-scheduler may measure none.
+# A tenth of all decisions are measured; it has a part in few, of which kube-scheduler may measure none.
 SELDOM = {("DefaultPreemption",)}
 # Whether a pod's backoff was over when something happened.
 BY_THE_CLOCK = {("BackoffComplete",), ("PopFromBackoffQ",)}

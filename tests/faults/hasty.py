@@ -76,8 +76,15 @@ def awaiting_answer() -> Iterator[None]:
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run to the end in a loop of its own."""
+
+    async def to_the_end() -> T:
+        try:
+            return await work
+        finally:
+            await asyncio.sleep(_LULL)  # connections that were closed last are gone some turns later
+
     with asyncio.Runner(loop_factory=HastyLoop) as runner:
-        return runner.run(work)
+        return runner.run(to_the_end())
 
 
 class JumpingClock:

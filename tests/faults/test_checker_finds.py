@@ -82,7 +82,7 @@ def _statuses_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "broken", "steps", "faults"),
     [
-        (_locks_are_not_counted, "I1", (_LOCK, _ANOTHER, _LATER), {}),
+        (_locks_are_not_counted, "I1", (_LOCK, _ANOTHER), {}),
         (_locks_are_forgotten_at_a_start, "I4", (_LOCK, _CRASH), {}),
         (_locks_do_not_expire, "I5", (_LOCK, _LATER), {}),
         (_deleted_locks_stay, "I5", (_LOCK, _DELETED), {}),
