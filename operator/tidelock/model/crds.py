@@ -144,7 +144,8 @@ RESERVATION = CustomResource(
             " && (!has(self.spec.nodeName) || self.spec.nodeName == oldSelf.spec.nodeName)",
         ),
         Rule(
-            "self.spec.reuse == oldSelf.spec.reuse",
+            "(has(self.spec.reuse) && self.spec.reuse == 'Always')"
+            " == (has(oldSelf.spec.reuse) && oldSelf.spec.reuse == 'Always')",
             "reuse is immutable: delete the reservation and create it anew",
             field=".spec.reuse",
             reason="FieldValueForbidden",

@@ -162,8 +162,9 @@ class ReservationSpec(Ask):
     """Has the lock end earlier if its holder does not renew it; may be changed at any time."""
     pending_deadline_seconds: Annotated[int, Field(ge=0, le=YEAR_SECONDS)] = 60
     """How long the lock may wait for room before it is rejected; 0: take it now or be rejected."""
-    reuse: Literal["Never", "Always"] = "Never"
-    """Never: the lock ends when an owner is bound. Always: it keeps its room for the next one."""
+    # Without a default in the CRD: an operator older than that does not read what it does not know.
+    reuse: Literal["Never", "Always"] | None = None
+    """Absent or Never: the lock ends when an owner is bound. Always: it keeps its room for the next one."""
     preemption_policy: Literal["Never", "PreemptLowerPriority"] = "Never"
     """Never: wait for room. PreemptLowerPriority: evict pods and locks of lower priority to make it."""
     on_violation: Literal["Keep", "Move"] = "Keep"
