@@ -710,7 +710,7 @@ class Book:
             self._count_use(entry, now, occupied=first is not None)
             if first is not None:
                 entry.bound_pod = BoundPod(name=first.key.name, uid=first.uid)
-                text = f"pod {first.key} is in on {entry.node}"
+                text = f"pod {first.key} is in it, on {entry.node}"
                 self._note(entry, Event.OCCUPY, reasons.OCCUPIED, text, now, now)
             else:
                 entry.bound_pod = None
