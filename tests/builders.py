@@ -91,6 +91,7 @@ def pod_json(
     status: Mapping[str, Any] | None = None,
     limits: Mapping[str, str] | None = None,
     bound_at: float | None = None,
+    created: float | None = None,
     **spec: Any,
 ) -> Json:
     """Give a pod of one container; `controller` is written `apps/v1/StatefulSet/web`."""
@@ -111,6 +112,8 @@ def pod_json(
         ]
     if deleted:
         metadata["deletionTimestamp"] = format_instant(NOW)
+    if created is not None:
+        metadata["creationTimestamp"] = format_instant(created)
     container = {
         "name": "main",
         "resources": {

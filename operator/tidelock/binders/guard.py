@@ -110,9 +110,10 @@ class Guard:
     def gone(self, uid: str, now: float) -> None:
         """Learn that a pod is gone; what it claimed goes back."""
         self._choosing.pop(uid, None)
-        if self._admitted.pop(uid, None) is not None:
+        if (admitted := self._admitted.pop(uid, None)) is not None:
             self._cache.forget(uid)
             self._book.unclaim(uid, now)
+            self._book.settle_unseen(admitted.node_name, now)
 
     def lapse(self, now: float) -> bool:
         """Forget admitted bindings that never came; whether there were any."""

@@ -6,7 +6,14 @@ from typing import Any
 
 from tidelock.model.instants import parse_instant
 from tidelock.model.locks import Reservation
-from tidelock.model.quantities import NOTHING, QuantityError, Resources, format_resources, parse_resources
+from tidelock.model.quantities import (
+    NOTHING,
+    QuantityError,
+    Resources,
+    format_resources,
+    minus,
+    parse_resources,
+)
 from tidelock.model.reservations import Phase, owner_text
 
 ENDED = frozenset({Phase.CONSUMED, Phase.EXPIRED, Phase.LOST, Phase.REJECTED})
@@ -57,11 +64,12 @@ class Seen:
     @property
     def resources(self) -> Resources:
         """The room that is held or asked for."""
-        told = self.lock.status.get("resources")
-        try:
-            return parse_resources(told) if isinstance(told, dict) else NOTHING
-        except QuantityError:
-            return NOTHING
+        return self._amounts("resources")
+
+    @property
+    def held(self) -> Resources:
+        """What of its room no owner uses, so that it counts beside the pods of its node."""
+        return minus(self.resources, self._amounts("used"))
 
     @property
     def why(self) -> str:
@@ -90,6 +98,13 @@ class Seen:
             return before + max(now - parse_instant(str(now_in.get("lastTransitionTime"))), 0.0)
         except ValueError:
             return before
+
+    def _amounts(self, name: str) -> Resources:
+        told = self.lock.status.get(name)
+        try:
+            return parse_resources(told) if isinstance(told, dict) else NOTHING
+        except QuantityError:
+            return NOTHING
 
     def instant(self, name: str) -> float | None:
         """Give an instant of the status, such as `expiresAt`."""

@@ -129,7 +129,7 @@ def node_lines(world: World, resource: Measured, now: float) -> list[NodeLine]:
     counts: dict[str, int] = {}
     for seen in map(Seen, world.locks.values()):
         if seen.active and seen.node:
-            held[seen.node] = plus(held.get(seen.node, NOTHING), seen.resources)
+            held[seen.node] = plus(held.get(seen.node, NOTHING), seen.held)
             counts[seen.node] = counts.get(seen.node, 0) + 1
     levels = list(world.levels.values())
     return [

@@ -119,7 +119,7 @@ def _node_table(seen: Sequence[Seen], now: float) -> Table:
     counts: dict[str, int] = {}
     for each in seen:
         if each.active and each.node:
-            held[each.node] = plus(held.get(each.node, {}), each.resources)
+            held[each.node] = plus(held.get(each.node, {}), each.held)
             counts[each.node] = counts.get(each.node, 0) + 1
             ends.setdefault(each.node, []).append(each.instant("expiresAt") or now)
     rows = [

@@ -47,6 +47,18 @@ class Record:
         """Whether an owner came."""
         return bool(self.pod or self.occupied)
 
+    @property
+    def text(self) -> str:
+        """The durations and who asked, in a line."""
+        told = [f"waited {self.waited:g}s"]
+        if self.active_at:
+            told.append(f"idle {self.idle:g}s")
+        if self.occupied:
+            told.append(f"occupied {self.occupied:g}s")
+        if self.asked_by:
+            told.append(f"asked for by {self.asked_by}")
+        return ", ".join(told)
+
 
 def record(entry: Entry, now: float) -> Record:
     """Tell the life of a lock that has ended, or has been deleted."""

@@ -8,6 +8,7 @@ now and is safe to repeat. Instants (`now`) are seconds since the epoch.
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from msgspec.structs import replace as replace_meta
 
@@ -346,6 +347,17 @@ class Book:
                 self._note_problem(entry, node, now)
                 self._touch(entry)
         self._displace_overcommitted(name, now, intruder)
+
+    def settle_unseen(self, name: str, now: float) -> None:
+        """Bring the locks of a node in line with it when nobody saw who took their room, if anybody did.
+
+        That is taken for the newest pod there, if it was made after a lock.
+        """
+        since = min((entry.activated_at or 0.0 for entry in self.held_on(name)), default=inf)
+        pods = (placed.pod for placed in self._pods_on(name))
+        later = [pod for pod in pods if pod.meta.created > since - 1]  # it is told in whole seconds
+        newest = max(later, key=lambda pod: (pod.meta.created, pod.key), default=None)
+        self.settle_node(name, now, newest)
 
     @property
     def holds_room(self) -> bool:

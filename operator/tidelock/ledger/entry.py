@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from functools import reduce
 
 from tidelock.ledger import reasons
 from tidelock.ledger.leases import Lease
@@ -10,7 +11,7 @@ from tidelock.ledger.transitions import FINAL, SETTLED
 from tidelock.model.instants import from_datetime
 from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key
-from tidelock.model.quantities import Resources, at_most, covers
+from tidelock.model.quantities import NOTHING, Resources, at_most, covers, plus
 from tidelock.model.reservations import BoundPod, Phase
 
 Order = tuple[int, float, Key]
@@ -105,6 +106,11 @@ class Entry:
         """Owners that have been seen bound where the lock is, by name."""
         there = (each for each in self.occupants.values() if not each.assumed)
         return sorted(there, key=lambda each: (each.key, each.uid))
+
+    @property
+    def used(self) -> Resources:
+        """What owners that have been seen bound there use of it."""
+        return reduce(plus, (each.uses for each in self.inside), NOTHING)
 
     @property
     def moves_when_violated(self) -> bool:

@@ -50,10 +50,16 @@ def render(entry: Entry, now: float) -> dict[str, Any]:
     if entry.occupied_seconds:
         status["occupiedSeconds"] = entry.occupied_seconds
     if resources := shown_resources(entry):
-        status["resources"] = format_resources({k: v for k, v in resources.items() if k != PODS})
+        status["resources"] = _shown(resources)
+    if entry.occupants and (used := entry.used):
+        status["used"] = _shown(used)
     if spec is not None:
         status["owner"] = owner_text(spec.owners)
     return status
+
+
+def _shown(resources: Resources) -> dict[str, str]:
+    return format_resources({name: units for name, units in resources.items() if name != PODS})
 
 
 def render_quota(quota: ReservationQuota, used: Charge, now: float) -> dict[str, Any]:

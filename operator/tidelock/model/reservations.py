@@ -53,6 +53,7 @@ __all__ = [
 
 YEAR_SECONDS = 31_536_000
 _OWNER_TEXT_LENGTH = 320
+_Amounts = Annotated[dict[str, Annotated[str, Field(max_length=32)]], Field(max_length=2048)]
 
 
 class _OwnerPart(Wire):
@@ -230,10 +231,10 @@ class ReservationStatus(StatusWire):
     """Seconds for which owners were in a lock for reuse, up to when the last one left."""
     epoch: Annotated[int, Field(ge=0, le=LARGEST_INTEGER)] | None = None
     """Epoch of the leader that decided."""
-    resources: Annotated[dict[str, Annotated[str, Field(max_length=32)]], Field(max_length=2048)] | None = (
-        None
-    )
+    resources: _Amounts | None = None
     """Room that is held, or asked for while the lock waits."""
+    used: _Amounts | None = None
+    """What owners that are in a lock for reuse use of its room; the rest is held for them."""
     owner: Annotated[str, Field(max_length=_OWNER_TEXT_LENGTH)] | None = None
     """Who may take the lock, in short."""
     conditions: Conditions = Field(default_factory=list)

@@ -300,6 +300,7 @@ class Decider:
     def _undo(self, assumed: Assumed, now: float) -> None:
         """Take a reservation of room back; the pod owns its locks yet if somebody else has bound it."""
         self._cycle.undo(assumed, now)
+        self.book.settle_unseen(assumed.node_name, now)
         placed = self.cache.get(assumed.pod.uid)
         if placed is not None:
             self.book.hear_bound(placed.pod, placed.node_name, now)

@@ -84,7 +84,7 @@ class Feed:
         for entry in tuple(self.book.entries.values()):
             self.look_for_owner(entry)
         for name in self.book.nodes_with_locks():
-            self.settle(name, self._newcomer(name))
+            self.book.settle_unseen(name, self.clock.now())
         self.wake()
 
     def notify(self, event: ClusterEvent, old: object, new: object) -> None:
@@ -97,14 +97,6 @@ class Feed:
         """Bring the locks of a node in line with it, and with a pod that is new there, once all is known."""
         if self.ready and node_name:
             self.book.settle_node(node_name, self.clock.now(), newcomer)
-
-    def _newcomer(self, node_name: str) -> Pod | None:
-        """Give the newest pod of a node if it was made after a lock there: nobody saw who took the room."""
-        since = min((entry.activated_at or 0.0 for entry in self.book.held_on(node_name)), default=0.0)
-        pods = [placed.pod for placed in self.cache.pods_on(node_name)]
-        newest = max(pods, key=lambda pod: (pod.meta.created, pod.key), default=None)
-        # Pods tell their creation in whole seconds.
-        return newest if newest is not None and newest.meta.created >= int(since) else None
 
     def look_for_owner(self, entry: Entry) -> None:
         """Have a lock whose owner seems to be bound already be claimed by it."""
@@ -163,7 +155,8 @@ class PodSink:
                 feed.cache.nominator.upsert(new)
         if new.node_name:
             feed.book.hear_bound(new, new.node_name, now)
-        feed.settle(new.node_name, new)
+        if not new.finished:
+            feed.settle(new.node_name, new)
         self._tell(before, feed.cache.get(new.uid))
         feed.wake()
 
@@ -181,6 +174,8 @@ class PodSink:
         left = before is not None and (after is None or after.node_name != before.node_name)
         came = after is not None and not after.assumed and (before is None or before.assumed or left)
         if before is not None and left:
+            if self._feed.ready:  # what it used of a lock for reuse is the lock's again
+                self._feed.book.settle_unseen(before.node_name, self._feed.clock.now())
             self._feed.notify(ASSIGNED_POD_DELETE, assigned_to(before.pod, before.node_name), None)
         if after is not None and came:
             self._feed.notify(ASSIGNED_POD_ADD, None, after.pod)

@@ -12,11 +12,11 @@ from typing import Any
 from tidelock.kube.client import RESERVATIONS
 from tidelock.kube.errors import ApiError, Conflict, NotFound
 from tidelock.kube.events import ObjectReference
-from tidelock.ledger.audit import record
+from tidelock.ledger.audit import Record, record
 from tidelock.ledger.book import Book, Change
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render
-from tidelock.ledger.transitions import Event
+from tidelock.ledger.transitions import SETTLED, Event
 from tidelock.model.locks import decode_reservation
 from tidelock.model.meta import Key
 from tidelock.model.reservations import Phase
@@ -53,14 +53,13 @@ class Publisher:
 
     def flush(self) -> bool:
         """Tell of all changes in events and metrics, start to write some; whether more is left to write."""
-        changes, self._book.changes = self._book.changes, []
+        lives = {entry.uid: record(entry, self._clock.now()) for entry in self._book.ended}
+        changes, self._book.changes, self._book.ended = self._book.changes, [], []
         for change in changes:
             self._telemetry.changed(change)
             self._recent.changed(change, self._book.entries.get(change.meta.key))
-            self._tell(change)
-        ended, self._book.ended = self._book.ended, []
-        for entry in ended:
-            life = record(entry, self._clock.now())
+            self._tell(change, lives.get(change.meta.uid))
+        for life in lives.values():
             self._telemetry.ended(life)
             audit.info("a lock has ended", extra=asdict(life))
         changed = self._book.changed
@@ -156,14 +155,17 @@ class Publisher:
         entry = self._book.entries.get(key)
         return entry.reservation.meta.resource_version if entry is not None else None
 
-    def _tell(self, change: Change) -> None:
+    def _tell(self, change: Change, life: Record | None) -> None:
         if change.event in _UNTOLD:
             return
         meta = change.meta
+        message = change.message
+        if life is not None and change.phase in SETTLED:
+            message += f" ({life.text})"
         self._recorder.record(
             ObjectReference(RESERVATIONS.api_version, RESERVATIONS.kind, meta.name, meta.namespace, meta.uid),
             "Warning" if change.event in _WARNINGS else "Normal",
             change.reason,
             change.phase.value,
-            change.message,
+            message,
         )

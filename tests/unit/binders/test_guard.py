@@ -283,3 +283,34 @@ def test_the_end_of_a_pod_is_not_that_of_its_namesake() -> None:
     scene.arrive(first, second)
     scene.arrivals.remove(first)
     assert scene.arrivals.find(Key("shop", "x")) is second
+
+
+def test_room_that_awaits_a_replacement_is_the_replacements_alone() -> None:
+    scene = Scene(a="2")
+    scene.held(resources={"cpu": "2"}, reuse="Always")
+    first = foreign("web-0", "2")
+    assert scene.admit(first) == ""
+    scene.arrive(bound(first))
+    assert (scene.used("a"), scene.locked("a")) == (2000, 0)
+
+    scene.arrivals.remove(bound(first))
+    stranger, second = foreign("stranger"), foreign("web-0", "2", uid="second")
+    assert scene.filter(stranger, "a") == ()
+    assert "2 locked by shop/lock" in scene.admit(stranger)
+    assert scene.filter(second, "a") == ("a",)
+    assert scene.admit(second) == ""
+    assert (scene.used("a"), scene.locked("a")) == (2000, 0)
+
+    scene.guard.gone(second.uid, scene.clock.now())
+    assert (scene.used("a"), scene.locked("a")) == (0, 2000)
+
+
+def test_an_admitted_owner_that_never_came_finds_who_took_its_room() -> None:
+    """The lock was Active for room that its node did not have."""
+    scene = Scene(a="2")
+    entry = scene.held(resources={"cpu": "2"}, reuse="Always")
+    owner = foreign("web-0", "2")
+    assert scene.admit(owner) == ""
+    scene.arrive(foreign("stranger", node_name="a", created=NOW + 1))
+    scene.guard.gone(owner.uid, scene.clock.now())
+    assert (entry.violation, scene.locked("a")) == ("pod shop/stranger took cpu 1 locked on a", 1000)

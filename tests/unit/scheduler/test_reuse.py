@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from builders import NOW, node, pod
+from builders import NOW, Json, node, pod
 from tidelock.ledger import reasons
 from tidelock.ledger.audit import record
 from tidelock.ledger.entry import Entry
@@ -65,7 +65,7 @@ def test_the_lock_stays_active_with_its_owner_in_it_and_its_room_counts_once(cor
     assert (entry.phase, entry.room["cpu"], core.locked(), core.used()) == (Phase.ACTIVE, 2000, 0, 4000)
     assert occupied(core) == ("True", reasons.OCCUPIED, "pod shop/web-0 is in")
     status = render(entry, core.clock.now())
-    assert (status["boundPod"]["name"], status["resources"]) == ("web-0", TWO)
+    assert (status["boundPod"]["name"], status["resources"], status["used"]) == ("web-0", TWO, TWO)
 
 
 def test_the_room_is_the_locks_again_in_the_step_in_which_the_owner_goes(core: Core) -> None:
@@ -115,6 +115,49 @@ def test_expiry_ends_the_lock_and_leaves_its_owner_running(core: Core) -> None:
     entry = entry_of(core)
     assert (entry.phase, core.used(), entry.occupied_seconds) == (Phase.EXPIRED, 4000, 600)
     core.feed.pods.remove(bound)
+    assert (core.used(), core.locked()) == (2000, 0)
+
+
+def test_a_lease_that_is_not_renewed_ends_the_lock_and_leaves_its_owner_running() -> None:
+    core = Core(node("node-a", cpu="2"))
+    entry = lock(core, lease={"durationSeconds": 20, "graceSeconds": 10}, retention="Retain")
+    run(core, pod("web-0", requests=TWO))
+    core.clock.advance(20)
+    core.step()
+    assert (entry.phase, occupied(core)[0]) == (Phase.ACTIVE, "True")
+    core.clock.advance(10)
+    core.step()
+    assert (entry.phase, entry.reason, core.used()) == (Phase.EXPIRED, reasons.LEASE_EXPIRED, 2000)
+
+
+def test_a_lock_that_is_deleted_leaves_its_owner_running(core: Core) -> None:
+    bound = run(core, pod("web-0", requests=TWO))
+    core.feed.reservations.remove(entry_of(core).reservation)
+    assert (core.used(), core.locked()) == (4000, 0)
+    core.feed.pods.remove(bound)
+    assert (core.used(), core.locked()) == (2000, 0)
+
+
+def test_a_replacement_that_comes_after_the_end_is_an_ordinary_pod(core: Core) -> None:
+    core.feed.pods.remove(run(core, pod("web-0", requests=TWO)))
+    core.clock.advance(600)
+    core.step()
+    core.add(pod("stranger", requests=TWO))
+    assert core.place().pod.meta.name == "stranger"
+    core.add(pod("web-0", requests=TWO, uid="late"))
+    assert core.refuse().waiting.pod.uid == "late"
+
+
+def test_of_two_candidates_one_is_in_and_the_other_comes_after_it() -> None:
+    core = Core(node("node-a", cpu="2"))
+    lock(core, owners=[{"selector": {"matchLabels": {"app": "web"}}}])
+    first, second = (pod(name, requests=TWO, labels={"app": "web"}) for name in ("web-0", "web-1"))
+    bound = run(core, first)
+    core.add(second)
+    assert core.refuse().waiting.pod.key == second.key
+    core.feed.pods.remove(bound)
+    core.wake()
+    assert core.place().pod.key == second.key
     assert (core.used(), core.locked()) == (2000, 0)
 
 
@@ -191,6 +234,56 @@ def test_a_lock_grows_around_its_owner() -> None:
     assert (entry_of(core).room["cpu"], core.locked()) == (3000, 1000)
 
 
+def test_a_lock_that_asks_for_less_than_its_owner_uses_holds_nothing_beside_it(core: Core) -> None:
+    bound = run(core, pod("web-0", requests=TWO))
+    lock(core, resources={"cpu": "1"}, generation=2, version=2)
+    assert (entry_of(core).room["cpu"], core.used(), core.locked()) == (1000, 4000, 0)
+    core.feed.pods.remove(bound)
+    assert (core.used(), core.locked()) == (2000, 1000)
+
+
+@pytest.mark.parametrize(("pinned", "phase"), [({"nodeName": "node-a"}, Phase.LOST), ({}, Phase.ACTIVE)])
+def test_a_lock_whose_node_goes_with_its_owner(pinned: Json, phase: Phase) -> None:
+    core = Core(node("node-a", cpu="4"))
+    entry = lock(core, **pinned)
+    run(core, pod("web-0", requests=TWO))
+    gone = core.cache.columns.nodes[0]
+    core.feed.nodes.upsert(None, node("node-b", cpu="2"))
+    core.feed.nodes.remove(gone)
+    core.step()
+    assert (entry.phase, entry.occupants, core.locked("node-b")) == (phase, {}, 0 if pinned else 2000)
+    if not pinned:
+        assert occupied(core)[0] == "False"
+        core.add(pod("web-0", requests=TWO, uid="another"))
+        assert core.place().node_name == "node-b"
+
+
+def test_a_lock_leaves_a_cordoned_node_and_its_owner_stays() -> None:
+    core = Core(node("node-a", cpu="2"))
+    entry = lock(core)
+    run(core, pod("web-0", requests=TWO))
+    core.feed.nodes.upsert(None, node("node-a", cpu="2", cordoned=True))
+    core.feed.nodes.upsert(None, node("node-b", cpu="2"))
+    core.clock.advance(300)
+    core.step()
+    assert (entry.node, core.used("node-a"), core.locked("node-b")) == ("node-b", 2000, 2000)
+    core.step()
+    assert occupied(core)[0] == "False"
+
+
+def test_a_quote_tells_until_when_the_room_is_kept_between_two_owners(core: Core) -> None:
+    stand_in = pod("ask", requests=TWO)
+    bound = run(core, pod("web-0", requests=TWO))
+    taken = core.decider.quote(stand_in, core.clock.now())
+    assert taken.blockers is not None
+    assert ([each.key.name for each in taken.blockers.locks], taken.fits_at) == ([], None)
+    core.feed.pods.remove(bound)
+    kept = core.decider.quote(stand_in, core.clock.now())
+    assert kept.blockers is not None
+    (blocker,) = kept.blockers.locks
+    assert (blocker.key.name, blocker.taken, kept.fits_at) == ("lock", {"cpu": 2000}, NOW + 600)
+
+
 @pytest.mark.parametrize("pods_first", [True, False])
 def test_a_next_process_finds_the_same(core: Core, pods_first: bool) -> None:
     bound = run(core, pod("web-0", requests=TWO))
@@ -219,6 +312,44 @@ def test_a_stranger_in_the_room_that_an_owner_has_left_is_a_violation(core: Core
     assert (entry.phase, core.locked(), core.used()) == (Phase.ACTIVE, 0, 4000)
     core.feed.pods.remove(bound)
     assert (core.locked(), core.used()) == (1000, 3000)
+
+
+@pytest.mark.parametrize("end", ["is gone", "fails", "was never bound"])
+def test_a_stranger_that_came_while_the_owner_was_in_is_found_when_it_goes(core: Core, end: str) -> None:
+    """The lock was Active for room that its node did not have; or the owner itself was named."""
+    owner = pod("web-0", requests=TWO)
+    core.add(owner)
+    assumed = core.place()
+    bound = assigned_to(owner, "node-a")
+    if end != "was never bound":
+        core.decider.bound(assumed, core.clock.now())
+        core.feed.pods.upsert(owner, bound)
+    core.add(pod("stranger", requests={"cpu": "1"}, node_name="node-a", created=NOW + 1))
+    entry = entry_of(core)
+    assert (entry.phase, entry.violation, core.used()) == (Phase.ACTIVE, "", 5000)
+    if end == "is gone":
+        core.feed.pods.remove(bound)
+    elif end == "fails":
+        core.feed.pods.upsert(bound, pod("web-0", requests=TWO, node_name="node-a", phase="Failed"))
+    else:
+        core.decider.binding_failed(assumed, core.clock.now())
+    assert entry.violation == "pod shop/stranger took cpu 1 locked on node-a"
+    assert (entry.phase, core.used(), core.locked()) == (Phase.ACTIVE, 3000, 1000)
+
+
+def test_a_lock_that_moves_when_violated_leaves_its_owner() -> None:
+    core = Core(node("node-a", cpu="2"))
+    entry = lock(core, onViolation="Move")
+    run(core, pod("web-0", requests={"cpu": "1"}))
+    core.feed.nodes.upsert(None, node("node-b", cpu="2"))
+    core.add(pod("stranger", requests={"cpu": "1"}, node_name="node-a"))
+    core.step()
+    assert (entry.phase, entry.node, entry.occupants, core.locked("node-b")) == (
+        Phase.ACTIVE,
+        "node-b",
+        {},
+        2000,
+    )
 
 
 @pytest.mark.parametrize(("priority", "evicted"), [(0, True), (5, False)])
