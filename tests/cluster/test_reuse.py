@@ -4,6 +4,7 @@ import pytest
 
 from cluster.api import RefusedError
 from cluster.world import World
+from tidelock.kube.client import PODS
 
 
 def test_a_replacement_finds_the_room_that_its_forerunner_had(world: World) -> None:
@@ -22,3 +23,18 @@ def test_a_replacement_finds_the_room_that_its_forerunner_had(world: World) -> N
     assert lock.phases() == ["Active"]
     with pytest.raises(RefusedError, match="reuse is immutable"):
         lock.edit(reuse="Never")
+
+
+def test_a_deployments_next_pod_takes_the_place_of_the_one_before(world: World) -> None:
+    node = world.node(cpu="2")
+    lock = world.active_lock(
+        "shop", "2", node, reuse="Always", owners=[{"selector": {"matchLabels": {"app": "shop"}}}]
+    )
+    world.deployment("shop", cpu="2")
+    first = lock.until(lambda found: found["status"].get("boundPod"), "have a pod")["status"]["boundPod"]
+    world.api.delete(PODS.item(first["name"], world.namespace))
+    second = lock.until(
+        lambda found: found["status"].get("boundPod", first)["name"] != first["name"], "have the next pod"
+    )
+    assert second["status"]["used"] == {"cpu": "2"}
+    assert lock.phases() == ["Active"]

@@ -1,13 +1,14 @@
 """What must hold of locks for reuse: their room counts once, and owners use of it all that they can."""
 
 from collections.abc import Sequence
+from functools import reduce
 from itertools import chain, combinations
 
 from property.process import Process
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import owns
 from tidelock.model.pods import Pod
-from tidelock.model.quantities import covers, plus
+from tidelock.model.quantities import NOTHING, PODS, covers, parse_resources, plus
 from tidelock.model.reservations import Phase
 
 
@@ -49,6 +50,9 @@ def check_stored_occupancy(process: Process) -> None:
             assert told is None or told["uid"] in owners, f"{told} is not in {entry.key}"
             occupied = next(each["status"] for each in status["conditions"] if each["type"] == "Occupied")
             assert (occupied == "True") == (told is not None), entry.key
+            inside = [each.uses for each in entry.occupants.values() if not each.assumed]
+            uses = {name: units for name, units in reduce(plus, inside, NOTHING).items() if name != PODS}
+            assert parse_resources(status.get("used", {})) == uses, entry.key
             alone = [each for each in process.book.entries.values() if each.sticky and each.room]
             assert told is not None or not owners or len(alone) > 1, f"{owners} are in {entry.key}"
 

@@ -66,7 +66,7 @@ class Reservation(PreEnqueue, PreFilter, Filter, PreScore, Score, Reserve, Enque
 
     def pre_enqueue(self, pod: Pod) -> Status:
         """Gate a pod that requires its reservation until one of its locks is active."""
-        if not pod.requires_reservation or any(entry.held for entry in self.handle.book.own(pod)):
+        if not pod.requires_reservation or any(_serves(entry, pod) for entry in self.handle.book.own(pod)):
             return SUCCESS
         return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (_NOT_YET,))
 
@@ -79,13 +79,13 @@ class Reservation(PreEnqueue, PreFilter, Filter, PreScore, Score, Reserve, Enque
             state.write(own)
         if not book.holds_room and not pod.requires_reservation:
             return SKIP
-        special = pod.requires_reservation or any(entry.held for entry in own.entries)
+        special = pod.requires_reservation or any(_serves(entry, pod) for entry in own.entries)
         return SUCCESS if special else SUCCESS_ALIKE
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes with enough room that is not locked for others."""
         mask = snapshot.free_for(self._wanted(pod, snapshot), beside_locks=True)
-        own = self._rows_of_own(state, snapshot)
+        own = self._rows_of_own(state, pod, snapshot)
         for row in own:
             mask[row] = not self._shortages(state, pod, snapshot, row)
         if pod.requires_reservation:
@@ -94,7 +94,7 @@ class Reservation(PreEnqueue, PreFilter, Filter, PreScore, Score, Reserve, Enque
 
     def fits(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell the same of one node."""
-        if row in self._rows_of_own(state, snapshot):
+        if row in self._rows_of_own(state, pod, snapshot):
             return not self._shortages(state, pod, snapshot, row)
         free = snapshot.has_free(self._wanted(pod, snapshot), row, beside_locks=True)
         return free and not pod.requires_reservation
@@ -105,13 +105,13 @@ class Reservation(PreEnqueue, PreFilter, Filter, PreScore, Score, Reserve, Enque
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Name every resource that locks leave too little of."""
-        if pod.requires_reservation and row not in self._rows_of_own(state, snapshot):
+        if pod.requires_reservation and row not in self._rows_of_own(state, pod, snapshot):
             return (_NO_OWN_LOCK,)
         return tuple(_reason(resource) for resource in self._shortages(state, pod, snapshot, row))
 
     def tally(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Counter[str]:
         """Count the nodes on which locks leave too little of each resource."""
-        if pod.requires_reservation or self._rows_of_own(state, snapshot):
+        if pod.requires_reservation or self._rows_of_own(state, pod, snapshot):
             return super().tally(state, pod, snapshot, rows)
         counts: Counter[str] = Counter()
         for column, needed in self._wanted(pod, snapshot):
@@ -124,7 +124,7 @@ class Reservation(PreEnqueue, PreFilter, Filter, PreScore, Score, Reserve, Enque
 
     def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Evictions give room, but never the reservation that the pod requires."""
-        return not pod.requires_reservation or row in self._rows_of_own(state, snapshot)
+        return not pod.requires_reservation or row in self._rows_of_own(state, pod, snapshot)
 
     def numbers(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
         """Say of every resource that is short how much is needed, free and locked, and by whom."""
@@ -149,12 +149,12 @@ class Reservation(PreEnqueue, PreFilter, Filter, PreScore, Score, Reserve, Enque
 
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
         """Skip pods without a lock that holds room."""
-        return SUCCESS if any(entry.held for entry in state.expect(OwnLocks).entries) else SKIP
+        return SUCCESS if any(_serves(entry, pod) for entry in state.expect(OwnLocks).entries) else SKIP
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Score 100 for nodes where the pod has a lock, 0 for all others."""
         mine = np.zeros(len(snapshot))
-        mine[self._rows_of_own(state, snapshot)] = MAX_NODE_SCORE
+        mine[self._rows_of_own(state, pod, snapshot)] = MAX_NODE_SCORE
         return mine[rows]
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> Status:
@@ -169,8 +169,8 @@ class Reservation(PreEnqueue, PreFilter, Filter, PreScore, Score, Reserve, Enque
     def _wanted(self, pod: Pod, snapshot: Snapshot) -> Wanted:
         return snapshot.wanted(self._ignored.counted(pod.requests))
 
-    def _rows_of_own(self, state: CycleState, snapshot: Snapshot) -> list[int]:
-        held = (entry for entry in state.expect(OwnLocks).entries if entry.held)
+    def _rows_of_own(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> list[int]:
+        held = (entry for entry in state.expect(OwnLocks).entries if _serves(entry, pod))
         return [row for entry in held if (row := snapshot.position(entry.node)) is not None]
 
     def _free(self, state: CycleState, snapshot: Snapshot, row: int) -> Amounts:
@@ -209,6 +209,11 @@ class Reservation(PreEnqueue, PreFilter, Filter, PreScore, Score, Reserve, Enque
 
 def _reason(resource: str) -> str:
     return f"{'Too many pods' if resource == PODS else f'Insufficient {resource}'} beside reservations"
+
+
+def _serves(entry: Entry, pod: Pod) -> bool:
+    """Whether a lock holds any of what a pod asks for; one for reuse may have others in it."""
+    return any(units and entry.held.get(name) for name, units in pod.requests.items())
 
 
 def _is_owner(pod: Pod, _: Entry | None, new: Entry) -> bool:

@@ -64,6 +64,13 @@ def test_a_node_is_summed_up() -> None:
     assert line.share == Share(16 * 2**30, 2 * 2**30, 2**30)
 
 
+def test_room_that_an_owner_uses_is_not_counted_beside_it() -> None:
+    occupied = active_json("a", reuse="Always")
+    occupied["status"]["used"] = {"cpu": "1500m", "memory": "1Gi"}
+    (line,) = node_lines(world(occupied), "cpu", NOW)
+    assert (line.share, line.locks) == (Share(4000, 1500, 500), 1)
+
+
 def test_measured_use_is_a_part_of_the_capacity() -> None:
     plain = node_json("node-a", cpu="4", annotations={NODE_LEVEL: level(50, 25)})
     plain["status"]["capacity"] = {"cpu": "8"}

@@ -3,6 +3,7 @@
 from builders import NOW, encode, pod, reservation_json
 from tidelock.ledger import reasons
 from tidelock.ledger.audit import Record, record
+from tidelock.ledger.entry import Entry
 from tidelock.model.locks import decode_reservation
 from unit.ledger.ledger import Ledger
 
@@ -22,6 +23,7 @@ def test_a_lock_that_its_owner_takes() -> None:
     assert (life.waited, life.idle, life.occupied) == (3.0, 10.0, 0.0)
     assert (life.outcome, life.reason, life.pod, life.used) == ("Consumed", reasons.CONSUMED, "web-0", True)
     assert (life.asked_at, life.resources) == ("2027-01-15T08:00:00Z", {"cpu": "2"})
+    assert life.text == "waited 3s, idle 10s"
 
 
 def test_a_lock_that_nobody_takes() -> None:
@@ -38,6 +40,7 @@ def test_a_lock_that_never_had_room_was_never_idle() -> None:
     ledger.book.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "no room", NOW + 2)
     life = told(ledger)
     assert (life.outcome, life.waited, life.idle, life.active_at) == ("Rejected", 2.0, 0.0, "")
+    assert life.text == "waited 2s"
 
 
 def test_a_lock_that_is_deleted_before_its_end() -> None:
@@ -71,5 +74,7 @@ def test_who_asked_is_the_first_that_wrote_the_spec() -> None:
         {"manager": "kubectl-edit", "time": "2027-01-15T08:02:00Z"},
         {"manager": "dispatcher", "time": "2027-01-15T08:00:01Z"},
     ]
-    assert decode_reservation(encode(plain)).asked_by == "dispatcher"
+    lock = decode_reservation(encode(plain))
+    assert lock.asked_by == "dispatcher"
+    assert record(Entry(lock), NOW).text.endswith(", asked for by dispatcher")
     assert decode_reservation(encode(reservation_json())).asked_by == ""

@@ -173,6 +173,7 @@ def test_its_record_tells_how_long_it_was_used_and_idle(core: Core) -> None:
     core.feed.reservations.remove(entry_of(core).reservation)
     life = record(core.book.ended[0], core.clock.now())
     assert (life.outcome, life.idle, life.occupied, life.used) == ("Deleted", 200.0, 250.0, True)
+    assert life.text == "waited 0s, idle 200s, occupied 250s"
     core.telemetry.ended(life)
     assert core.metric("tidelock_reservation_idle_seconds_total", namespace="shop", used="true") == 200
     assert core.metric("tidelock_reservation_occupied_seconds_total", namespace="shop") == 250
@@ -212,6 +213,19 @@ def test_a_replacement_that_requires_its_lock_waits_until_the_other_has_gone(cor
     assert core.step() is None
     assert (core.used(), core.locked()) == (4000, 0)
     core.feed.pods.remove(leaving)
+    assert core.place().node_name == "node-a"
+
+
+def test_who_requires_a_lock_waits_while_others_use_what_it_needs_of_it() -> None:
+    """It was bound beside the lock, as that had something left that the pod did not ask for."""
+    core = Core(node("node-a", cpu="4", **{"example.com/gpu": "1"}))
+    owners = [{"selector": {"matchLabels": {"app": "web"}}}]
+    lock(core, resources=TWO | {"example.com/gpu": "1"}, owners=owners)
+    bound = run(core, pod("web-0", requests=TWO, labels={"app": "web"}))
+    annotations = {"tidelock.dev/require-reservation": "true"}
+    core.add(pod("web-1", requests=TWO, labels={"app": "web"}, annotations=annotations))
+    assert core.step() is None
+    core.feed.pods.remove(bound)
     assert core.place().node_name == "node-a"
 
 
