@@ -1,9 +1,8 @@
 """Audits what is locked: python -m audit LOCKFILE...
 
 Every requirement must be pinned and have hashes, so that what is installed is what was locked, and the oldest
-Python of pyproject.toml must be able to install it. Where the data of pip-audit can be reached, none may have a
-known vulnerability besides. It says which of the two it did; the exit
-status is 0 where nothing is wrong.
+Python of pyproject.toml must be able to install it. Where the data of pip-audit can be reached, none may have
+a known vulnerability besides. It says which of the two it did; the exit status is 0 where nothing is wrong.
 """
 
 import subprocess

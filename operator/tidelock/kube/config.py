@@ -215,7 +215,13 @@ def _configuration_errors(source: str, advice: str = "") -> Iterator[None]:
     except (TypeError, AttributeError) as error:  # how the loader tells a file that holds something else
         raise ConfigError(f"{source}: holds no configuration ({error}){advice}") from error
     except (ConfigException, yaml.YAMLError, ValueError, OSError) as error:
-        told = error.strerror if isinstance(error, OSError) else None
+        told = _system_error(error, source) if isinstance(error, OSError) else None
         raise ConfigError(
             f"{source}: {' '.join((told or str(error)).split()).rstrip('.')}{advice}"
         ) from error
+
+
+def _system_error(error: OSError, source: str) -> str | None:
+    """Name the file as well if it is another one than the source, as a token's."""
+    named = f"{error.filename}: " if error.filename and not source.endswith(str(error.filename)) else ""
+    return error.strerror and named + error.strerror

@@ -28,7 +28,7 @@ from tidelock.plugins.registry import BUILTINS
 # Programs that are told of and not tried, and why.
 ELSEWHERE: Mapping[str, str] = {
     "docker": "needs a Docker engine and a registry",
-    "helm": "tests/installation builds it, and renders the chart with such values",
+    "helm": "is asked in tests/cluster/test_docs.py",
     "pip": "would change the environment of the tests; the demo and make use what it installs",
 }
 # How text begins that is a command or a manifest, and belongs into a block that is checked.

@@ -148,6 +148,13 @@ def test_a_file_of_bytes_is_no_kubeconfig(tmp_path: Path) -> None:
         load_connection(path)
 
 
+def test_a_file_that_a_kubeconfig_names_is_named(tmp_path: Path) -> None:
+    """It read as if the kubeconfig itself were not there."""
+    path = write_kubeconfig(tmp_path / "kubeconfig", "https://x", {"tokenFile": "/no/token"})
+    with pytest.raises(ConfigError, match=f"^kubeconfig {path}: /no/token: No such file or directory; name"):
+        load_connection(path)
+
+
 def test_a_folder_is_no_kubeconfig(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"kubeconfig {tmp_path}: Is a directory; name"):
         load_connection(tmp_path)
