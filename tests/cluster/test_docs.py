@@ -20,7 +20,6 @@ from devcluster import Cluster, DevClusterError
 from devcluster.binaries import find_binaries
 from devcluster.identity import rendered
 from devcluster.loopback import HOST
-from devcluster.tools import find_program
 from documents import ROOT, Block, Command, Kind, blocks, commands, kind_of, objects
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
@@ -45,10 +44,9 @@ class Shell:
         (folder / "tidelock").symlink_to(ROOT)  # a clone beside the folder of who installs it
         self.folder, self.namespace = folder / "own", namespace
         self.folder.mkdir()
-        programs = folder / "bin"
+        self.programs = programs = folder / "bin"
         programs.mkdir()
         (programs / "kubectl").symlink_to(find_binaries().programs["kubectl"])
-        (programs / "helm").symlink_to(find_program("helm"))
         kubeconfig = folder / "kubeconfig"
         kubeconfig.write_bytes(cluster.kubeconfig.read_bytes())
         path = os.pathsep.join((str(programs), str(Path(sys.executable).parent), os.environ["PATH"]))
@@ -96,9 +94,10 @@ def installed(controlplane: Cluster) -> Cluster:
 
 
 @pytest.fixture
-def shell(installed: Cluster, namespace: str, tmp_path: Path) -> Shell:
+def shell(installed: Cluster, namespace: str, tmp_path: Path, helm: Path) -> Shell:
     """A shell whose commands are about a namespace of the test's own."""
     made = Shell(installed, tmp_path, namespace)
+    (made.programs / "helm").symlink_to(helm)
     made.run("kubectl config set-context --current --namespace=shop").check_returncode()
     return made
 
