@@ -130,6 +130,7 @@ class Book:
         self._visited: dict[Key, None] = {}
         self._claims: dict[str, Claim] = {}
         self._timers: Timers[Key] = Timers()
+        self._lowest: float | None = None
         self._listeners: list[Callable[[Entry], None]] = []
 
     def on_hold(self, listener: Callable[[Entry], None]) -> None:
@@ -372,6 +373,13 @@ class Book:
         """Locks that hold room on a node, by name."""
         yield from sorted(self._on_node.get(node_name, {}).values(), key=lambda entry: entry.key)
 
+    def lowest(self) -> float:
+        """Give the lowest priority of a lock that holds room; infinite if none does."""
+        if self._lowest is None:
+            held = (entry.priority for entries in self._on_node.values() for entry in entries.values())
+            self._lowest = min(held, default=inf)
+        return self._lowest
+
     # Time.
 
     def next_deadline(self) -> float | None:
@@ -486,6 +494,7 @@ class Book:
     def _recap(self, namespace: str) -> None:
         """Learn that the quotas of a namespace have changed."""
         ceiling = self.quotas.ceiling(namespace)
+        self._lowest = None
         for entry in self.entries.values():
             if entry.key.namespace == namespace:
                 entry.ceiling = ceiling
@@ -657,6 +666,7 @@ class Book:
 
     def _hold(self, entry: Entry, room: Resources) -> None:
         """Make the room that an entry has on its node exactly this much."""
+        self._lowest = None
         entry.room = room
         _list(self._on_node, entry, there=bool(room))
         was_sticky = entry.node in self._sticky_on and entry.key in self._sticky_on[entry.node]
@@ -740,6 +750,7 @@ class Book:
     def _touch(self, entry: Entry) -> None:
         """Renew what follows from an entry's state: its timer, its place in line, its status."""
         key = entry.key
+        self._lowest = None
         self.changed[key] = None
         self._timers.set(key, entry.deadline())
         self.quotas.charge(entry)

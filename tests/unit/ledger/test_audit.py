@@ -2,8 +2,8 @@
 
 from builders import NOW, encode, pod, reservation_json
 from tidelock.ledger import reasons
+from tidelock.ledger.adoption import adopt
 from tidelock.ledger.audit import Record, record
-from tidelock.ledger.entry import Entry
 from tidelock.model.locks import decode_reservation
 from unit.ledger.ledger import Ledger
 
@@ -76,5 +76,5 @@ def test_who_asked_is_the_first_that_wrote_the_spec() -> None:
     ]
     lock = decode_reservation(encode(plain))
     assert lock.asked_by == "dispatcher"
-    assert record(Entry(lock), NOW).text.endswith(", asked for by dispatcher")
+    assert record(adopt(lock, NOW), NOW).text.endswith(", asked for by dispatcher")
     assert decode_reservation(encode(reservation_json())).asked_by == ""
