@@ -1,0 +1,387 @@
+"""What locks are worth to managers that race for the last GPUs: python -m bench.dispatch --traces DIR.
+
+The GPU nodes of a production trace (openb) are dealt out to member clusters, each with the real scheduler on a
+virtual clock. Two managers send jobs of that trace where they see room, and teams create some of their own in a
+cluster. A manager's view of the clusters is seconds old, and what it sends arrives seconds later: whoever else
+came meanwhile has the room, and the job waits there, while it would fit elsewhere. With locks a manager asks the
+cluster before it sends, and room is held until the job arrives.
+
+Every load and delay is played twice with the same jobs: without locks and with them. Told are the jobs that
+found no room where they were sent, how long jobs took from being wanted to their node, how much of the GPUs
+was in use, and how much was held for jobs on their way: what locks cost. The exit status is 1 if a job with a
+lock found no room.
+"""
+
+import argparse
+import heapq
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from pathlib import Path
+from random import Random
+
+import msgspec
+import numpy as np
+from matplotlib.figure import Figure as Canvas
+
+from bench.command import add_counts, add_json, is_quick
+from bench.figures import columns, percentile
+from bench.members import Amounts, Job, Member
+from devcluster.output import say
+from tidelock.simulation.cluster import VirtualClock
+from tidelock.simulation.traces import TracedPod, TraceError, read_openb_nodes, read_openb_pods
+from tidelock.simulation.world import Machine
+
+_NODES, _PODS = "openb_node_list_all_node.csv.gz", "openb_pod_list_default.csv.gz"
+_MANAGERS = 2
+# Share of jobs that teams create in a cluster themselves.
+_LOCAL = 0.2
+# Seconds between two looks of a manager at the clusters, and those that an answer to a lock takes.
+_LOOK, _ANSWER = 5.0, 0.05
+# A lock lives so many times as long as a job may take to arrive.
+_PATIENCE = 3
+# Jobs of a backlog that are tried at one look after the first that fits nowhere.
+_BACKFILL = 20
+_PERCENT = 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is played: GPUs wanted as a share of all; seconds on the way, of a play, of its beginning, of a life."""
+
+    load: float
+    delay: float
+    seconds: float
+    warm_up: float
+    life: float
+
+
+@dataclass
+class Tally:
+    """What came of one play.
+
+    Attributes:
+        sent: jobs that managers have sent and that have arrived.
+        stranded: of these, those that found no room where they were sent.
+        waits: seconds from being wanted to a node, of the jobs of managers; to the end, of those without one.
+        used: GPU-seconds of bound pods, as a share of all there were.
+        held: GPU-seconds that locks held, as a share of all there were.
+
+    """
+
+    sent: int = 0
+    stranded: int = 0
+    waits: list[float] = field(default_factory=list)
+    used: float = 0.0
+    held: float = 0.0
+
+
+class Play:
+    """The clusters, the jobs that come, and what happens when."""
+
+    def __init__(
+        self,
+        machines: Sequence[Machine],
+        shapes: Sequence[TracedPod],
+        setting: Setting,
+        *,
+        locks: bool,
+        members: int,
+    ) -> None:
+        """Deal out the machines in turn."""
+        self.setting = setting
+        self.locks = locks
+        self.clock = VirtualClock()
+        self.tally = Tally()
+        self._rng = Random(0)  # noqa: S311 -- to be repeated, and the same with locks and without
+        self._shapes = shapes
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = count()
+        self._wanted: dict[str, float] = {}
+        self._arrived: dict[str, float] = {}
+        self._home: dict[str, Member] = {}
+        self._due: dict[Member, float] = {}
+        self.members = [
+            Member(machines[number::members], self.clock, self._bound) for number in range(members)
+        ]
+        self.gpus = sum(member.gpus for member in self.members)
+        self.managers = [Manager(self) for _ in range(_MANAGERS)]
+
+    def run(self) -> Tally:
+        """Fill the clusters, and then play."""
+        setting = self.setting
+        for job in self._filling():
+            self.arrive(job, self._rng.choice(self.members))
+        for number, manager in enumerate(self.managers):
+            self.at(_LOOK * number / _MANAGERS, manager.look)
+        for instant, job in self._wishes():
+            self.at(instant, partial(self._wish, job, self._rng.random(), self._rng.choice(self.members)))
+        before = 0.0
+        while self._events and self._events[0][0] <= setting.seconds:
+            instant, _, happen = heapq.heappop(self._events)
+            if before >= setting.warm_up:
+                self._weigh(instant - before)
+            before = self.clock.elapsed = instant
+            happen()
+        self.tally.waits += [
+            setting.seconds - wanted for wanted in self._wanted.values() if wanted >= setting.warm_up
+        ]
+        return self.tally
+
+    def at(self, instant: float, happen: Callable[[], None]) -> None:
+        """Have something happen at a second."""
+        heapq.heappush(self._events, (instant, next(self._order), happen))
+
+    def arrive(self, job: Job, member: Member) -> None:
+        """Have a job's pod come to a cluster."""
+        self._home[job.name] = member
+        self._arrived[job.name] = self.clock.elapsed
+        counts = job.name in self._wanted and self.clock.elapsed >= self.setting.warm_up
+        member.create(job)
+        self._decide(member)
+        if counts:
+            self.tally.sent += 1
+            self.tally.stranded += job.name in self._arrived  # not bound at once
+
+    def lock(self, job: Job, member: Member) -> bool:
+        """Ask a cluster for a lock; whether it is Active."""
+        active = member.lock(job, math.ceil(_PATIENCE * self.setting.delay))
+        self._decide(member)
+        return active
+
+    def _wish(self, job: Job, lot: float, home: Member) -> None:
+        if lot < _LOCAL:
+            self.arrive(job, home)
+        else:
+            self._wanted[job.name] = self.clock.elapsed
+            self.managers[int((lot - _LOCAL) / (1 - _LOCAL) * _MANAGERS)].want(job)
+
+    def _bound(self, job: Job) -> None:
+        now = self.clock.elapsed
+        self._arrived.pop(job.name, None)
+        wanted = self._wanted.pop(job.name, None)
+        if wanted is not None and wanted >= self.setting.warm_up:
+            self.tally.waits.append(now - wanted)
+        self.at(now + job.life, partial(self._end, job))
+
+    def _end(self, job: Job) -> None:
+        member = self._home.pop(job.name)
+        member.delete(job)
+        self._decide(member)
+
+    def _decide(self, member: Member) -> None:
+        member.decide()
+        due = member.next_due()
+        if due is not None and due < self._due.get(member, math.inf):
+            self._due[member] = due
+            self.at(due, partial(self._wake, member))
+
+    def _wake(self, member: Member) -> None:
+        del self._due[member]
+        self._decide(member)
+
+    def _weigh(self, seconds: float) -> None:
+        share = seconds / ((self.setting.seconds - self.setting.warm_up) * self.gpus)
+        self.tally.used += share * sum(member.bound for member in self.members)
+        self.tally.held += share * sum(member.held for member in self.members)
+
+    def _job(self, name: str) -> Job:
+        shape = self._rng.choice(self._shapes)
+        return Job(name, shape.cpu, shape.memory, shape.gpus, self._rng.expovariate(1 / self.setting.life))
+
+    def _filling(self) -> Iterator[Job]:
+        """Make jobs for the GPUs that are in use at the beginning."""
+        gpus = 0
+        for number in count():
+            job = self._job(f"old-{number}")
+            gpus += job.gpus
+            if gpus > self.setting.load * self.gpus:
+                return
+            yield job
+
+    def _wishes(self) -> Iterator[tuple[float, Job]]:
+        """Make jobs that come by chance, as many as it takes to want so many GPUs at any time."""
+        typical = sum(shape.gpus for shape in self._shapes) / len(self._shapes)
+        rate = self.setting.load * self.gpus / (typical * self.setting.life)
+        instant = 0.0
+        for number in count():
+            instant += self._rng.expovariate(rate)
+            if instant > self.setting.seconds:
+                return
+            yield instant, self._job(f"job-{number}")
+
+
+class Manager:
+    """Sends jobs to the fullest cluster in which it sees room, and keeps those for which it sees none."""
+
+    def __init__(self, play: Play) -> None:
+        self._play = play
+        self._rng = Random(len(play.members))  # noqa: S311 -- to be repeated
+        self._backlog: list[Job] = []
+        self._under_way: dict[str, tuple[Job, Member]] = {}
+        self._views: dict[Member, Amounts] = {}
+
+    def want(self, job: Job) -> None:
+        """Send a job, behind those that wait."""
+        self._backlog.append(job)
+        self._work_off()
+
+    def look(self) -> None:
+        """See what is free, and take off what is on its way and not seen there yet."""
+        self._views = {member: member.free() for member in self._play.members}
+        if not self._play.locks:
+            for job, member in self._under_way.values():
+                self._take(member, job)
+        self._work_off()
+        self._play.at(self._play.clock.elapsed + _LOOK, self.look)
+
+    def _work_off(self) -> None:
+        kept, failures = [], 0
+        for place, job in enumerate(self._backlog):
+            if failures > _BACKFILL:
+                kept += self._backlog[place:]
+                break
+            if not self._send(job):
+                kept.append(job)
+                failures += 1
+        self._backlog = kept
+
+    def _send(self, job: Job) -> bool:
+        """Send a job to the fullest cluster that takes it; whether there is one."""
+        for member in sorted(self._views, key=lambda each: self._views[each][:, each.gpu].sum()):
+            if not self._take(member, job):
+                continue
+            late = self._play.setting.delay * self._rng.uniform(0.5, 1.5)
+            if self._play.locks:
+                if not self._play.lock(job, member):
+                    continue
+                late += _ANSWER
+            self._under_way[job.name] = (job, member)
+            self._play.at(self._play.clock.elapsed + late, partial(self._arrive, job, member))
+            return True
+        return False
+
+    def _take(self, member: Member, job: Job) -> bool:
+        """Take a job's room off the view of a cluster, on the fullest node; whether it has any."""
+        free, needs = self._views[member], member.needs(job)
+        rows = np.flatnonzero(((free >= needs) | (needs == 0)).all(axis=1))
+        if not len(rows):
+            return False
+        free[rows[free[rows, member.gpu].argmin()]] -= needs
+        return True
+
+    def _arrive(self, job: Job, member: Member) -> None:
+        del self._under_way[job.name]
+        self._play.arrive(job, member)
+
+
+def compare(options: argparse.Namespace, settings: Sequence[Setting]) -> list[tuple[Setting, Tally, Tally]]:
+    """Play each setting without locks and with them."""
+    machines = [each for each in read_openb_nodes(options.traces / _NODES) if each.gpus][: options.nodes]
+    shapes = [each for each in read_openb_pods(options.traces / _PODS) if each.gpus]
+    played = []
+    for setting in settings:
+        say(f"{setting.load:.0%} of the GPUs wanted, {setting.delay:g} s on the way.")
+        without, having = (
+            Play(machines, shapes, setting, locks=locks, members=options.members).run()
+            for locks in (False, True)
+        )
+        played.append((setting, without, having))
+    return played
+
+
+def told(played: Sequence[tuple[Setting, Tally, Tally]]) -> str:
+    """Lay out the figures as a table."""
+    rows = [("wanted", "on the way", "", "sent", "found no room", "wait p50", "p99", "in use", "held")]
+    for setting, *tallies in played:
+        for name, tally in zip(("without locks", "with locks"), tallies, strict=True):
+            rows.append(
+                (
+                    f"{setting.load:.0%}",
+                    f"{setting.delay:g} s",
+                    name,
+                    str(tally.sent),
+                    f"{tally.stranded / max(tally.sent, 1):.2%}",
+                    f"{percentile(tally.waits, 50):.0f} s",
+                    f"{percentile(tally.waits, 99):.0f} s",
+                    f"{tally.used:.2%}",
+                    f"{tally.held:.2%}",
+                )
+            )
+    return columns(rows)
+
+
+def plot(played: Sequence[tuple[Setting, Tally, Tally]], delay: float, file: Path) -> None:
+    """Draw over the load what found no room, what was in use, and what was held."""
+    chosen = [each for each in played if each[0].delay == delay]
+    loads = [_PERCENT * setting.load for setting, *_ in chosen]
+    canvas = Canvas(figsize=(9, 3.6), layout="constrained")
+    stranded, used = canvas.subplots(1, 2)
+    for place, label, colour in ((0, "without locks", "#adb5bd"), (1, "with locks", "#0b7285")):
+        tallies = [(without, having)[place] for _, without, having in chosen]
+        lost = [_PERCENT * tally.stranded / max(tally.sent, 1) for tally in tallies]
+        stranded.plot(loads, lost, marker="o", color=colour, label=label)
+        used.plot(loads, [_PERCENT * tally.used for tally in tallies], marker="o", color=colour, label=label)
+    held = [_PERCENT * (each[2].used + each[2].held) for each in chosen]
+    used.plot(loads, held, linestyle="--", color="#0b7285", label="with locks, and held by them")
+    stranded.set_ylabel("sent, and no room there, %")
+    used.set_ylabel("GPUs in use, %")
+    for axis in (stranded, used):
+        axis.set_xlabel("GPUs wanted, % of all")
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize="small")
+    canvas.savefig(file, dpi=110)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Play all settings; gives the exit status."""
+    parser = argparse.ArgumentParser(prog="bench.dispatch", description="Measure what locks are worth.")
+    quick = is_quick(parser, arguments, "fewer nodes, a shorter time")
+    parser.add_argument(
+        "--traces", type=Path, required=True, metavar="DIR", help=f"where {_NODES} and {_PODS} are"
+    )
+    counts = (
+        ("nodes", 10_000, 90, "nodes at most"),
+        ("members", 3, 3, "clusters"),
+        ("minutes", 60, 20, "length of a play, the first sixth of which does not count"),
+        ("life", 30, 10, "minutes of a job, on average"),
+    )
+    add_counts(parser, counts, quick=quick)
+    parser.add_argument(
+        "--loads", type=int, nargs="+", default=[85, 90, 95, 100, 105], help="percent of the GPUs"
+    )
+    parser.add_argument(
+        "--delays", type=float, nargs="+", default=[5, 30], help="seconds on the way; the last is drawn"
+    )
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the figures")
+    add_json(parser)
+    options = parser.parse_args(arguments)
+    minute = 60.0
+    settings = [
+        Setting(
+            load / _PERCENT,
+            delay,
+            options.minutes * minute,
+            options.minutes * minute / 6,
+            options.life * minute,
+        )
+        for delay in options.delays
+        for load in options.loads
+    ]
+    try:
+        played = compare(options, settings)
+    except TraceError as error:
+        parser.error(str(error))
+    print(told(played))
+    if options.json:
+        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(played)))
+    if options.plot:
+        plot(played, options.delays[-1], options.plot)
+    return 1 if any(having.stranded for _, _, having in played) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
