@@ -148,8 +148,8 @@ def _play(side: Side) -> None:
     urgent.until_refused()
     side.read_conditions()
     victim.merge({"metadata": {"finalizers": None}})
-    gated.merge({"spec": {"schedulingGates": None}})
     urgent.until_bound()
+    gated.merge({"spec": {"schedulingGates": None}})  # not before: the large node is empty for a while
     gated.until_bound()
     wait_for(side.read_events, _all_told, what=f"all events of {side.name}", interval=0.5)
     measured = partial(_all_bound, before)
