@@ -1,10 +1,10 @@
 """What locks are worth to managers that race for the last GPUs: python -m bench.dispatch --traces DIR.
 
-The GPU nodes of a production trace (openb) are dealt out to member clusters, each with the real scheduler on a
-virtual clock. Two managers send jobs of that trace where they see room, and teams create some of their own in a
-cluster. A manager's view of the clusters is seconds old, and what it sends arrives seconds later: whoever else
-came meanwhile has the room, and the job waits there, while it would fit elsewhere. With locks a manager asks the
-cluster before it sends, and room is held until the job arrives.
+The GPU nodes of a production trace (openb) are dealt out to member clusters, each with the real scheduler on
+a virtual clock. Two managers send jobs of that trace where they see room, and teams create some of their own
+in a cluster. A manager's view of the clusters is seconds old, and what it sends arrives seconds later: whoever
+else came meanwhile has the room, and the job waits there, while it would fit elsewhere. With locks a manager
+asks the cluster before it sends, and room is held until the job arrives.
 
 Every load and delay is played twice with the same jobs: without locks and with them. Told are the jobs that
 found no room where they were sent, how long jobs took from being wanted to their node, how much of the GPUs
@@ -50,7 +50,16 @@ _PERCENT = 100.0
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is played: GPUs wanted as a share of all; seconds on the way, of a play, of its beginning, of a life."""
+    """What is played.
+
+    Attributes:
+        load: GPUs wanted at any time, as a share of all.
+        delay: seconds a job is on the way, on average.
+        seconds: length of the play.
+        warm_up: seconds at its beginning that do not count.
+        life: seconds a job runs, on average.
+
+    """
 
     load: float
     delay: float
@@ -180,7 +189,8 @@ class Play:
             self.at(due, partial(self._wake, member))
 
     def _wake(self, member: Member) -> None:
-        del self._due[member]
+        if self._due.get(member) == self.clock.elapsed:  # else an earlier instant came up meanwhile
+            del self._due[member]
         self._decide(member)
 
     def _weigh(self, seconds: float) -> None:
