@@ -354,17 +354,17 @@ def main(arguments: Sequence[str]) -> int:
         "--traces", type=Path, required=True, metavar="DIR", help=f"where {_NODES} and {_PODS} are"
     )
     counts = (
-        ("nodes", 10_000, 90, "nodes at most"),
+        ("nodes", 600, 90, "nodes at most"),
         ("members", 3, 3, "clusters"),
-        ("minutes", 60, 20, "length of a play, the first sixth of which does not count"),
-        ("life", 30, 10, "minutes of a job, on average"),
+        ("minutes", 24, 20, "length of a play, the first sixth of which does not count"),
+        ("life", 12, 10, "minutes of a job, on average"),
     )
     add_counts(parser, counts, quick=quick)
     parser.add_argument(
-        "--loads", type=int, nargs="+", default=[85, 90, 95, 100, 105], help="percent of the GPUs"
+        "--loads", type=int, nargs="+", default=[80, 85, 90, 95, 100], help="percent of the GPUs"
     )
     parser.add_argument(
-        "--delays", type=float, nargs="+", default=[5, 30], help="seconds on the way; the last is drawn"
+        "--delays", type=float, nargs="+", default=[30], help="seconds on the way; the last is drawn"
     )
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the figures")
     add_json(parser)
