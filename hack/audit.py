@@ -1,20 +1,24 @@
 """Audits what is locked: python -m audit LOCKFILE...
 
-Every requirement must be pinned and have hashes, so that what is installed is what was locked. Where the data
-of pip-audit can be reached, none may have a known vulnerability besides. It says which of the two it did; the
-exit status is 0 where nothing is wrong.
+Every requirement must be pinned and have hashes, so that what is installed is what was locked, and the oldest
+Python of pyproject.toml must be able to install it. Where the data of pip-audit can be reached, none may have
+a known vulnerability besides. It says which of the two it did; the exit status is 0 where nothing is wrong.
 """
 
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
 
+_PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 # Vulnerabilities that do not concern Tidelock, by their ids, and why they do not.
 ACCEPTED: Mapping[str, str] = MappingProxyType({})
 
@@ -67,6 +71,25 @@ def unlocked(text: str) -> Iterator[str]:
             yield f"{requirement}: has no sha256 hash"
 
 
+def oldest_python() -> str:
+    """Read the oldest Python that pyproject.toml lets in, as 3.11.0."""
+    asked = tomllib.loads(_PROJECT.read_text())["project"]["requires-python"]
+    return f"{asked.removeprefix('>=')}.0"
+
+
+def refusing(text: str, python: str) -> Iterator[str]:
+    """Tell of requirements that can't be installed with a Python, as far as they are installed here."""
+    for requirement, _ in requirements(text):
+        name, _, version = requirement.partition(" ;")[0].partition("==")
+        try:
+            installed = distribution(name.strip())
+        except (PackageNotFoundError, ValueError):
+            continue
+        needed = installed.metadata["Requires-Python"] or ""
+        if installed.version == version.strip() and not SpecifierSet(needed).contains(python):
+            yield f"{requirement}: needs Python {needed}, and {python} is let in"
+
+
 def known_vulnerabilities(lock: Path) -> Findings | None:
     """Ask pip-audit; None if its data can't be reached, or tell of none of these packages: a mirror's do."""
     command = (str(Path(sys.executable).with_name("pip-audit")), *_FLAGS, f"--requirement={lock}")
@@ -99,7 +122,7 @@ def main(locks: Sequence[Path]) -> int:
     ):  # where nothing answers, a few ask in vain
         text = lock.read_text()
         wrong = list(unlocked(text))
-        faults += [f"{lock}: {each}" for each in wrong]
+        faults += [f"{lock}: {each}" for each in (*wrong, *refusing(text, oldest_python()))]
         print(f"{lock}: {len(list(requirements(text)))} requirements, {len(wrong)} without pin or hash")
         found = known_vulnerabilities(lock) if reached else None
         reached = found is not None

@@ -1,5 +1,6 @@
 """The code blocks of README and docs, of what kind they are, and the commands in them."""
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ _INSTEAD = {"template": "resources", "expireAt": "ttlSeconds"}
 _PROFILE = {"schedulerName", "plugins", "pluginConfig"}
 _BETWEEN = frozenset({"&&", "||", "|", ";", "&"})
 _PROMPT = "$ "
+# What sentences tell to run. A subcommand of the plugin without arguments is often only named.
+_INLINE = re.compile(r"(\w+=\S+ )*(make|pytest|python -m|tidelock (run|simulate)|kubectl tidelock \w+ \S)")
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,15 @@ def page_blocks(page: Path) -> Iterator[Block]:
             named = dict(each.split("=", 1) for each in attributes)
             yield Block(page, token.map[0] + 1, language, named.pop("title", ""), token.content)
             assert not named, f"{page}:{token.map[0] + 1}: unknown attributes {named}"
+
+
+def sentences(page: Path) -> Iterator[Block]:
+    """Give the commands that stand in the sentences and tables of a page, each as a block of `sh`."""
+    for token in MarkdownIt("commonmark").enable("table").parse(page.read_text(encoding="utf-8")):
+        for child in token.children or ():
+            if child.type == "code_inline" and _INLINE.match(child.content):
+                assert token.map is not None
+                yield Block(page, token.map[0], "sh", "", child.content)
 
 
 def kind_of(block: Block) -> Kind:

@@ -102,18 +102,30 @@ def run_go(arguments: Sequence[str], log: Path, module: Path = MODULE) -> None:
             process.terminate()  # an interrupted build must not go on; an ended one is left alone
     if process.returncode:
         _check_version(module)
-        raise DevClusterError(f"go {arguments[0]} failed:\n{tail(log)}")
+        advice = "if it could not download, name a module proxy that it can reach in GOPROXY"
+        raise DevClusterError(f"go {arguments[0]} failed; {advice}:\n{tail(log)}")
 
 
 def _check_version(module: Path) -> None:
-    """Refuse a Go older than the module wants, unless it fetches another, as Go 1.21 and later do."""
-    told = subprocess.run(["go", "version"], cwd=module, capture_output=True, text=True, check=False).stdout
-    found = re.search(r"\bgo(\d+)\.(\d+)", told)
+    """Refuse a Go older than the module wants, unless it fetches another, as Go 1.21 and later can."""
+    found = _version(module, {}) or _version(module, {"GOTOOLCHAIN": "local"})
     needed = re.search(r"^go (\d+)\.(\d+)", (module / "go.mod").read_text(), re.MULTILINE)
     if found and needed and [int(part) for part in found.groups()] < [int(part) for part in needed.groups()]:
         raise DevClusterError(
             f"Go {'.'.join(found.groups())} is too old: install Go {'.'.join(needed.groups())} or later."
         )
+
+
+def _version(module: Path, variables: Mapping[str, str]) -> re.Match[str] | None:
+    told = subprocess.run(
+        ["go", "version"],
+        cwd=module,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
+    return re.search(r"\bgo(\d+)\.(\d+)", told)
 
 
 def _runs_on(process: subprocess.Popen[bytes], seconds: float) -> bool:

@@ -28,8 +28,12 @@ MANIFESTS = ("manifests/base", "manifests/monitoring")
 FOREIGN: Mapping[str, str] = {"monitoring.coreos.com": "of the Prometheus operator"}
 ABSENT = re.compile(
     rf"\(NotFound\)|no matching resources found|no matches for kind .* in version \"({'|'.join(FOREIGN)})/"
+    r"|release: not found|has no deployed releases"
 )
 _WRITES = frozenset({"annotate", "apply", "create", "delete", "label", "patch"})
+# What makes a command of Helm a dry run, also beside objects of the chart that other tests have applied.
+_TAKEN = ("--dry-run=server", "--take-ownership", "--force-conflicts")
+_HELM: Mapping[str, tuple[str, ...]] = {"install": _TAKEN, "upgrade": _TAKEN, "uninstall": ("--dry-run",)}
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z|\b\d+(\.\d+)?(ms|s|m)(\d+s)?\b")
 
 
@@ -40,13 +44,15 @@ class Shell:
         (folder / "tidelock").symlink_to(ROOT)  # a clone beside the folder of who installs it
         self.folder, self.namespace = folder / "own", namespace
         self.folder.mkdir()
-        programs = folder / "bin"
+        self.programs = programs = folder / "bin"
         programs.mkdir()
         (programs / "kubectl").symlink_to(find_binaries().programs["kubectl"])
         kubeconfig = folder / "kubeconfig"
         kubeconfig.write_bytes(cluster.kubeconfig.read_bytes())
         path = os.pathsep.join((str(programs), str(Path(sys.executable).parent), os.environ["PATH"]))
-        self._environment = os.environ | {"PATH": path, "KUBECONFIG": str(kubeconfig), "NO_COLOR": "1"}
+        helm = {f"HELM_{each}_HOME": str(folder / each.lower()) for each in ("CACHE", "CONFIG", "DATA")}
+        own = {"PATH": path, "KUBECONFIG": str(kubeconfig), "NO_COLOR": "1"}
+        self._environment = os.environ | own | helm
         for name in ("crds", "docs", "manifests"):
             (self.folder / name).symlink_to(ROOT / name)
         (self.folder / "pod.yaml").write_text((SAMPLES / "pod.yaml").read_text())
@@ -88,9 +94,10 @@ def installed(controlplane: Cluster) -> Cluster:
 
 
 @pytest.fixture
-def shell(installed: Cluster, namespace: str, tmp_path: Path) -> Shell:
+def shell(installed: Cluster, namespace: str, tmp_path: Path, helm: Path) -> Shell:
     """A shell whose commands are about a namespace of the test's own."""
     made = Shell(installed, tmp_path, namespace)
+    (made.programs / "helm").symlink_to(helm)
     made.run("kubectl config set-context --current --namespace=shop").check_returncode()
     return made
 
@@ -138,8 +145,8 @@ def test_every_patch_finds_what_it_patches(installed: Cluster, tmp_path: Path) -
     installed.kubectl("apply", *flags, "-f", "-", input=yaml.safe_dump_all(known))
 
 
-def test_kubectl_knows_the_commands(shell: Shell) -> None:
-    """What writes is a dry run. An object that is not here would be in the cluster of who reads the page.
+def test_kubectl_and_helm_know_the_commands(shell: Shell) -> None:
+    """What writes is a dry run. An object or a release that is not here would be in the reader's cluster.
 
     So would the kinds of other operators be.
     """
@@ -150,7 +157,9 @@ def test_kubectl_knows_the_commands(shell: Shell) -> None:
         for command in commands(block) if block.language in {"sh", "console"} else ():
             if command.words[0] == "cd":
                 folder = command.words[1]
-            elif command.words[0] == "kubectl" and command.words[1] != "tidelock":
+            elif command.words[0] == "helm" or (
+                command.words[0] == "kubectl" and command.words[1] != "tidelock"
+            ):
                 done = shell.run(dry(command, shell.namespace), folder)
                 absent = ABSENT.search(done.stderr)
                 wrong += [f"{command}: {done.stderr}"] * bool(done.returncode and not absent)
@@ -163,7 +172,9 @@ def dry(command: Command, namespace: str) -> str:
     for flag in ("-n", "--namespace"):
         if flag in words:
             words[words.index(flag) + 1] = namespace
-    if _WRITES.intersection(words[1:4]):  # a namespace may stand before the verb
+    if words[0] == "helm":
+        words += _HELM[words[1]]
+    elif _WRITES.intersection(words[1:4]):  # a namespace may stand before the verb
         words.append("--dry-run=server")
     return shlex.join(words)
 

@@ -1,6 +1,5 @@
 """Where the API server is and how to log in, from a kubeconfig or from the pod's service account."""
 
-import binascii
 import logging
 import os
 import ssl
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 from kubernetes.client import Configuration
@@ -180,6 +180,7 @@ def _connect(
         configuration = Configuration()
         with errors():
             read_into(configuration)
+            _check_server(configuration.host)
         return configuration
 
     credentials = Credentials(load)
@@ -195,6 +196,17 @@ def _connect(
     )
 
 
+def _check_server(server: str) -> None:
+    """Refuse what no request can be sent to, with a ValueError."""
+    try:
+        url = urlsplit(server)
+        usable = url.scheme in {"http", "https"} and url.hostname and url.port != 0
+    except ValueError:  # a port that is none, an address that is not closed
+        usable = False
+    if not usable:
+        raise ValueError(f"the server is {server!r}, expected a URL like https://HOST:PORT")
+
+
 @contextmanager
 def _configuration_errors(source: str, advice: str = "") -> Iterator[None]:
     """Tell errors in one sentence, with their source and what to do."""
@@ -202,8 +214,14 @@ def _configuration_errors(source: str, advice: str = "") -> Iterator[None]:
         yield
     except (TypeError, AttributeError) as error:  # how the loader tells a file that holds something else
         raise ConfigError(f"{source}: holds no configuration ({error}){advice}") from error
-    except (ConfigException, yaml.YAMLError, binascii.Error, OSError) as error:
-        told = error.strerror if isinstance(error, OSError) else None
+    except (ConfigException, yaml.YAMLError, ValueError, OSError) as error:
+        told = _system_error(error, source) if isinstance(error, OSError) else None
         raise ConfigError(
             f"{source}: {' '.join((told or str(error)).split()).rstrip('.')}{advice}"
         ) from error
+
+
+def _system_error(error: OSError, source: str) -> str | None:
+    """Name the file as well if it is another one than the source, as a token's."""
+    named = f"{error.filename}: " if error.filename and not source.endswith(str(error.filename)) else ""
+    return error.strerror and named + error.strerror

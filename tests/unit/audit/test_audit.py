@@ -2,6 +2,7 @@ import json
 import stat
 import sys
 from collections.abc import Callable
+from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,16 @@ def test_a_requirement_is_read_with_its_hashes() -> None:
 def test_what_would_let_anything_be_installed_is_named(line: str, fault: str) -> None:
     (found,) = audit.unlocked(f"{GOOD}{line}\n{GOOD}")
     assert found.startswith(fault)
+
+
+def test_what_the_oldest_python_can_not_install_is_named() -> None:
+    """A package of the site's needed Python 3.11.5, and `make venv` failed with the 3.11.2 of a Debian."""
+    needed, version = metadata("pytest")["Requires-Python"], metadata("pytest")["Version"]
+    text = f"pytest=={version} \\\n    --hash=sha256:00\nno-such-package==1 --hash=sha256:00\n"
+    assert list(audit.refusing(text, "3.2.0")) == [
+        f"pytest=={version}: needs Python {needed}, and 3.2.0 is let in"
+    ]
+    assert not list(audit.refusing(text, audit.oldest_python()))
 
 
 def test_a_vulnerability_fails_and_says_what_fixes_it(

@@ -93,6 +93,13 @@ def test_go_that_is_too_old_is_told(machine: Machine, version: str) -> None:
         find_binaries()
 
 
+def test_go_that_can_not_fetch_the_one_it_needs_is_too_old(machine: Machine) -> None:
+    """Go 1.21 and later fetch the Go of the module, and where they can't they do not tell their version."""
+    machine.install("go", "[[ $GOTOOLCHAIN == local ]] && echo go version go1.22.3 linux/amd64")
+    with pytest.raises(DevClusterError, match=r"^Go 1\.22 is too old: install Go 1\.26 or later\.$"):
+        find_binaries()
+
+
 def test_cache_that_can_not_be_written_to_is_told(machine: Machine, go_calls: Path) -> None:
     (machine.home / ".cache").write_text("a file, where a folder is wanted")
     with pytest.raises(DevClusterError) as caught:
@@ -191,7 +198,7 @@ def test_failed_build_tells_its_output_and_leaves_no_cache(machine: Machine, go_
     good = (machine.programs / "go").read_text()
     machine.install("go", "echo no such module; exit 1")
 
-    with pytest.raises(DevClusterError, match=r"go build failed:\n  no such module"):
+    with pytest.raises(DevClusterError, match=r"go build failed; .* GOPROXY:\n  no such module"):
         find_binaries()
     assert not cached_folder(machine).exists()
 

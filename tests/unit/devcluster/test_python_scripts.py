@@ -1,3 +1,4 @@
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -7,6 +8,11 @@ import pytest
 from unit.devcluster.machines import Machine
 
 HACK = Path(__file__).parents[3] / "hack"
+IN_VENV = sorted(
+    path.name
+    for path in HACK.iterdir()
+    if path.is_file() and path.name != "in-venv" and re.search(r"in-venv|\.venv/bin", path.read_text())
+)
 # Tells its version, has what hack/make-venv asks for, and makes environments whose pytest ends as it is told.
 PYTHON = """
 case $* in
@@ -16,7 +22,7 @@ case $* in
 *version_info*) echo {version} | cut -d. -f1-2 ;;
 -m\\ venv*)
     mkdir -p "$3/bin"
-    echo 'exit 0' >"$3/bin/pip"
+    echo 'exit {pip}' >"$3/bin/pip"
     printf 'echo %s\nexit {status}\n' "tests with {version}" >"$3/bin/python"
     chmod +x "$3/bin/pip" "$3/bin/python"
     ;;
@@ -24,8 +30,10 @@ esac
 """
 
 
-def python(version: str, *, ensurepip: str = "true", new_enough: str = "true", status: int = 0) -> str:
-    return PYTHON.format(version=version, ensurepip=ensurepip, new_enough=new_enough, status=status)
+def python(
+    version: str, *, ensurepip: str = "true", new_enough: str = "true", pip: int = 0, status: int = 0
+) -> str:
+    return PYTHON.format(version=version, ensurepip=ensurepip, new_enough=new_enough, pip=pip, status=status)
 
 
 @pytest.fixture
@@ -79,6 +87,26 @@ def test_what_lacks_for_an_environment_is_told_in_one_sentence(
     assert done.stderr.startswith(told)
     assert done.stderr.count("\n") == 1
     assert not (checkout / "venv").exists()
+
+
+def test_packages_that_can_not_be_had_are_told(machine: Machine, checkout: Path) -> None:
+    machine.install("python3", python("3.13.0", pip=1))
+    done = run(checkout, "make-venv", "python3", "venv")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "pip failed, see above: see that it can reach PyPI, or name another index in PIP_INDEX_URL\n",
+    )
+
+
+@pytest.mark.parametrize("script", IN_VENV)
+def test_a_script_without_the_environment_says_how_to_make_it(
+    machine: Machine, checkout: Path, script: str
+) -> None:
+    for name in ("in-venv", script):
+        shutil.copy(HACK / name, checkout / "hack")
+    done = run(checkout, script)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "There is no virtual environment here: run make venv.\n"
 
 
 def test_each_other_python_runs_the_tests(machine: Machine, checkout: Path) -> None:

@@ -17,7 +17,7 @@ import jsonschema
 import pytest
 import typer.main
 
-from documents import ROOT, Block, Command, Kind, blocks, commands, kind_of, objects
+from documents import PAGES, ROOT, Block, Command, Kind, blocks, commands, kind_of, objects, sentences
 from tidelock import main as tidelock
 from tidelock.cli.main import make_app
 from tidelock.framework.config import read_configuration
@@ -28,7 +28,7 @@ from tidelock.plugins.registry import BUILTINS
 # Programs that are told of and not tried, and why.
 ELSEWHERE: Mapping[str, str] = {
     "docker": "needs a Docker engine and a registry",
-    "helm": "tests/installation builds it, and renders the chart with such values",
+    "helm": "is asked in tests/cluster/test_docs.py",
     "pip": "would change the environment of the tests; the demo and make use what it installs",
 }
 # How text begins that is a command or a manifest, and belongs into a block that is checked.
@@ -216,7 +216,7 @@ def only_parsed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(ArgumentParser, "parse_args", parse)
     monkeypatch.setattr(sys, "argv", sys.argv)
     monkeypatch.chdir(tmp_path)
-    for name in ("pod.yaml", "surge.yaml", "locks.yaml"):
+    for name in ("pod.yaml", "surge.yaml", "locks.yaml", "FILE"):
         (tmp_path / name).touch()
 
 
@@ -225,6 +225,12 @@ def test_a_block_is_what_it_says(block: Block) -> None:
     check = LANGUAGES.get(block.language)
     assert check, f"{block}: a block of {block.language or 'no language'}, which nothing checks"
     check(block)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_in_sentences_are_what_programs_take(page: Path) -> None:
+    for block in sentences(page):
+        check_commands(block)
 
 
 def test_what_is_not_tried_is_still_told_of() -> None:

@@ -119,6 +119,42 @@ def test_a_useless_kubeconfig_is_an_error_in_one_sentence(
     assert "\n" not in sentence
 
 
+@pytest.mark.parametrize(
+    "server",
+    [
+        "not a url",
+        "127.0.0.1:6443",
+        "ftp://x",
+        "https:///x",
+        "https://x:port",
+        "https://x:99999",
+    ],
+)
+def test_a_server_that_no_request_can_be_sent_to_is_named(tmp_path: Path, server: str) -> None:
+    """It was taken, and each request failed with a text that named a path and no cause."""
+    path = write_kubeconfig(tmp_path / "kubeconfig", server, {})
+    with pytest.raises(ConfigError) as caught:
+        load_connection(path)
+    assert str(caught.value) == (
+        f"kubeconfig {path}: the server is {server!r}, expected a URL like https://HOST:PORT"
+        "; name a kubeconfig with --kubeconfig or $KUBECONFIG"
+    )
+
+
+def test_a_file_of_bytes_is_no_kubeconfig(tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_bytes(b"\x7fELF\xff\x00")
+    with pytest.raises(ConfigError, match=f"kubeconfig {path}: .*; name a kubeconfig"):
+        load_connection(path)
+
+
+def test_a_file_that_a_kubeconfig_names_is_named(tmp_path: Path) -> None:
+    """It read as if the kubeconfig itself were not there."""
+    path = write_kubeconfig(tmp_path / "kubeconfig", "https://x", {"tokenFile": "/no/token"})
+    with pytest.raises(ConfigError, match=f"^kubeconfig {path}: /no/token: No such file or directory; name"):
+        load_connection(path)
+
+
 def test_a_folder_is_no_kubeconfig(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"kubeconfig {tmp_path}: Is a directory; name"):
         load_connection(tmp_path)
