@@ -2,14 +2,14 @@
 
 The GPU nodes of a production trace (openb) are dealt out to member clusters, each with the real scheduler on
 a virtual clock. Two managers send jobs of that trace where they see room, and teams create some of their own
-in a cluster. A manager's view of the clusters is seconds old, and what it sends arrives seconds later: whoever
-else came meanwhile has the room, and the job waits there, while it would fit elsewhere. With locks a manager
-asks the cluster before it sends, and room is held until the job arrives.
+in a cluster. A manager's view of the clusters is seconds old, and what it sends arrives seconds later: if
+somebody else came meanwhile and has the room, the job waits there, while it would fit elsewhere. With locks a
+manager asks the cluster before it sends, and room is held until the job arrives.
 
-Every load and delay is played twice with the same jobs: without locks and with them. Told are the jobs that
-found no room where they were sent, how long jobs took from being wanted to their node, how much of the GPUs
-was in use, and how much was held for jobs on their way: what locks cost. The exit status is 1 if a job with a
-lock found no room.
+Every size of cluster and load is played twice with the same jobs: without locks and with them. Told are the
+jobs that found no room where they were sent, how long these waited there, how long the others took from being
+wanted to their node, how much of the GPUs was in use, and how much was held for jobs on their way: what locks
+cost. The exit status is 1 if a job with a lock found no room.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -53,6 +54,7 @@ class Setting:
     """What is played.
 
     Attributes:
+        nodes: of all clusters.
         load: GPUs wanted at any time, as a share of all.
         delay: seconds a job is on the way, on average.
         seconds: length of the play.
@@ -61,6 +63,7 @@ class Setting:
 
     """
 
+    nodes: int
     load: float
     delay: float
     seconds: float
@@ -76,6 +79,7 @@ class Tally:
         sent: jobs that managers have sent and that have arrived.
         stranded: of these, those that found no room where they were sent.
         waits: seconds from being wanted to a node, of the jobs of managers; to the end, of those without one.
+        stuck: seconds from the arrival to a node, or to the end, of those that found no room.
         used: GPU-seconds of bound pods, as a share of all there were.
         held: GPU-seconds that locks held, as a share of all there were.
 
@@ -84,8 +88,17 @@ class Tally:
     sent: int = 0
     stranded: int = 0
     waits: list[float] = field(default_factory=list)
+    stuck: list[float] = field(default_factory=list)
     used: float = 0.0
     held: float = 0.0
+
+
+class Played(NamedTuple):
+    """A setting, and what came of it without locks and with them."""
+
+    setting: Setting
+    without: Tally
+    having: Tally
 
 
 class Play:
@@ -110,7 +123,7 @@ class Play:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
         self._wanted: dict[str, float] = {}
-        self._arrived: dict[str, float] = {}
+        self._stranded: dict[str, float] = {}
         self._home: dict[str, Member] = {}
         self._due: dict[Member, float] = {}
         self.members = [
@@ -138,6 +151,7 @@ class Play:
         self.tally.waits += [
             setting.seconds - wanted for wanted in self._wanted.values() if wanted >= setting.warm_up
         ]
+        self.tally.stuck += [setting.seconds - arrived for arrived in self._stranded.values()]
         return self.tally
 
     def at(self, instant: float, happen: Callable[[], None]) -> None:
@@ -147,13 +161,13 @@ class Play:
     def arrive(self, job: Job, member: Member) -> None:
         """Have a job's pod come to a cluster."""
         self._home[job.name] = member
-        self._arrived[job.name] = self.clock.elapsed
         counts = job.name in self._wanted and self.clock.elapsed >= self.setting.warm_up
         member.create(job)
         self._decide(member)
-        if counts:
-            self.tally.sent += 1
-            self.tally.stranded += job.name in self._arrived  # not bound at once
+        self.tally.sent += counts
+        if counts and job.name in self._wanted:  # not bound at once
+            self.tally.stranded += 1
+            self._stranded[job.name] = self.clock.elapsed
 
     def lock(self, job: Job, member: Member) -> bool:
         """Ask a cluster for a lock; whether it is Active."""
@@ -170,7 +184,8 @@ class Play:
 
     def _bound(self, job: Job) -> None:
         now = self.clock.elapsed
-        self._arrived.pop(job.name, None)
+        if job.name in self._stranded:
+            self.tally.stuck.append(now - self._stranded.pop(job.name))
         wanted = self._wanted.pop(job.name, None)
         if wanted is not None and wanted >= self.setting.warm_up:
             self.tally.waits.append(now - wanted)
@@ -288,33 +303,36 @@ class Manager:
         self._play.arrive(job, member)
 
 
-def compare(options: argparse.Namespace, settings: Sequence[Setting]) -> list[tuple[Setting, Tally, Tally]]:
+def compare(
+    machines: Sequence[Machine], shapes: Sequence[TracedPod], settings: Sequence[Setting], members: int
+) -> list[Played]:
     """Play each setting without locks and with them."""
-    machines = [each for each in read_openb_nodes(options.traces / _NODES) if each.gpus][: options.nodes]
-    shapes = [each for each in read_openb_pods(options.traces / _PODS) if each.gpus]
     played = []
     for setting in settings:
-        say(f"{setting.load:.0%} of the GPUs wanted, {setting.delay:g} s on the way.")
+        say(f"{setting.nodes} nodes, {setting.load:.0%} of the GPUs wanted.")
+        chosen = machines[:: len(machines) // setting.nodes or 1][: setting.nodes]
         without, having = (
-            Play(machines, shapes, setting, locks=locks, members=options.members).run()
-            for locks in (False, True)
+            Play(chosen, shapes, setting, locks=locks, members=members).run() for locks in (False, True)
         )
-        played.append((setting, without, having))
+        played.append(Played(setting, without, having))
     return played
 
 
-def told(played: Sequence[tuple[Setting, Tally, Tally]]) -> str:
+def told(played: Sequence[Played]) -> str:
     """Lay out the figures as a table."""
-    rows = [("wanted", "on the way", "", "sent", "found no room", "wait p50", "p99", "in use", "held")]
-    for setting, *tallies in played:
-        for name, tally in zip(("without locks", "with locks"), tallies, strict=True):
+    rows = [
+        ("nodes", "wanted", "", "sent", "found no room", "waited there", "wait p50", "p99", "in use", "held")
+    ]
+    for setting, without, having in played:
+        for name, tally in (("without locks", without), ("with locks", having)):
             rows.append(
                 (
+                    str(setting.nodes),
                     f"{setting.load:.0%}",
-                    f"{setting.delay:g} s",
                     name,
                     str(tally.sent),
-                    f"{tally.stranded / max(tally.sent, 1):.2%}",
+                    f"{_share(tally):.2%}",
+                    f"{percentile(tally.stuck, 50):.0f} s" if tally.stuck else "",
                     f"{percentile(tally.waits, 50):.0f} s",
                     f"{percentile(tally.waits, 99):.0f} s",
                     f"{tally.used:.2%}",
@@ -324,26 +342,36 @@ def told(played: Sequence[tuple[Setting, Tally, Tally]]) -> str:
     return columns(rows)
 
 
-def plot(played: Sequence[tuple[Setting, Tally, Tally]], delay: float, file: Path) -> None:
+def plot(played: Sequence[Played], members: int, file: Path) -> None:
     """Draw over the load what found no room, what was in use, and what was held."""
-    chosen = [each for each in played if each[0].delay == delay]
-    loads = [_PERCENT * setting.load for setting, *_ in chosen]
     canvas = Canvas(figsize=(9, 3.6), layout="constrained")
     stranded, used = canvas.subplots(1, 2)
-    for place, label, colour in ((0, "without locks", "#adb5bd"), (1, "with locks", "#0b7285")):
-        tallies = [(without, having)[place] for _, without, having in chosen]
-        lost = [_PERCENT * tally.stranded / max(tally.sent, 1) for tally in tallies]
-        stranded.plot(loads, lost, marker="o", color=colour, label=label)
-        used.plot(loads, [_PERCENT * tally.used for tally in tallies], marker="o", color=colour, label=label)
-    held = [_PERCENT * (each[2].used + each[2].held) for each in chosen]
-    used.plot(loads, held, linestyle="--", color="#0b7285", label="with locks, and held by them")
+    sizes = sorted({each.setting.nodes for each in played})
+    for size, style in zip(sizes, ("-", "--", ":", "-."), strict=False):
+        chosen = [each for each in played if each.setting.nodes == size]
+        loads = [_PERCENT * each.setting.load for each in chosen]
+        clusters = f"{members} clusters of {size // members} nodes"
+        for tallies, label, colour in (
+            ([each.without for each in chosen], "without locks", "#868e96"),
+            ([each.having for each in chosen], "with locks", "#0b7285"),
+        ):
+            look = {"marker": "o", "linestyle": style, "color": colour, "label": f"{label}, {clusters}"}
+            stranded.plot(loads, [_PERCENT * _share(tally) for tally in tallies], **look)
+            used.plot(loads, [_PERCENT * tally.used for tally in tallies], **look)
+        both = [_PERCENT * (each.having.used + each.having.held) for each in chosen]
+        used.plot(loads, both, linestyle=style, color="#66d9e8", label=f"and held by locks, {clusters}")
     stranded.set_ylabel("sent, and no room there, %")
     used.set_ylabel("GPUs in use, %")
     for axis in (stranded, used):
         axis.set_xlabel("GPUs wanted, % of all")
         axis.grid(alpha=0.3)
-        axis.legend(fontsize="small")
+        axis.legend(fontsize="x-small")
     canvas.savefig(file, dpi=110)
+
+
+def _share(tally: Tally) -> float:
+    """Tell which share of the jobs that were sent found no room."""
+    return tally.stranded / max(tally.sent, 1)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -354,43 +382,39 @@ def main(arguments: Sequence[str]) -> int:
         "--traces", type=Path, required=True, metavar="DIR", help=f"where {_NODES} and {_PODS} are"
     )
     counts = (
-        ("nodes", 600, 90, "nodes at most"),
         ("members", 3, 3, "clusters"),
         ("minutes", 24, 20, "length of a play, the first sixth of which does not count"),
         ("life", 12, 10, "minutes of a job, on average"),
+        ("delay", 30, 30, "seconds a job is on the way, on average"),
     )
     add_counts(parser, counts, quick=quick)
     parser.add_argument(
-        "--loads", type=int, nargs="+", default=[80, 85, 90, 95, 100], help="percent of the GPUs"
+        "--nodes", type=int, nargs="+", default=[90] if quick else [90, 600], help="nodes of all clusters"
     )
     parser.add_argument(
-        "--delays", type=float, nargs="+", default=[30], help="seconds on the way; the last is drawn"
+        "--loads", type=int, nargs="+", default=[80, 85, 90, 95, 100], help="percent of the GPUs"
     )
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the figures")
     add_json(parser)
     options = parser.parse_args(arguments)
-    minute = 60.0
+    seconds = 60.0 * options.minutes
     settings = [
-        Setting(
-            load / _PERCENT,
-            delay,
-            options.minutes * minute,
-            options.minutes * minute / 6,
-            options.life * minute,
-        )
-        for delay in options.delays
+        Setting(nodes, load / _PERCENT, options.delay, seconds, seconds / 6, 60.0 * options.life)
+        for nodes in options.nodes
         for load in options.loads
     ]
     try:
-        played = compare(options, settings)
+        machines = [each for each in read_openb_nodes(options.traces / _NODES) if each.gpus]
+        shapes = [each for each in read_openb_pods(options.traces / _PODS) if each.gpus]
     except TraceError as error:
         parser.error(str(error))
+    played = compare(machines, shapes, settings, options.members)
     print(told(played))
     if options.json:
         options.json.write_bytes(msgspec.json.format(msgspec.json.encode(played)))
     if options.plot:
-        plot(played, options.delays[-1], options.plot)
-    return 1 if any(having.stranded for _, _, having in played) else 0
+        plot(played, options.members, options.plot)
+    return 1 if any(each.having.stranded for each in played) else 0
 
 
 if __name__ == "__main__":

@@ -2,14 +2,14 @@ from pathlib import Path
 
 import pytest
 
-from bench.dispatch import Play, Setting, Tally, main, told
+from bench.dispatch import Play, Played, Setting, Tally, main, told
 from bench.members import Job, Member
 from tidelock.simulation.cluster import VirtualClock
 from tidelock.simulation.traces import TracedPod
 from tidelock.simulation.world import Machine
 
 GIB = 2**30
-SETTING = Setting(load=0.95, delay=20.0, seconds=400.0, warm_up=100.0, life=120.0)
+SETTING = Setting(nodes=6, load=0.95, delay=20.0, seconds=400.0, warm_up=100.0, life=120.0)
 SHAPES = [TracedPod("job", 4000, 8 * GIB, 0.0, 1.0, gpus=gpus) for gpus in (1, 1, 2, 4)]
 
 
@@ -25,6 +25,7 @@ def test_with_locks_every_job_finds_its_room_and_without_some_do_not() -> None:
     without, having = played(locks=False), played(locks=True)
     assert without.stranded > 0
     assert having.stranded == 0
+    assert (len(without.stuck), len(having.stuck)) == (without.stranded, 0)
     assert without.sent > 20
     assert having.sent > 20
     assert without.held == 0.0
@@ -60,16 +61,20 @@ def test_a_member_holds_room_for_a_job_that_has_not_come() -> None:
 
 def test_a_lock_for_a_job_that_never_comes_expires() -> None:
     clock = VirtualClock()
-    member = Member(machines(1), clock, lambda job: None)
+    bound: list[Job] = []
+    member = Member(machines(1), clock, bound.append)
     assert member.lock(Job("first", 1000, GIB, 8, 60.0), 30)
     clock.elapsed = 31.0
     member.decide()
-    assert member.held == 0
+    assert (member.held, bound) == (0, [])
 
 
 def test_the_table_tells_of_both() -> None:
-    table = told([(SETTING, Tally(200, 20, [1.0, 9.0], 0.8), Tally(200, 0, [1.0, 3.0], 0.8, 0.05))])
+    table = told(
+        [Played(SETTING, Tally(200, 20, [1.0, 9.0], [80.0], 0.8), Tally(200, 0, [1.0], [], 0.8, 0.05))]
+    )
     assert "10.00%" in table
+    assert "80 s" in table
     assert "5.00%" in table
 
 
