@@ -383,8 +383,8 @@ def main(arguments: Sequence[str]) -> int:
     )
     counts = (
         ("members", 3, 3, "clusters"),
-        ("minutes", 24, 20, "length of a play, the first sixth of which does not count"),
-        ("life", 12, 10, "minutes of a job, on average"),
+        ("minutes", 360, 60, "length of a play, the first sixth of which does not count"),
+        ("life", 120, 30, "minutes of a job, on average"),
         ("delay", 30, 30, "seconds a job is on the way, on average"),
     )
     add_counts(parser, counts, quick=quick)
