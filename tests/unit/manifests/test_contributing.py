@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,11 @@ def test_make_help_shows_every_target() -> None:
 def test_all_checks_run_and_all_that_failed_are_named(tmp_path: Path) -> None:
     hack = tmp_path / "hack"
     hack.mkdir()
-    shutil.copy(ROOT / "hack" / "verify-all", hack)
+    for script in ("verify-all", "in-venv"):
+        shutil.copy(ROOT / "hack" / script, hack)
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(sys.executable)
     for name, status in (("a", 1), ("b", 0), ("c", 2)):
         check = hack / f"verify-{name}"
         check.write_text(f"#!/bin/sh\necho looked at {name}\nexit {status}\n")
