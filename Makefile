@@ -93,7 +93,7 @@ audit: venv ## Pins, hashes and known vulnerabilities of what is locked
 	hack/verify-dependencies
 
 sbom: venv ## Write what the image consists of to build/tidelock.cdx.json (CycloneDX)
-	hack/sbom
+	$(BIN)/python -m sbom
 
 soak: venv ## An hour of churn: what is lost, left over or grows
 	$(BIN)/python -m soak

@@ -23,7 +23,7 @@ from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import LocalCluster
 from devcluster.binaries import find_binaries
-from tidelock.kube.client import RESERVATIONS, WATERLEVELS
+from tidelock.kube.client import RESERVATIONS
 
 PLUGIN = Path(sys.executable).with_name("kubectl-tidelock")
 
@@ -201,7 +201,6 @@ def test_a_bad_file_is_refused_by_types_and_by_the_rules_of_the_api_server(
 def test_a_healthy_cluster_is_green_and_one_without_an_operator_is_not(
     leader: OperatorProcess, private_world: World, plugin: Plugin
 ) -> None:
-    private_world.api.delete(WATERLEVELS.collection())  # those of other tests, whose Prometheus is gone
     private_world.active_lock(node=private_world.node())  # by now it leads
 
     green = plugin("check", "-o", "json")

@@ -12,7 +12,6 @@ from string import Template
 
 import pytest
 
-from audit import requirements
 from tidelock import __version__
 
 _ROOT = Path(__file__).parents[2]
@@ -75,16 +74,6 @@ def test_the_build_steps_give_a_command_that_works(tmp_path: Path) -> None:
         list(_ASSETS.iterdir())
     )
     assert not list(installed.glob("lib/*/site-packages/setuptools"))
-
-
-def test_the_bill_of_materials_names_what_is_installed(tmp_path: Path) -> None:
-    bill = tmp_path / "bill.json"
-    subprocess.run([_ROOT / "hack" / "sbom", bill], check=True, capture_output=True)
-    content = json.loads(bill.read_text())
-    named = {f"{each['name']}=={each['version']}" for each in content["components"]}
-    locked = {requirement for requirement, _ in requirements((_ROOT / "requirements.lock").read_text())}
-    assert (content["bomFormat"], content["metadata"]["component"]["name"]) == ("CycloneDX", "tidelock")
-    assert named == locked
 
 
 def copy(names: list[str], target: Path) -> None:

@@ -27,10 +27,8 @@ def test_a_quota_is_held_and_what_comes_free_is_given_on(world: World) -> None:
     quota = world.quota(hard={"cpu": "2"}, hardSeconds={"cpu": "1200"})
     first = world.active_lock("web-0", "2", ttlSeconds=600)
     second = world.lock("web-1", "1", ttlSeconds=600, pendingDeadlineSeconds=600)
-    waiting = second.until(
-        lambda found: condition(found["status"], "Active")["reason"] == "QuotaExceeded", "exceed the quota"
-    )
-    assert condition(waiting["status"], "Active")["message"] == (
+    waiting = second.until_condition("Active", "False", "QuotaExceeded")
+    assert waiting["message"] == (
         "exceeded quota: team, requested: cpu=1,cpu-seconds=600, used: cpu=2,cpu-seconds=1200, "
         "limited: cpu=2,cpu-seconds=1200"
     )

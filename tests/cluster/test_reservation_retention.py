@@ -148,5 +148,7 @@ def test_nothing_but_its_binding_is_left_of_a_lock_elsewhere(world: World, opera
         metadata = world.api.get(touched.path)["metadata"]
         assert "finalizers" not in metadata
         texts = metadata.get("annotations", {}) | metadata.get("labels", {})
-        marks |= {key: text for key, text in texts.items() if "kopf" in key or key.startswith("tidelock.dev/")}
+        marks |= {
+            key: text for key, text in texts.items() if "kopf" in key or key.startswith("tidelock.dev/")
+        }
     assert marks == {CLAIMED_LOCKS: lock.uid}  # with the binding itself, in the same write

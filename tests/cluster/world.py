@@ -18,6 +18,7 @@ from tidelock.kube.client import (
     RESERVATIONQUOTAS,
     RESERVATIONQUOTES,
     RESERVATIONS,
+    WATERLEVELS,
     Resource,
 )
 
@@ -40,7 +41,8 @@ class World:
         api.create(_NAMESPACES.collection(), {"metadata": {"name": self.namespace}})
 
     def close(self) -> None:
-        """Take away all that was made."""
+        """Take away all that was made; a test's WaterLevel has the name of its namespace."""
+        self.api.delete(f"{WATERLEVELS.collection()}?fieldSelector=metadata.name={self.namespace}")
         for resource in (RESERVATIONS, PODS):
             self.api.delete(resource.collection(self.namespace))
         self.api.delete(f"{NODES.collection()}?labelSelector={_LABEL}={self.namespace}")

@@ -4,6 +4,7 @@ They are laid out in arrays by row, so that thousands of nodes are weighed witho
 is laid out when it is asked for and its pods have changed since.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
@@ -48,6 +49,13 @@ class Residents:
         self._cache = cache
         self._amounts: Amounts
         self._clear(0)
+        self._priorities: Counter[int] = Counter()
+        cache.on_move(self._count)
+
+    @property
+    def lowest(self) -> float:
+        """The lowest priority of any pod; infinite without pods."""
+        return min(self._priorities, default=inf)
 
     def of(self, rows: Rows) -> Crew:
         """Give the pods on the nodes of some rows of the columns."""
@@ -64,6 +72,12 @@ class Residents:
             started=self._started[rows, :most],
             amounts=self._amounts[self._kind[rows, :most]],
         )
+
+    def _count(self, placed: Placed, sign: int) -> None:
+        priority = placed.pod.spec.priority
+        self._priorities[priority] += sign
+        if not self._priorities[priority]:
+            del self._priorities[priority]
 
     def _refresh(self, rows: Rows, columns: Columns) -> None:
         """Lay out the nodes whose pods have changed; generations of different nodes are never the same."""

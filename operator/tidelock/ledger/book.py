@@ -8,6 +8,7 @@ now and is safe to repeat. Instants (`now`) are seconds since the epoch.
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
+from math import inf
 
 from msgspec.structs import replace as replace_meta
 
@@ -120,6 +121,7 @@ class Book:
         self._on_node: defaultdict[str, dict[Key, Entry]] = defaultdict(dict)
         self._claims: dict[str, Claim] = {}
         self._timers: Timers[Key] = Timers()
+        self._lowest: float | None = None
         self._listeners: list[Callable[[Entry], None]] = []
 
     def on_hold(self, listener: Callable[[Entry], None]) -> None:
@@ -324,6 +326,13 @@ class Book:
         """Locks that hold room on a node, by name."""
         yield from sorted(self._on_node.get(node_name, {}).values(), key=lambda entry: entry.key)
 
+    def lowest(self) -> float:
+        """Give the lowest priority of a lock that holds room; infinite if none does."""
+        if self._lowest is None:
+            held = (entry.priority for entries in self._on_node.values() for entry in entries.values())
+            self._lowest = min(held, default=inf)
+        return self._lowest
+
     # Time.
 
     def next_deadline(self) -> float | None:
@@ -430,6 +439,7 @@ class Book:
     def _recap(self, namespace: str) -> None:
         """Learn that the quotas of a namespace have changed."""
         ceiling = self.quotas.ceiling(namespace)
+        self._lowest = None
         for entry in self.entries.values():
             if entry.key.namespace == namespace:
                 entry.ceiling = ceiling
@@ -598,6 +608,7 @@ class Book:
 
     def _hold(self, entry: Entry, resources: Resources) -> None:
         """Make the room that an entry holds on its node exactly this much."""
+        self._lowest = None
         if resources != entry.held:
             self.shifts.append(Shift(entry, entry.node, entry.held, resources))
         self._columns.lock(entry.node, entry.held, -1)
@@ -615,6 +626,7 @@ class Book:
     def _touch(self, entry: Entry) -> None:
         """Renew what follows from an entry's state: its timer, its place in line, its status."""
         key = entry.key
+        self._lowest = None
         self.changed[key] = None
         self._timers.set(key, entry.deadline())
         self.quotas.charge(entry)

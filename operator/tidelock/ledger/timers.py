@@ -6,11 +6,15 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
+# So many replaced instants are not worth tidying up.
+_FEW = 64
+
 
 class Timers(Generic[K]):
     """One instant for each key; setting another replaces it.
 
-    Replaced instants stay in the heap until they surface, which keeps every call at O(log n).
+    Replaced instants stay in the heap until they surface, or until they are most of it: a lock may live for
+    a day by its deadline, and be gone in a second. So a call takes O(log n) on average.
     """
 
     def __init__(self) -> None:
@@ -26,6 +30,7 @@ class Timers(Generic[K]):
             self._due[key] = instant
             self._sequence += 1
             heapq.heappush(self._heap, (instant, self._sequence, key))
+            self._tidy()
 
     def next(self) -> float | None:
         """Earliest instant, or None if nothing is due ever."""
@@ -42,3 +47,8 @@ class Timers(Generic[K]):
             _, _, key = heapq.heappop(self._heap)
             del self._due[key]
             yield key
+
+    def _tidy(self) -> None:
+        if len(self._heap) > 2 * len(self._due) + _FEW:
+            self._heap = [due for due in self._heap if self._due.get(due[2]) == due[0]]
+            heapq.heapify(self._heap)

@@ -162,6 +162,8 @@ class DefaultPreemption(PostFilter):
             return self._advised(advice.victims, advice.error)
         rows = self._possible(state, pod, snapshot, verdict)
         counts: Counter[str] = Counter({_NOT_HELPFUL: len(snapshot) - len(rows)})
+        if pod.spec.priority <= min(self._residents.lowest, self.handle.book.lowest()):
+            counts[_NO_VICTIMS], rows = len(rows), rows[:0]  # on a full cluster that is all that is asked
         found: list[_Candidates] = []
         enough = max(self._enough(len(rows)), 1)
         start, missing = 0, enough

@@ -85,3 +85,18 @@ def test_new_resources_and_many_kinds_of_pods_are_laid_out_anew(monkeypatch: Any
 
     monkeypatch.setattr(module, "_MOST_KINDS", 1)
     assert np.array_equal(residents.of(rows).amounts, after)
+
+
+def test_the_lowest_priority_is_that_of_the_pods_that_are_placed() -> None:
+    cache, residents = cluster("node-a")
+    assert residents.lowest == inf
+    put(cache, "high", priority=2)
+    put(cache, "low", priority=-1)
+    put(cache, "also-low", priority=-1)
+    assert residents.lowest == -1
+    cache.remove("uid-low")
+    assert residents.lowest == -1
+    cache.remove("uid-also-low")
+    assert residents.lowest == 2
+    cache.remove("uid-high")
+    assert residents.lowest == inf

@@ -1,5 +1,7 @@
 """Edits of a lock that is held."""
 
+from math import inf
+
 import pytest
 
 from builders import NOW, pod
@@ -100,3 +102,16 @@ def test_owners_that_change_in_a_race_are_the_owners(ledger: Ledger) -> None:
     ledger.edit(owners=[{"pod": {"name": "web-1"}}])
     assert ledger.book.own(pod("web-0")) == []
     assert ledger.book.own(pod("web-1")) == [entry]
+
+
+def test_the_lowest_priority_is_that_of_the_locks_that_hold_room(ledger: Ledger) -> None:
+    assert ledger.book.lowest() == inf
+    ledger.active("high", priority=9)
+    ledger.lock("waits", priority=1)
+    assert ledger.book.lowest() == 9
+    ledger.active("low", priority=3)
+    assert ledger.book.lowest() == 3
+    ledger.edit("low", priority=5)
+    assert ledger.book.lowest() == 5
+    ledger.consume(pod("web-0", uid="uid-owner"))
+    assert ledger.book.lowest() == inf

@@ -1,6 +1,12 @@
 """Timers: one instant a key, the earliest first."""
 
+import weakref
+
 from tidelock.ledger.timers import Timers
+
+
+class Thing:
+    """A key that can be seen to go."""
 
 
 def timers(**instants: float) -> Timers[str]:
@@ -70,3 +76,18 @@ def test_what_is_set_while_due_keys_come_out_comes_out_too_if_it_is_due() -> Non
             made.set("third", 6)
     assert out == ["first", "second"]
     assert made.next() == 6
+
+
+def test_what_was_cleared_is_let_go_long_before_it_would_have_been_due() -> None:
+    made: Timers[Thing] = Timers()
+    kept = Thing()
+    made.set(kept, 2e9)
+    seen: list[weakref.ref[Thing]] = []
+    for instant in range(1000):
+        thing = Thing()
+        seen.append(weakref.ref(thing))
+        made.set(thing, 1e9 + instant)
+        made.set(thing, None)
+    del thing
+    assert sum(each() is not None for each in seen) < 100
+    assert list(made.pop_due(3e9)) == [kept]

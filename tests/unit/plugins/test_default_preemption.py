@@ -111,6 +111,20 @@ def test_a_pod_that_no_eviction_helps_is_told_why() -> None:
     assert not result.status.ok
 
 
+def test_where_nobody_is_below_the_pod_there_are_no_victims() -> None:
+    scene = crowd("node-a", "node-b")
+    put(scene, "equal", "3", 10, "node-a")
+    put(scene, "higher", "3", 20, "node-b")
+    nobody = (BOTH + "2 No preemption victims found for incoming pod.",)
+    assert preempt(scene, high()).status.reasons == nobody
+
+    scene.lock("equal", "node-b", resources={"cpu": "1"}, owner="other", priority=10)
+    assert preempt(scene, high()).status.reasons == nobody
+
+    scene.lock("low", "node-a", resources={"cpu": "1"}, owner="other", priority=9)
+    assert victims(preempt(scene, high("1"))) == ("node-a", [], ["low"])
+
+
 def test_nodes_that_no_eviction_can_change_are_not_tried() -> None:
     scene = crowd("node-a", "node-b")
     scene.lock("mine", "node-a", resources={"cpu": "1"}, nodeName="node-a")
