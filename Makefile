@@ -11,7 +11,7 @@ TWO_LINES := --numprocesses=2 --dist=loadfile
 export PYTHONPATH := operator:hack
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test chromium web-view unit screenshots test-pythons verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants audit sbom soak first-steps docs clean
+.PHONY: help venv test chromium web-view unit screenshots test-pythons verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants bench-dispatch audit sbom soak first-steps docs clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -85,6 +85,9 @@ bench-contend: venv ## Who gets the last room, of many that claim it in four way
 
 bench-failover: venv ## How long nothing is bound when a leader is killed, stopped or asked to end
 	$(BIN)/python -m bench.failover
+
+bench-dispatch: venv ## What locks are worth to managers that race for GPUs: TRACES=folder with openb's files
+	$(BIN)/python -m bench.dispatch --traces $(TRACES)
 
 lock: venv ## Renew the lock files from pyproject.toml
 	hack/update-locks

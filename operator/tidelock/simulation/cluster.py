@@ -24,6 +24,7 @@ from tidelock.simulation.world import Machine, Workload, World
 
 NAMESPACE = "simulation"
 SCHEDULER = "simulated"
+GPU = "nvidia.com/gpu"
 _NONE = ("0", "0m")
 
 EPOCH = 1_800_000_000.0
@@ -53,7 +54,7 @@ class Cluster:
     ) -> None:
         """Make the objects; `water_level` is the spec of the WaterLevel that all nodes are in."""
         self.clock = VirtualClock()
-        self.nodes = [_node(machine) for machine in world.machines]
+        self.nodes = [node_of(machine) for machine in world.machines]
         self.pods: dict[str, Pod] = {}
         self._controllers = [_replica_set(workload) for workload in world.workloads]
         self._templates = [_pod(workload) for workload in world.workloads]
@@ -151,8 +152,11 @@ def pod_name(number: int) -> str:
     return f"pod-{number:06}"
 
 
-def _node(machine: Machine) -> Node:
+def node_of(machine: Machine) -> Node:
+    """Make the node that a machine is, Ready."""
     amounts = {"cpu": f"{machine.cpu}m", "memory": str(machine.memory), "pods": str(machine.pods)}
+    if machine.gpus:
+        amounts[GPU] = str(machine.gpus)
     labels = {"kubernetes.io/hostname": machine.name}
     body = {
         "metadata": {"name": machine.name, "uid": machine.name, "labels": labels},

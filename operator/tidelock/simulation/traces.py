@@ -27,13 +27,14 @@ class TraceError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TracedPod:
-    """A pod of a trace: cpu in millicores, memory in bytes, times in seconds of the trace."""
+    """A pod of a trace: cpu in millicores, memory in bytes, whole GPUs, times in seconds of the trace."""
 
     name: str
     cpu: int
     memory: int
     created: float
     deleted: float
+    gpus: int = 0
 
 
 def planetlab_days(folder: Path) -> dict[str, Path]:
@@ -81,14 +82,15 @@ def read_openb_nodes(file: Path) -> tuple[Machine, ...]:
             name=row["sn"],
             cpu=_number(file, number, row, "cpu_milli"),
             memory=_number(file, number, row, "memory_mib") * MEBIBYTE,
+            gpus=_number(file, number, row, "gpu"),
         )
-        for number, row in _records(file, "sn", "cpu_milli", "memory_mib")
+        for number, row in _records(file, "sn", "cpu_milli", "memory_mib", "gpu")
     )
 
 
 def read_openb_pods(file: Path) -> tuple[TracedPod, ...]:
     """Read a list of pods in the order of their creation; raises TraceError for what is none."""
-    fields = ("name", "cpu_milli", "memory_mib", "creation_time", "deletion_time")
+    fields = ("name", "cpu_milli", "memory_mib", "num_gpu", "creation_time", "deletion_time")
     pods = [
         TracedPod(
             name=row["name"],
@@ -96,6 +98,7 @@ def read_openb_pods(file: Path) -> tuple[TracedPod, ...]:
             memory=_number(file, number, row, "memory_mib") * MEBIBYTE,
             created=float(_number(file, number, row, "creation_time")),
             deleted=float(_number(file, number, row, "deletion_time")),
+            gpus=_number(file, number, row, "num_gpu"),
         )
         for number, row in _records(file, *fields)
     ]

@@ -15,12 +15,13 @@ STEP = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A node: cpu in millicores, memory in bytes, and how many pods it takes."""
+    """A node: cpu in millicores, memory in bytes, how many pods it takes, and its GPUs."""
 
     name: str
     cpu: int
     memory: int
     pods: int = 110
+    gpus: int = 0
 
 
 @dataclass(frozen=True, slots=True)

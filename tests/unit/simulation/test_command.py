@@ -32,8 +32,8 @@ def test_policies_are_compared_in_a_table_a_file_and_pictures(
 def test_traces_are_read_by_their_paths(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     load, nodes, pods = (tmp_path / name for name in ("load.csv", "nodes.csv", "pods.csv"))
     load.write_text("\n".join([",".join(["20"] * 38)] * 8))
-    nodes.write_text("sn,cpu_milli,memory_mib\na,8000,8192\nb,8000,8192\n")
-    pods.write_text("name,cpu_milli,memory_mib,creation_time,deletion_time\np,1000,64,0,99999\n")
+    nodes.write_text("sn,cpu_milli,memory_mib,gpu\na,8000,8192,0\nb,8000,8192,2\n")
+    pods.write_text("name,cpu_milli,memory_mib,num_gpu,creation_time,deletion_time\np,1000,64,0,0,99999\n")
 
     status = main(
         [

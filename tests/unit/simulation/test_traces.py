@@ -80,16 +80,16 @@ def test_a_folder_without_days_is_refused(tmp_path: Path) -> None:
 
 
 def test_openb_nodes_are_read_by_their_header(tmp_path: Path) -> None:
-    file = written(tmp_path, "sn,model,cpu_milli,memory_mib\nnode-1,,32000,1024\n", "nodes.csv")
+    file = written(tmp_path, "sn,model,cpu_milli,memory_mib,gpu\nnode-1,G2,32000,1024,8\n", "nodes.csv")
 
-    assert read_openb_nodes(file) == (Machine("node-1", 32_000, 1024 * MEBIBYTE),)
+    assert read_openb_nodes(file) == (Machine("node-1", 32_000, 1024 * MEBIBYTE, gpus=8),)
 
 
 def test_openb_pods_come_in_the_order_of_their_creation(tmp_path: Path) -> None:
     file = written(tmp_path, f"{_PODS}late,1000,2,0,90,100\nearly,500,1,1,10,95.0\n", "pods.csv")
 
     assert read_openb_pods(file) == (
-        TracedPod("early", 500, MEBIBYTE, 10.0, 95.0),
+        TracedPod("early", 500, MEBIBYTE, 10.0, 95.0, gpus=1),
         TracedPod("late", 1000, 2 * MEBIBYTE, 90.0, 100.0),
     )
 
@@ -97,7 +97,7 @@ def test_openb_pods_come_in_the_order_of_their_creation(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("name,cpu_milli\n", "line 1: the header lacks memory_mib, creation_time, deletion_time"),
+        ("name,cpu_milli\n", "line 1: the header lacks memory_mib, num_gpu, creation_time, deletion_time"),
         (f"{_PODS}a,1\n", "line 2: 2 values for 6 columns"),
         (f"{_PODS}a,x,1,0,1,2\n", "line 2: cpu_milli: 'x' is not a number"),
         (f"{_PODS}a,-1,1,0,1,2\n", "line 2: cpu_milli: '-1' is negative"),

@@ -1,0 +1,421 @@
+"""What locks are worth to managers that race for the last GPUs: python -m bench.dispatch --traces DIR.
+
+The GPU nodes of a production trace (openb) are dealt out to member clusters, each with the real scheduler on
+a virtual clock. Two managers send jobs of that trace where they see room, and teams create some of their own
+in a cluster. A manager's view of the clusters is seconds old, and what it sends arrives seconds later: if
+somebody else came meanwhile and has the room, the job waits there, while it would fit elsewhere. With locks a
+manager asks the cluster before it sends, and room is held until the job arrives.
+
+Every size of cluster and load is played twice with the same jobs: without locks and with them. Told are the
+jobs that found no room where they were sent, how long these waited there, how long the others took from being
+wanted to their node, how much of the GPUs was in use, and how much was held for jobs on their way: what locks
+cost. The exit status is 1 if a job with a lock found no room.
+"""
+
+import argparse
+import heapq
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from matplotlib.figure import Figure as Canvas
+
+from bench.command import add_counts, add_json, is_quick
+from bench.figures import columns, percentile
+from bench.members import Amounts, Job, Member
+from devcluster.output import say
+from tidelock.simulation.cluster import VirtualClock
+from tidelock.simulation.traces import TracedPod, TraceError, read_openb_nodes, read_openb_pods
+from tidelock.simulation.world import Machine
+
+_NODES, _PODS = "openb_node_list_all_node.csv.gz", "openb_pod_list_default.csv.gz"
+_MANAGERS = 2
+# Share of jobs that teams create in a cluster themselves.
+_LOCAL = 0.2
+# Seconds between two looks of a manager at the clusters, and those that an answer to a lock takes.
+_LOOK, _ANSWER = 5.0, 0.05
+# A lock lives so many times as long as a job may take to arrive.
+_PATIENCE = 3
+# Jobs of a backlog that are tried at one look after the first that fits nowhere.
+_BACKFILL = 20
+_PERCENT = 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is played.
+
+    Attributes:
+        nodes: of all clusters.
+        load: GPUs wanted at any time, as a share of all.
+        delay: seconds a job is on the way, on average.
+        seconds: length of the play.
+        warm_up: seconds at its beginning that do not count.
+        life: seconds a job runs, on average.
+
+    """
+
+    nodes: int
+    load: float
+    delay: float
+    seconds: float
+    warm_up: float
+    life: float
+
+
+@dataclass
+class Tally:
+    """What came of one play.
+
+    Attributes:
+        sent: jobs that managers have sent and that have arrived.
+        stranded: of these, those that found no room where they were sent.
+        waits: seconds from being wanted to a node, of the jobs of managers; to the end, of those without one.
+        stuck: seconds from the arrival to a node, or to the end, of those that found no room.
+        used: GPU-seconds of bound pods, as a share of all there were.
+        held: GPU-seconds that locks held, as a share of all there were.
+
+    """
+
+    sent: int = 0
+    stranded: int = 0
+    waits: list[float] = field(default_factory=list)
+    stuck: list[float] = field(default_factory=list)
+    used: float = 0.0
+    held: float = 0.0
+
+
+class Played(NamedTuple):
+    """A setting, and what came of it without locks and with them."""
+
+    setting: Setting
+    without: Tally
+    having: Tally
+
+
+class Play:
+    """The clusters, the jobs that come, and what happens when."""
+
+    def __init__(
+        self,
+        machines: Sequence[Machine],
+        shapes: Sequence[TracedPod],
+        setting: Setting,
+        *,
+        locks: bool,
+        members: int,
+    ) -> None:
+        """Deal out the machines in turn."""
+        self.setting = setting
+        self.locks = locks
+        self.clock = VirtualClock()
+        self.tally = Tally()
+        self._rng = Random(0)  # noqa: S311 -- to be repeated, and the same with locks and without
+        self._shapes = shapes
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = count()
+        self._wanted: dict[str, float] = {}
+        self._stranded: dict[str, float] = {}
+        self._home: dict[str, Member] = {}
+        self._due: dict[Member, float] = {}
+        self.members = [
+            Member(machines[number::members], self.clock, self._bound) for number in range(members)
+        ]
+        self.gpus = sum(member.gpus for member in self.members)
+        self.managers = [Manager(self) for _ in range(_MANAGERS)]
+
+    def run(self) -> Tally:
+        """Fill the clusters, and then play."""
+        setting = self.setting
+        for job in self._filling():
+            self.arrive(job, self._rng.choice(self.members))
+        for number, manager in enumerate(self.managers):
+            self.at(_LOOK * number / _MANAGERS, manager.look)
+        for instant, job in self._wishes():
+            self.at(instant, partial(self._wish, job, self._rng.random(), self._rng.choice(self.members)))
+        before = 0.0
+        while self._events and self._events[0][0] <= setting.seconds:
+            instant, _, happen = heapq.heappop(self._events)
+            if before >= setting.warm_up:
+                self._weigh(instant - before)
+            before = self.clock.elapsed = instant
+            happen()
+        self.tally.waits += [
+            setting.seconds - wanted for wanted in self._wanted.values() if wanted >= setting.warm_up
+        ]
+        self.tally.stuck += [setting.seconds - arrived for arrived in self._stranded.values()]
+        return self.tally
+
+    def at(self, instant: float, happen: Callable[[], None]) -> None:
+        """Have something happen at a second."""
+        heapq.heappush(self._events, (instant, next(self._order), happen))
+
+    def arrive(self, job: Job, member: Member) -> None:
+        """Have a job's pod come to a cluster."""
+        self._home[job.name] = member
+        counts = job.name in self._wanted and self.clock.elapsed >= self.setting.warm_up
+        member.create(job)
+        self._decide(member)
+        self.tally.sent += counts
+        if counts and job.name in self._wanted:  # not bound at once
+            self.tally.stranded += 1
+            self._stranded[job.name] = self.clock.elapsed
+
+    def lock(self, job: Job, member: Member) -> bool:
+        """Ask a cluster for a lock; whether it is Active."""
+        active = member.lock(job, math.ceil(_PATIENCE * self.setting.delay))
+        self._decide(member)
+        return active
+
+    def _wish(self, job: Job, lot: float, home: Member) -> None:
+        if lot < _LOCAL:
+            self.arrive(job, home)
+        else:
+            self._wanted[job.name] = self.clock.elapsed
+            self.managers[int((lot - _LOCAL) / (1 - _LOCAL) * _MANAGERS)].want(job)
+
+    def _bound(self, job: Job) -> None:
+        now = self.clock.elapsed
+        if job.name in self._stranded:
+            self.tally.stuck.append(now - self._stranded.pop(job.name))
+        wanted = self._wanted.pop(job.name, None)
+        if wanted is not None and wanted >= self.setting.warm_up:
+            self.tally.waits.append(now - wanted)
+        self.at(now + job.life, partial(self._end, job))
+
+    def _end(self, job: Job) -> None:
+        member = self._home.pop(job.name)
+        member.delete(job)
+        self._decide(member)
+
+    def _decide(self, member: Member) -> None:
+        member.decide()
+        due = member.next_due()
+        if due is not None and due < self._due.get(member, math.inf):
+            self._due[member] = due
+            self.at(due, partial(self._wake, member))
+
+    def _wake(self, member: Member) -> None:
+        if self._due.get(member) == self.clock.elapsed:  # else an earlier instant came up meanwhile
+            del self._due[member]
+        self._decide(member)
+
+    def _weigh(self, seconds: float) -> None:
+        share = seconds / ((self.setting.seconds - self.setting.warm_up) * self.gpus)
+        self.tally.used += share * sum(member.bound for member in self.members)
+        self.tally.held += share * sum(member.held for member in self.members)
+
+    def _job(self, name: str) -> Job:
+        shape = self._rng.choice(self._shapes)
+        return Job(name, shape.cpu, shape.memory, shape.gpus, self._rng.expovariate(1 / self.setting.life))
+
+    def _filling(self) -> Iterator[Job]:
+        """Make jobs for the GPUs that are in use at the beginning."""
+        gpus = 0
+        for number in count():
+            job = self._job(f"old-{number}")
+            gpus += job.gpus
+            if gpus > self.setting.load * self.gpus:
+                return
+            yield job
+
+    def _wishes(self) -> Iterator[tuple[float, Job]]:
+        """Make jobs that come by chance, as many as it takes to want so many GPUs at any time."""
+        typical = sum(shape.gpus for shape in self._shapes) / len(self._shapes)
+        rate = self.setting.load * self.gpus / (typical * self.setting.life)
+        instant = 0.0
+        for number in count():
+            instant += self._rng.expovariate(rate)
+            if instant > self.setting.seconds:
+                return
+            yield instant, self._job(f"job-{number}")
+
+
+class Manager:
+    """Sends jobs to the fullest cluster in which it sees room, and keeps those for which it sees none."""
+
+    def __init__(self, play: Play) -> None:
+        self._play = play
+        self._rng = Random(len(play.members))  # noqa: S311 -- to be repeated
+        self._backlog: list[Job] = []
+        self._under_way: dict[str, tuple[Job, Member]] = {}
+        self._views: dict[Member, Amounts] = {}
+
+    def want(self, job: Job) -> None:
+        """Send a job, behind those that wait."""
+        self._backlog.append(job)
+        self._work_off()
+
+    def look(self) -> None:
+        """See what is free, and take off what is on its way and not seen there yet."""
+        self._views = {member: member.free() for member in self._play.members}
+        if not self._play.locks:
+            for job, member in self._under_way.values():
+                self._take(member, job)
+        self._work_off()
+        self._play.at(self._play.clock.elapsed + _LOOK, self.look)
+
+    def _work_off(self) -> None:
+        kept, failures = [], 0
+        for place, job in enumerate(self._backlog):
+            if failures > _BACKFILL:
+                kept += self._backlog[place:]
+                break
+            if not self._send(job):
+                kept.append(job)
+                failures += 1
+        self._backlog = kept
+
+    def _send(self, job: Job) -> bool:
+        """Send a job to the fullest cluster that takes it; whether there is one."""
+        for member in sorted(self._views, key=lambda each: self._views[each][:, each.gpu].sum()):
+            if not self._take(member, job):
+                continue
+            late = self._play.setting.delay * self._rng.uniform(0.5, 1.5)
+            if self._play.locks:
+                if not self._play.lock(job, member):
+                    continue
+                late += _ANSWER
+            self._under_way[job.name] = (job, member)
+            self._play.at(self._play.clock.elapsed + late, partial(self._arrive, job, member))
+            return True
+        return False
+
+    def _take(self, member: Member, job: Job) -> bool:
+        """Take a job's room off the view of a cluster, on the fullest node; whether it has any."""
+        free, needs = self._views[member], member.needs(job)
+        rows = np.flatnonzero(((free >= needs) | (needs == 0)).all(axis=1))
+        if not len(rows):
+            return False
+        free[rows[free[rows, member.gpu].argmin()]] -= needs
+        return True
+
+    def _arrive(self, job: Job, member: Member) -> None:
+        del self._under_way[job.name]
+        self._play.arrive(job, member)
+
+
+def compare(
+    machines: Sequence[Machine], shapes: Sequence[TracedPod], settings: Sequence[Setting], members: int
+) -> list[Played]:
+    """Play each setting without locks and with them."""
+    played = []
+    for setting in settings:
+        say(f"{setting.nodes} nodes, {setting.load:.0%} of the GPUs wanted.")
+        chosen = machines[:: len(machines) // setting.nodes or 1][: setting.nodes]
+        without, having = (
+            Play(chosen, shapes, setting, locks=locks, members=members).run() for locks in (False, True)
+        )
+        played.append(Played(setting, without, having))
+    return played
+
+
+def told(played: Sequence[Played]) -> str:
+    """Lay out the figures as a table."""
+    rows = [
+        ("nodes", "wanted", "", "sent", "found no room", "waited there", "wait p50", "p99", "in use", "held")
+    ]
+    for setting, without, having in played:
+        for name, tally in (("without locks", without), ("with locks", having)):
+            rows.append(
+                (
+                    str(setting.nodes),
+                    f"{setting.load:.0%}",
+                    name,
+                    str(tally.sent),
+                    f"{_share(tally):.2%}",
+                    f"{percentile(tally.stuck, 50):.0f} s" if tally.stuck else "",
+                    f"{percentile(tally.waits, 50):.0f} s",
+                    f"{percentile(tally.waits, 99):.0f} s",
+                    f"{tally.used:.2%}",
+                    f"{tally.held:.2%}",
+                )
+            )
+    return columns(rows)
+
+
+def plot(played: Sequence[Played], members: int, file: Path) -> None:
+    """Draw over the load what found no room, what was in use, and what was held."""
+    canvas = Canvas(figsize=(9, 3.6), layout="constrained")
+    stranded, used = canvas.subplots(1, 2)
+    sizes = sorted({each.setting.nodes for each in played})
+    for size, style in zip(sizes, ("-", "--", ":", "-."), strict=False):
+        chosen = [each for each in played if each.setting.nodes == size]
+        loads = [_PERCENT * each.setting.load for each in chosen]
+        clusters = f"{members} clusters of {size // members} nodes"
+        for tallies, label, colour in (
+            ([each.without for each in chosen], "without locks", "#868e96"),
+            ([each.having for each in chosen], "with locks", "#0b7285"),
+        ):
+            look = {"marker": "o", "linestyle": style, "color": colour, "label": f"{label}, {clusters}"}
+            stranded.plot(loads, [_PERCENT * _share(tally) for tally in tallies], **look)
+            used.plot(loads, [_PERCENT * tally.used for tally in tallies], **look)
+        both = [_PERCENT * (each.having.used + each.having.held) for each in chosen]
+        used.plot(loads, both, linestyle=style, color="#66d9e8", label=f"and held by locks, {clusters}")
+    stranded.set_ylabel("sent, and no room there, %")
+    used.set_ylabel("GPUs in use, %")
+    for axis in (stranded, used):
+        axis.set_xlabel("GPUs wanted, % of all")
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize="x-small")
+    canvas.savefig(file, dpi=110)
+
+
+def _share(tally: Tally) -> float:
+    """Tell which share of the jobs that were sent found no room."""
+    return tally.stranded / max(tally.sent, 1)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Play all settings; gives the exit status."""
+    parser = argparse.ArgumentParser(prog="bench.dispatch", description="Measure what locks are worth.")
+    quick = is_quick(parser, arguments, "fewer nodes, a shorter time")
+    parser.add_argument(
+        "--traces", type=Path, required=True, metavar="DIR", help=f"where {_NODES} and {_PODS} are"
+    )
+    counts = (
+        ("members", 3, 3, "clusters"),
+        ("minutes", 360, 60, "length of a play, the first sixth of which does not count"),
+        ("life", 120, 30, "minutes of a job, on average"),
+        ("delay", 30, 30, "seconds a job is on the way, on average"),
+    )
+    add_counts(parser, counts, quick=quick)
+    parser.add_argument(
+        "--nodes", type=int, nargs="+", default=[90] if quick else [90, 600], help="nodes of all clusters"
+    )
+    parser.add_argument(
+        "--loads", type=int, nargs="+", default=[80, 85, 90, 95, 100], help="percent of the GPUs"
+    )
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the figures")
+    add_json(parser)
+    options = parser.parse_args(arguments)
+    seconds = 60.0 * options.minutes
+    settings = [
+        Setting(nodes, load / _PERCENT, options.delay, seconds, seconds / 6, 60.0 * options.life)
+        for nodes in options.nodes
+        for load in options.loads
+    ]
+    try:
+        machines = [each for each in read_openb_nodes(options.traces / _NODES) if each.gpus]
+        shapes = [each for each in read_openb_pods(options.traces / _PODS) if each.gpus]
+    except TraceError as error:
+        parser.error(str(error))
+    played = compare(machines, shapes, settings, options.members)
+    print(told(played))
+    if options.json:
+        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(played)))
+    if options.plot:
+        plot(played, options.members, options.plot)
+    return 1 if any(each.having.stranded for each in played) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

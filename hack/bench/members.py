@@ -1,0 +1,173 @@
+"""Member clusters of a manager, on a virtual clock: the real scheduler of each, and no API server."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from tidelock.framework.config import default_configuration
+from tidelock.model.locks import Reservation, decode_reservation
+from tidelock.model.meta import Key
+from tidelock.model.pods import Pod, assigned_to, decode_pod
+from tidelock.model.reservations import Phase
+from tidelock.plugins.registry import BUILTINS
+from tidelock.scheduler.cycle import Assumed
+from tidelock.scheduler.decider import Decider
+from tidelock.scheduler.feed import Feed
+from tidelock.simulation.cluster import GPU, NAMESPACE, SCHEDULER, VirtualClock, node_of
+from tidelock.simulation.world import Machine
+
+Amounts = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A pod that somebody wants: millicores, bytes, whole GPUs, and seconds of life once it is bound."""
+
+    name: str
+    cpu: int
+    memory: int
+    gpus: int
+    life: float
+
+    @property
+    def resources(self) -> dict[str, str]:
+        """What it requests, as the API has it."""
+        return {"cpu": f"{self.cpu}m", "memory": str(self.memory), GPU: str(self.gpus)}
+
+
+class Member:
+    """A cluster and its scheduler, which is told of pods and locks as watches would tell it.
+
+    Attributes:
+        gpus: of all nodes.
+        bound: GPUs of bound pods.
+        gpu: which of the resources in `free` and `needs` they are.
+
+    """
+
+    def __init__(
+        self, machines: Sequence[Machine], clock: VirtualClock, on_bound: Callable[[Job], None]
+    ) -> None:
+        """Make the nodes; `on_bound` is called with each job whose pod gets a node."""
+        self.gpus = sum(machine.gpus for machine in machines)
+        self.bound = 0
+        self._clock = clock
+        self._on_bound = on_bound
+        self._decider = decider = Decider(default_configuration(SCHEDULER, BUILTINS))
+        self._feed = feed = Feed(
+            decider.cache, decider.book, decider.queue, decider.waiting_pods, clock, _nobody_sleeps
+        )
+        self._jobs: dict[str, Job] = {}
+        self._pods: dict[str, Pod] = {}
+        self._locks: dict[str, Reservation] = {}
+        for machine in machines:
+            feed.nodes.upsert(None, node_of(machine))
+        for sink in (feed.nodes, feed.pods, feed.reservations):
+            sink.synced()
+        decider.columns.know({GPU: 0})
+        self.gpu = decider.columns.column_of[GPU]
+
+    def create(self, job: Job) -> None:
+        """Have a job's pod come."""
+        pod = _pod(job)
+        self._jobs[job.name], self._pods[job.name] = job, pod
+        self._feed.pods.upsert(None, pod)
+
+    def delete(self, job: Job) -> None:
+        """Have a job's pod go, bound or not."""
+        pod = self._pods.pop(job.name)
+        del self._jobs[job.name]
+        self._feed.pods.remove(pod)
+        self.bound -= job.gpus if pod.spec.node_name else 0
+
+    def lock(self, job: Job, seconds: int) -> bool:
+        """Ask for a lock for a job's pod; whether it is Active. If not, it is taken back."""
+        lock = self._locks[job.name] = _lock(job, seconds)
+        self._feed.reservations.upsert(None, lock)
+        self.decide()
+        if self._phase(job) is Phase.ACTIVE:
+            return True
+        self._forget(job.name)
+        return False
+
+    def decide(self) -> None:
+        """Decide all that is due now."""
+        now = self._clock.now()
+        while (due := self._decider.next_due()) is not None and due <= now:
+            outcome = self._decider.step(now)
+            if isinstance(outcome, Assumed):
+                self._bind(outcome)
+        self._decider.take_preemptions()  # all have one priority: there is nobody to evict
+        self._decider.book.changes.clear()
+        self._decider.book.changed.clear()
+
+    def next_due(self) -> float | None:
+        """Give the second of the world at which there is something to decide without any event."""
+        due = self._decider.next_due()
+        return None if due is None else due - self._clock.now() + self._clock.elapsed
+
+    def free(self) -> Amounts:
+        """Give what neither pods nor locks have of each node: nodes x resources, as in `needs`."""
+        columns = self._decider.columns
+        count = len(columns)
+        taken = columns.requested[:count] + columns.locked[:count]
+        free: Amounts = columns.allocatable[:count] - taken
+        return free
+
+    def needs(self, job: Job) -> Amounts:
+        """Give what a job needs of each resource."""
+        return self._decider.columns.vector(_pod(job).requests)
+
+    @property
+    def held(self) -> int:
+        """GPUs that locks hold."""
+        return int(self._decider.columns.locked[:, self.gpu].sum())
+
+    def _bind(self, assumed: Assumed) -> None:
+        name = assumed.pod.meta.name
+        old, job = self._pods[name], self._jobs[name]
+        new = self._pods[name] = assigned_to(old, assumed.node_name)
+        self._decider.bound(assumed, self._clock.now())
+        self._feed.pods.upsert(old, new)
+        self._forget(name)
+        self.bound += job.gpus
+        self._on_bound(job)
+
+    def _phase(self, job: Job) -> Phase | None:
+        entry = self._decider.book.entries.get(Key(NAMESPACE, job.name))
+        return None if entry is None else entry.phase
+
+    def _forget(self, name: str) -> None:
+        lock = self._locks.pop(name, None)
+        if lock is not None:
+            self._feed.reservations.remove(lock)
+
+
+def _pod(job: Job) -> Pod:
+    body = {
+        "metadata": {"name": job.name, "namespace": NAMESPACE, "uid": job.name},
+        "spec": {
+            "schedulerName": SCHEDULER,
+            "containers": [{"name": "main", "resources": {"requests": job.resources}}],
+        },
+    }
+    return decode_pod(msgspec.json.encode(body))
+
+
+def _lock(job: Job, seconds: int) -> Reservation:
+    body = {
+        "metadata": {"name": job.name, "namespace": NAMESPACE, "uid": f"lock-{job.name}", "generation": 1},
+        "spec": {
+            "resources": job.resources,
+            "owners": [{"pod": {"name": job.name}}],
+            "ttlSeconds": seconds,
+        },
+    }
+    return decode_reservation(msgspec.json.encode(body))
+
+
+def _nobody_sleeps() -> None:
+    """Wake nobody: decisions are made when the simulation asks for them."""
