@@ -11,7 +11,7 @@ TWO_LINES := --numprocesses=2 --dist=loadfile
 export PYTHONPATH := operator:hack
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test chromium web-view unit screenshots test-pythons verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants bench-dispatch audit sbom soak docs clean
+.PHONY: help venv test chromium web-view unit screenshots test-pythons verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants bench-dispatch audit sbom soak first-steps docs clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -100,6 +100,9 @@ sbom: venv ## Write what the image consists of to build/tidelock.cdx.json (Cyclo
 
 soak: venv ## An hour of churn: what is lost, left over or grows
 	$(BIN)/python -m soak
+
+first-steps: venv ## How long it takes from a clone to the demo's end, a lock and the web view
+	PYTHONPATH=operator:hack:tests $(BIN)/python -m firststeps
 
 docs: venv ## Write the documentation as a site to build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -93,7 +93,6 @@ def test_bindings_and_locks_that_race_for_a_node_never_overcommit_it(
         lambda: private_world.taken_cpu(node),
         until=lambda taken: taken == Decimal(8),
         what="all room to be given",
-        timeout=30,
     )
     assert reviewing.metrics().get(VIOLATIONS, 0) == violations
 

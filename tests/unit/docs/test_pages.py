@@ -50,6 +50,19 @@ def test_a_picture_in_html_is_there(page: Path) -> None:
         assert (page.parent / path).is_file(), path
 
 
+def test_of_each_picture_it_is_told_which_command_makes_it() -> None:
+    rows = re.findall(
+        r"^\| (`.*\.(?:png|svg)`) \| .+ \|$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE
+    )
+    told = [name for row in rows for name in re.findall(r"`(.*?)`", row)]
+    assert sorted(told) == sorted(path.name for path in (DOCS / "images").iterdir())
+
+
+def test_each_picture_is_shown() -> None:
+    text = "".join(page.read_text() for page in PAGES)
+    assert [path.name for path in (DOCS / "images").iterdir() if f"images/{path.name}" not in text] == []
+
+
 @pytest.fixture(scope="module")
 def site() -> markdown.Markdown:
     config = load_config(str(ROOT / "mkdocs.yml"))
