@@ -107,11 +107,9 @@ class Publisher:
                     async with self._tasks.turn.of(key.namespace):
                         if not await self._write_once(key):
                             return
-                except NotFound:
-                    return  # the watch will tell
-                except Conflict:
+                except (Conflict, NotFound):
                     if self._version_of(key) == version:
-                        return  # the newer version is on its way; it will be compared again
+                        return  # what became of it is on its way; a namesake will be compared then
                 except ApiError as error:
                     self._telemetry.api_errors.labels("reservation", type(error).__name__).inc()
                     logger.warning(

@@ -1,7 +1,7 @@
 import pytest
 
 from builders import NAMESPACE, encode, node, reservation_json
-from tidelock.kube.errors import Forbidden, ServerError, TooManyRequests, Unreachable
+from tidelock.kube.errors import Forbidden, NotFound, ServerError, TooManyRequests, Unreachable
 from tidelock.model.locks import decode_reservation
 from tidelock.model.meta import Key
 from unit.scheduler.machinery import Shell, lock_path, turns
@@ -50,6 +50,23 @@ async def test_an_object_that_is_gone_gets_no_status() -> None:
     await shell.publish()
 
     assert shell.api.verbs == ["PUT"]
+
+
+async def test_a_namesake_is_told_though_a_write_found_the_one_before_it_gone() -> None:
+    """The answer ended the write, and nothing began another: the new lock's status waited for its next event."""
+    shell = await active()
+    shell.api.gate.clear()
+    shell.publisher.flush()
+    await turns()
+    shell.api.fails(NotFound("no such object", status=404))
+    shell.store_lock(uid="another", version=9)
+    shell.step()
+    shell.publisher.flush()
+    shell.api.gate.set()
+    await shell.settle()
+
+    assert [asked.body["metadata"]["uid"] for asked in shell.api.asked[1:]] == ["another"]
+    assert shell.stored_status()["phase"] == "Active"
 
 
 async def test_a_conflict_over_an_object_that_is_forgotten_meanwhile_ends_the_write() -> None:
