@@ -53,7 +53,7 @@ async def test_an_object_that_is_gone_gets_no_status() -> None:
 
 
 async def test_a_namesake_is_told_though_a_write_found_the_one_before_it_gone() -> None:
-    """The answer ended the write, and nothing began another: the new lock's status waited for its next event."""
+    """The answer ended the write, and nothing began another: the new status waited for the next event."""
     shell = await active()
     shell.api.gate.clear()
     shell.publisher.flush()
