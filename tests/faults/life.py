@@ -17,6 +17,8 @@ from tidelock.kube.client import NODES, PODS, RESERVATIONS, KubeClient
 from tidelock.kube.config import Connection
 from tidelock.kube.events import EventRecorder
 from tidelock.kube.watch import HasMeta, Reflector, WatchSettings
+from tidelock.ledger.entry import Entry
+from tidelock.ledger.status import render
 from tidelock.model.locks import decode_reservation
 from tidelock.model.meta import Key
 from tidelock.model.nodes import decode_node
@@ -112,7 +114,9 @@ class Life:
         """Tell what keeps the operator from having nothing to do; empty if it is at rest."""
         decider = self.decider
         due = decider.next_due()
-        lagging = [str(key) for key in decider.book.entries if self.publisher.lags(key)]
+        lagging = [
+            self._lag(entry) for key, entry in decider.book.entries.items() if self.publisher.lags(key)
+        ]
         hoping = [
             f"{waiting.pod.key} {waiting.place}"
             for waiting in decider.queue._pods.values()
@@ -127,6 +131,13 @@ class Life:
             f"pods hope: {hoping}": bool(hoping),
         }
         return "; ".join(text for text, holds in reasons.items() if holds)
+
+    def _lag(self, entry: Entry) -> str:
+        """Tell how a lock's object is not as it ought to be."""
+        wanted, stored = render(entry, self.clock.now()), entry.reservation.status
+        fields = [name for name in wanted.keys() | stored.keys() if wanted.get(name) != stored.get(name)]
+        version, due = entry.reservation.meta.resource_version, entry.removable_at()
+        return f"{entry.key} at {version}, to be removed at {due}, differs in {fields}"
 
     def knows(self) -> dict[tuple[str, str], tuple[str, str]]:
         """Give uid and version of each object in its copies, by kind and name."""
