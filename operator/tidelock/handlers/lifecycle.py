@@ -72,10 +72,10 @@ def register(registry: kopf.OperatorRegistry, connection: Connection) -> None:
         settings.posting.enabled = False
         # The CRDs are there before the operator is, so Kopf need not watch what resources there are.
         settings.scanning.disabled = True
-        # One object after the other and a rest after each, so some hundreds a second: Kopf's second look must
+        # One object after the other and a rest after each, so some 150 a second: Kopf's second look must
         # not hold up the first, nor fall behind for good, as what waits for it is kept.
         settings.queueing.worker_limit = 1
-        settings.queueing.idle_timeout = 0.002
+        settings.queueing.idle_timeout = 0.005
         settings.watching.reconnect_backoff = 0.1
         settings.persistence.diffbase_storage = _NoDiffs()
         settings.persistence.progress_storage = kopf.StatusProgressStorage()
