@@ -20,7 +20,7 @@ from tidelock.ledger.adoption import adopt
 from tidelock.ledger.endings import Ending, ending
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.leases import differ_in_lease_alone, followed
-from tidelock.ledger.matching import OwnerIndex, may_claim, owns
+from tidelock.ledger.matching import OwnerIndex, is_owner, may_claim
 from tidelock.ledger.occupancy import Claimant, Occupant, left_of, shared_out
 from tidelock.ledger.parking import Parking
 from tidelock.ledger.quotas import Quotas, unlimited
@@ -354,11 +354,18 @@ class Book:
 
         That is taken for the newest pod there, if it was made after a lock.
         """
-        since = min((entry.activated_at or 0.0 for entry in self.held_on(name)), default=inf)
+        if name not in self._on_node:
+            return
+        since = min(entry.activated_at or 0.0 for entry in self._on_node[name].values())
         pods = (placed.pod for placed in self._pods_on(name))
         later = [pod for pod in pods if pod.meta.created > since - 1]  # it is told in whole seconds
         newest = max(later, key=lambda pod: (pod.meta.created, pod.key), default=None)
         self.settle_node(name, now, newest)
+
+    @property
+    def reused(self) -> bool:
+        """Whether any lock for reuse has room."""
+        return bool(self._sticky_on)
 
     @property
     def holds_room(self) -> bool:
@@ -712,7 +719,12 @@ class Book:
         """Tell for locks with these rooms on a node who would be in them, and what would be left of each."""
         claimants, inside = [], []
         for placed in sorted(self._pods_on(node_name), key=lambda each: (each.pod.key, each.pod.uid)):
-            own = [index for index, entry in enumerate(entries) if _is_owner(entry, placed.pod)]
+            # One that is on its way out uses the room until it is gone.
+            own = [
+                index
+                for index, entry in enumerate(entries)
+                if is_owner(placed.pod, entry.key, entry.reservation.spec)
+            ]
             if own:
                 claimants.append(Claimant(placed.pod.requests, own))
                 inside.append(placed)
@@ -750,7 +762,6 @@ class Book:
     def _touch(self, entry: Entry) -> None:
         """Renew what follows from an entry's state: its timer, its place in line, its status."""
         key = entry.key
-        self._lowest = None
         self.changed[key] = None
         self._timers.set(key, entry.deadline())
         self.quotas.charge(entry)
@@ -799,12 +810,6 @@ def _list(entries: defaultdict[str, dict[Key, Entry]], entry: Entry, *, there: b
 
 def _occupant(placed: Placed, uses: Resources) -> Occupant:
     return Occupant(placed.pod.key, placed.pod.uid, placed.assumed, uses)
-
-
-def _is_owner(entry: Entry, pod: Pod) -> bool:
-    """Whether a pod is an owner of a lock, be it on its way out: it uses the room until it is gone."""
-    spec = entry.reservation.spec
-    return spec is not None and pod.meta.namespace == entry.key.namespace and owns(spec, pod)
 
 
 def _node_problem(node: Node) -> tuple[str, str] | None:

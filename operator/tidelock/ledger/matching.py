@@ -22,6 +22,11 @@ def owns(spec: ReservationSpec, pod: Pod) -> bool:
     return any(_term_matches(term, pod) for term in spec.owners)
 
 
+def is_owner(pod: Pod, key: Key, spec: ReservationSpec | None) -> bool:
+    """Whether a pod is an owner of the lock of this name; nobody is, if its spec is lost."""
+    return spec is not None and key.namespace == pod.meta.namespace and owns(spec, pod)
+
+
 def may_claim(uid: str, pod: Pod) -> bool:
     """Whether a pod that matches the owners of the lock with this uid can take it.
 

@@ -296,6 +296,8 @@ class DefaultPreemption(PostFilter):
         self, pod: Pod, snapshot: Snapshot, rows: Rows, crew: Crew, own: OwnLocks
     ) -> Iterator[tuple[int, int]]:
         """Give the places of the pods on some rows that are in a lock which is not below the pod."""
+        if not self.handle.book.reused:
+            return
         for index, row in enumerate(rows.tolist()):
             entries = self.handle.book.occupied_on(snapshot.nodes[row].name)
             safe = [

@@ -44,7 +44,7 @@ from tidelock.framework.events import (
 from tidelock.framework.ownlocks import OwnLocks
 from tidelock.framework.pluginargs import IgnoredResources, read_args
 from tidelock.ledger.entry import Entry
-from tidelock.ledger.matching import owns
+from tidelock.ledger.matching import is_owner
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import PODS, Resources, covers, format_quantity
@@ -217,8 +217,7 @@ def _serves(entry: Entry, pod: Pod) -> bool:
 
 
 def _is_owner(pod: Pod, _: Entry | None, new: Entry) -> bool:
-    spec = new.reservation.spec
-    return spec is not None and new.key.namespace == pod.meta.namespace and owns(spec, pod)
+    return is_owner(pod, new.key, new.reservation.spec)
 
 
 def _large_enough(pod: Pod, _: Node | None, new: Node) -> bool:
