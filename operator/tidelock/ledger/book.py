@@ -192,6 +192,15 @@ class Book:
             meta = replace_meta(known.meta, resource_version=written.meta.resource_version)
             entry.reservation = replace(known, meta=meta, status=written.status)
 
+    def await_removal(self, key: Key) -> None:
+        """Have a lock that is over looked at when its object may be removed.
+
+        It was due before, if the clock has been set back since.
+        """
+        entry = self.entries.get(key)
+        if entry is not None and entry.phase in SETTLED and not entry.deleted:
+            self._timers.set(key, entry.deadline())
+
     # What the scheduling cycle decides.
 
     def admit(self, entry: Entry, node: Node, now: float) -> None:

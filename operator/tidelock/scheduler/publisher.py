@@ -71,9 +71,13 @@ class Publisher:
 
     def reconcile(self, key: Key) -> None:
         """Make one object what it ought to be, in the background."""
+        if key in self._writing:
+            return
         if self.lags(key):
             self._writing.add(key)
             self._tasks.spawn(self._write(key))
+        else:
+            self._book.await_removal(key)
 
     def lags(self, key: Key) -> bool:
         """Tell whether an object is not as it ought to be, with no write under way that sees to it."""
@@ -106,6 +110,7 @@ class Publisher:
                 try:
                     async with self._tasks.turn.of(key.namespace):
                         if not await self._write_once(key):
+                            self._book.await_removal(key)
                             return
                 except (Conflict, NotFound):
                     if self._version_of(key) == version:

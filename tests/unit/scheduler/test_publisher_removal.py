@@ -77,6 +77,25 @@ async def test_a_tombstone_goes_when_its_time_is_over() -> None:
     assert shell.api.verbs == ["PUT", "DELETE"]
 
 
+@pytest.mark.parametrize("written", [False, True], ids=["before the write", "as the write begins"])
+async def test_a_tombstone_whose_time_was_over_until_the_clock_was_set_back_goes_later(written: bool) -> None:
+    shell = await stored(retention="Retain", ttlSecondsAfterFinished=60)
+    await expire(shell)
+    shell.clock.advance(60)
+    shell.step()
+    if written:
+        shell.publisher.flush()
+    shell.clock.advance(-2)
+    await shell.publish()
+    assert shell.api.verbs == ["PUT"]
+
+    shell.clock.advance(2)
+    shell.step()
+    await shell.publish()
+
+    assert shell.api.verbs == ["PUT", "DELETE"]
+
+
 async def test_a_deletion_that_fails_is_repeated_without_the_status(naps: list[float]) -> None:
     shell = await stored()
     shell.add(pod(node_name="node-a"))
