@@ -1,7 +1,6 @@
 """The real operator behind a faulty proxy in front of a real API server keeps I1 to I5, whatever goes wrong.
 
-TIDELOCK_FAULT_SEEDS says which runs to play, as `0-4999`, or a single one such as `17`; by default 25 of
-the 200 that a change of the ledger, the watch or the writes is to be tried with.
+TIDELOCK_FAULT_SEEDS says which runs to play, as `0-4999`, or a single one such as `17`; by default 200.
 """
 
 import os
@@ -17,7 +16,7 @@ from devcluster import LocalCluster
 from faults.plan import make_plan
 from faults.trial import play
 
-_FIRST, _, _LAST = os.environ.get("TIDELOCK_FAULT_SEEDS", "0-24").partition("-")
+_FIRST, _, _LAST = os.environ.get("TIDELOCK_FAULT_SEEDS", "0-199").partition("-")
 _SEEDS = range(int(_FIRST), int(_LAST or _FIRST) + 1)
 _SEEDS_A_TEST = 20
 _SHOWN = 3
