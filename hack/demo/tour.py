@@ -134,6 +134,8 @@ def play(tour: Tour) -> None:
         "reserve", "reserve", "web-0", "-r", "cpu=2,memory=4Gi", "--node", "kind-worker", "--ttl", "30m"
     )
     tour.show("reserve", "reserve", "web-1", "-r", "cpu=3", "--node", "kind-worker", "--deadline", "0s")
+    tour.show("quote", "quote", "-r", "cpu=500m,memory=1Gi")
+    tour.show("quote", "quote", "-r", "cpu=3", "--node", "kind-worker")
     tour.pod("report", "3")
     tour.until_refused("report")
     tour.show("status", "status")

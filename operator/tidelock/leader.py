@@ -39,7 +39,7 @@ from tidelock.scheduler.loop import Loop
 from tidelock.scheduler.publisher import Publisher
 from tidelock.scheduler.quota_status import QuotaReporter
 from tidelock.scheduler.quotes import QuoteDesk
-from tidelock.scheduler.recent import Recent
+from tidelock.scheduler.recent import MOST, Recent
 from tidelock.scheduler.tasks import Tasks, TurnTaking
 from tidelock.scheduler.tools import Tools
 from tidelock.scheduler.watches import OTHERS, OWN, reflectors
@@ -102,7 +102,7 @@ class Leader:
             recorder=self.telemetry,
         )
         self.profiles = tuple(decider.profiles)
-        self._recent = Recent()
+        self._recent = Recent(MOST if settings.web_view else 0)
         tools = Tools(client, self._recorder, self.telemetry, clock, tasks, self._recent)
         self._publisher = Publisher(tools, decider.book)
         self._quotas = QuotaReporter(tools, decider.book.quotas)

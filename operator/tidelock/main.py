@@ -8,6 +8,7 @@ import logging
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -125,30 +126,43 @@ def _configuration(settings: Settings) -> Configuration:
 
 
 def _parser() -> argparse.ArgumentParser:
-    defaults = Settings()
     parser = argparse.ArgumentParser(
         prog="tidelock", description="Expiring locks on node capacity for Kubernetes."
     )
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run the operator and the scheduler")
-    run.add_argument("--kubeconfig", default=defaults.kubeconfig, help="file to connect with")
+    run.set_defaults(**asdict(Settings()))
+    run.add_argument("--kubeconfig", help="file to connect with")
+    _add_scheduling(run)
+    _add_serving(run)
+    _add_leading(run)
+    _add_binders(run)
+    simulate.add_arguments(commands.add_parser("simulate", help="play load under several policies"))
+    return parser
+
+
+def _add_scheduling(run: argparse.ArgumentParser) -> None:
     scheduling = run.add_mutually_exclusive_group()
     scheduling.add_argument(
-        "--config",
-        default=defaults.config,
-        help="file with a KubeSchedulerConfiguration, see docs/configuration.md",
+        "--config", help="file with a KubeSchedulerConfiguration, see docs/configuration.md"
     )
     scheduling.add_argument(
-        "--scheduler-name",
-        default=defaults.scheduler_name,
-        help="schedulerName of pods to schedule with the default profile",
+        "--scheduler-name", help="schedulerName of pods to schedule with the default profile"
     )
-    run.add_argument("--listen", default=defaults.listen, help="address for metrics and probes")
-    run.add_argument("--port", type=_port, default=defaults.port, help="port for metrics and probes")
+    run.add_argument(
+        "--move-after-seconds",
+        type=float,
+        help="how long a lock for any node stays on a node that is cordoned or not ready",
+    )
+
+
+def _add_serving(run: argparse.ArgumentParser) -> None:
+    """Add what people and programs see of the process."""
+    run.add_argument("--listen", help="address for metrics and probes")
+    run.add_argument("--port", type=_port, help="port for metrics and probes")
     run.add_argument(
         "--metrics-token-file",
-        default=defaults.metrics_token_file,
         metavar="FILE",
         help="file with the bearer token that scrapes of the metrics have to show",
     )
@@ -157,38 +171,29 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="serve a page at /web/ that shows nodes, locks and decisions; it asks for the same token",
     )
-    run.add_argument("--log-format", choices=("text", "json"), default=defaults.log_format)
-    run.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default=defaults.log_level)
-    run.add_argument(
-        "--move-after-seconds",
-        type=float,
-        default=defaults.move_after_seconds,
-        help="how long a lock for any node stays on a node that is cordoned or not ready",
-    )
+    run.add_argument("--log-format", choices=("text", "json"))
+    run.add_argument("--log-level", choices=("debug", "info", "warning", "error"))
+
+
+def _add_leading(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--leader-elect",
         action=argparse.BooleanOptionalAction,
-        default=defaults.leader_elect,
         help="decide only while holding the Lease, so that others can stand by",
     )
-    run.add_argument("--lease-name", default=defaults.lease_name, help="name of the Lease")
+    run.add_argument("--lease-name", help="name of the Lease")
     run.add_argument(
         "--lease-namespace",
-        default=defaults.lease_namespace,
         help="namespace of the Lease; default: the pod's own, or that of the kubeconfig's context",
     )
     run.add_argument(
         "--lease-duration-seconds",
         type=_lease_seconds,
-        default=defaults.lease_duration_seconds,
         help="how long others wait for a leader that is silent",
     )
-    _add_binders(run, defaults)
-    simulate.add_arguments(commands.add_parser("simulate", help="play load under several policies"))
-    return parser
 
 
-def _add_binders(run: argparse.ArgumentParser, defaults: Settings) -> None:
+def _add_binders(run: argparse.ArgumentParser) -> None:
     """Add what keeps other binders from locked room, see docs/other-binders.md."""
     run.add_argument(
         "--extender",
@@ -196,24 +201,21 @@ def _add_binders(run: argparse.ArgumentParser, defaults: Settings) -> None:
         help="serve the extender API, for schedulers that shall honour locks",
     )
     run.add_argument("--admission", action="store_true", help="review the bindings of others")
-    run.add_argument("--tls-port", type=_port, default=defaults.tls_port, help="port for these, over TLS")
+    run.add_argument("--tls-port", type=_port, help="port for these, over TLS")
     run.add_argument(
         "--tls-address",
         type=_address,
-        default=defaults.tls_address,
         help="address of this process, to be the endpoint of their Service while it leads",
     )
     run.add_argument(
         "--tls-names",
         type=lambda text: tuple(text.split(",")),
-        default=defaults.tls_names,
         metavar="NAME,...",
         help="DNS names and addresses that their certificate is made for",
     )
     run.add_argument(
         "--tls-secret",
         type=_namespaced,
-        default=defaults.tls_secret,
         metavar="NAMESPACE/NAME",
         help="Secret that their certificate is kept in",
     )

@@ -23,7 +23,7 @@ from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import LocalCluster
 from devcluster.binaries import find_binaries
-from tidelock.kube.client import RESERVATIONS
+from tidelock.kube.client import RESERVATIONQUOTES, RESERVATIONS
 
 PLUGIN = Path(sys.executable).with_name("kubectl-tidelock")
 
@@ -158,6 +158,29 @@ def test_a_lock_from_its_wish_to_the_question_of_who_is_in_the_way(
     assert mine["locks"] == {f"{private_world.namespace}/web-0": {"cpu": "3"}}
     objections = {each["plugin"]: each["numbers"] for each in mine["objections"]}
     assert objections == {"Reservation": f"cpu 3 needed, 1 free, 3 locked by {private_world.namespace}/web-0"}
+
+
+def test_a_quote_is_answered_and_leaves_nothing_behind(
+    leader: OperatorProcess, private_world: World, plugin: Plugin
+) -> None:
+    node = private_world.node(cpu="4")
+    room = ("quote", "--node", node.name, "-r")
+
+    fits = plugin.here(*room, "cpu=1")
+    assert fits.status == 0, fits.err
+    assert fits.out.splitlines()[1].split()[:4] == ["cpu=1", "now", node.name, "4"]
+
+    private_world.active_lock("web-0", "3", node)
+    refused = plugin.here(*room, "cpu=2")
+    assert refused.status == 1
+    assert f"cpu=2: {node.name} lacks cpu=1\n" in refused.out
+    assert f"cpu=2: reservation {private_world.namespace}/web-0 has cpu=3 there until 2" in refused.out
+
+    lock = private_world.reservation("web-1", "2", node)
+    of_file = plugin("quote", "-f", "-", "-o", "json", stdin=yaml.safe_dump(lock))
+    (told,) = json.loads(of_file.out)
+    assert (told["asked"], told["feasible"], told["status"]["count"]) == ("web-1", False, 0)
+    assert not private_world.api.get(RESERVATIONQUOTES.collection(private_world.namespace))["items"]
 
 
 def test_the_cluster_is_shown_live_on_a_terminal(private_world: World, plugin: Plugin) -> None:

@@ -21,10 +21,12 @@ from storage import (
     storage_class,
     volume,
 )
+from tidelock.cluster.cache import Placed
+from tidelock.framework.api import PreFilter
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from unit.plugins.scene import Scene
+from unit.plugins.scene import Judgement, Scene
 
 T = TypeVar("T", bound=Stored)
 Topologies = list[dict[str, list[str]]]
@@ -308,6 +310,16 @@ def worlds(draw: st.DrawFn, sources: st.SearchStrategy[Json] = SOURCES, flavour:
     return World(there, placed, draw(stored(flavour)))
 
 
-def movers(data: st.DataObject, world: World) -> list[tuple[Pod, str]]:
-    """Draw placed pods that leave."""
-    return [each for each in world.placed if data.draw(st.booleans())]
+def moved(
+    data: st.DataObject, judged: Judgement, world: World, sources: st.SearchStrategy[Json] = SOURCES
+) -> World:
+    """Have pods leave, and one come, in the state of a decision alone; gives the world that has it so."""
+    plugin, placed = judged.plugin, list(world.placed)
+    assert isinstance(plugin, PreFilter)
+    leaving = data.draw(st.lists(st.sampled_from(world.placed), unique_by=id)) if placed else []
+    for other, node_name in leaving:
+        plugin.remove_pod(judged.state, judged.pod, Placed(other, node_name, assumed=False), judged.snapshot)
+        placed.remove((other, node_name))
+    comer, goal = data.draw(pods("comer", sources)), data.draw(st.sampled_from(world.nodes)).name
+    plugin.add_pod(judged.state, judged.pod, Placed(comer, goal, assumed=True), judged.snapshot)
+    return World(world.nodes, [*placed, (comer, goal)], world.stored)

@@ -10,7 +10,6 @@ from property import disks
 from property.disks import World
 from property.oracles import node_volume_limits as oracle
 from storage import drop, put
-from tidelock.cluster.cache import Placed
 from tidelock.framework.api import Code
 from tidelock.model.pods import Pod
 from tidelock.plugins.node_volume_limits import NodeVolumeLimits
@@ -63,17 +62,7 @@ def test_what_if_pods_moved_is_as_if_they_had(world: World, wanting: Pod, data: 
     judged = world.scene().judge(NodeVolumeLimits, wanting)
     if judged.status.code is not Code.SUCCESS:
         return
-    plugin = judged.plugin
-    assert isinstance(plugin, NodeVolumeLimits)
-    placed = list(world.placed)
-    for other, node_name in (
-        data.draw(st.lists(st.sampled_from(world.placed), unique_by=id)) if placed else ()
-    ):
-        plugin.remove_pod(judged.state, wanting, Placed(other, node_name, assumed=False), judged.snapshot)
-        placed.remove((other, node_name))
-    comer, goal = data.draw(disks.pods("comer", SOURCES)), data.draw(st.sampled_from(world.nodes)).name
-    plugin.add_pod(judged.state, wanting, Placed(comer, goal, assumed=True), judged.snapshot)
-    assert_like(judged, World(world.nodes, [*placed, (comer, goal)], world.stored))
+    assert_like(judged, disks.moved(data, judged, world, SOURCES))
 
 
 def assert_like(judged: Judgement, world: World) -> None:

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from property import disks
 from property.disks import World
 from property.oracles import volume_restrictions as oracle
-from tidelock.cluster.cache import Placed
 from tidelock.framework.api import Code
 from tidelock.model.pods import Pod
 from tidelock.plugins.volume_restrictions import VolumeRestrictions
@@ -32,17 +31,7 @@ def test_what_if_pods_moved_is_as_if_they_had(world: World, wanting: Pod, data: 
     judged = world.scene().judge(VolumeRestrictions, wanting)
     if judged.status.code is not Code.SUCCESS:
         return
-    plugin = judged.plugin
-    assert isinstance(plugin, VolumeRestrictions)
-    placed = list(world.placed)
-    for other, node_name in (
-        data.draw(st.lists(st.sampled_from(world.placed), unique_by=id)) if placed else ()
-    ):
-        plugin.remove_pod(judged.state, wanting, Placed(other, node_name, assumed=False), judged.snapshot)
-        placed.remove((other, node_name))
-    comer, goal = data.draw(disks.pods("comer")), data.draw(st.sampled_from(world.nodes)).name
-    plugin.add_pod(judged.state, wanting, Placed(comer, goal, assumed=True), judged.snapshot)
-    assert_like(judged, World(world.nodes, [*placed, (comer, goal)], world.stored))
+    assert_like(judged, disks.moved(data, judged, world))
 
 
 def assert_like(judged: Judgement, world: World) -> None:

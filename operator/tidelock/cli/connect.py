@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from tidelock import __version__
 from tidelock.kube.client import KubeClient, Resource
-from tidelock.kube.config import ConfigError, Connection, load_connection
+from tidelock.kube.config import ConfigError, load_connection
 from tidelock.kube.errors import ApiError, Forbidden, NotFound, TransientError, Unauthorized
 
 MANAGER = "kubectl-tidelock"
@@ -49,7 +49,12 @@ class Session:
 
 
 def ask(target: Target, work: Callable[[Session], Awaitable[T]]) -> T:
-    """Do something with a cluster.
+    """Do something with a cluster; raises Failure as `reach` does."""
+    return asyncio.run(reach(target, work))
+
+
+async def reach(target: Target, work: Callable[[Session], Awaitable[T]]) -> T:
+    """Do something with a cluster, beside others.
 
     Raises:
         Failure: it could not be reached, or did not want to.
@@ -60,10 +65,6 @@ def ask(target: Target, work: Callable[[Session], Awaitable[T]]) -> T:
         connection = load_connection(target.kubeconfig or None, context=target.context)
     except ConfigError as error:
         raise Failure(str(error)) from error
-    return asyncio.run(_ask(connection, target, work))
-
-
-async def _ask(connection: Connection, target: Target, work: Callable[[Session], Awaitable[T]]) -> T:
     namespace = None if target.everywhere else target.namespace or connection.namespace
     client = KubeClient(
         connection,
@@ -78,6 +79,14 @@ async def _ask(connection: Connection, target: Target, work: Callable[[Session],
         raise Failure(f"{error}; look at the certificates that the kubeconfig names") from error
     except ApiError as error:
         raise Failure(explained(error, connection.server)) from error
+
+
+async def create(
+    session: Session, resource: Resource, namespace: str, body: dict[str, Any], **parameters: str
+) -> bytes:
+    """Create an object; a field that nobody knows is an error."""
+    parameters |= {"fieldManager": MANAGER, "fieldValidation": "Strict"}
+    return await session.client.request("POST", resource.collection(namespace), params=parameters, body=body)
 
 
 async def apply_dry_run(
@@ -97,7 +106,7 @@ def explained(error: ApiError, server: str) -> str:
         case Forbidden():
             return (
                 f"you have not the right: {said}; ask an admin for it (for locks, the ClusterRoles "
-                "tidelock-view and tidelock-reservations-edit have it)"
+                "tidelock-viewer and tidelock-manager have it)"
             )
         case NotFound() if not error.reason:  # of the API, not of an object
             return (

@@ -43,6 +43,11 @@ class Document:
         """The object's name."""
         return str(self.metadata.get("name", ""))
 
+    @property
+    def namespace(self) -> str:
+        """The object's namespace; empty if it does not say."""
+        return str(self.metadata.get("namespace") or "")
+
 
 def read_documents(file: str) -> list[Document]:
     """Read a file, or standard input for `-`; raises Failure if it holds anything but objects."""

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from random import Random
-from typing import Any
+from typing import Any, Generic
 
 from tidelock.cli.connect import Session
 from tidelock.kube.client import Resource
@@ -42,3 +42,55 @@ async def followed(
     reflector = Reflector(session.client, resource, decode, sink, rng=rng, **narrowed)
     async with background(reflector.run()):
         yield reflector
+
+
+class _Settling(Generic[T]):
+    """Learns each version of one object; `found` is done once it is settled, or gone."""
+
+    def __init__(self, first: T, settled: Callable[[T], bool], step: Callable[[T], None]) -> None:
+        self._settled = settled
+        self._step = step
+        self.newest = first
+        self.found: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.upsert(None, first)
+
+    def upsert(self, old: T | None, new: T) -> None:
+        del old
+        if new.meta.uid != self.newest.meta.uid or self.found.done():
+            return
+        self.newest = new
+        self._step(new)
+        if self._settled(new):
+            self.found.set_result("")
+
+    def remove(self, last: T) -> None:
+        if last.meta.uid == self.newest.meta.uid and not self.found.done():
+            self.found.set_result("it was deleted meanwhile")
+
+    def synced(self) -> None:
+        pass
+
+
+async def settling(
+    session: Session,
+    resource: Resource,
+    decode: Callable[[bytes], T],
+    first: T,
+    settled: Callable[[T], bool],
+    *,
+    seconds: float,
+    step: Callable[[T], None] = lambda _: None,
+) -> tuple[T, str]:
+    """Follow an object until it is settled; `step` is told each version.
+
+    Gives its newest version and, if it is not settled after so many seconds, or gone, a sentence about that.
+    """
+    sink = _Settling(first, settled, step)
+    narrowed = {"namespace": first.meta.namespace, "field_selector": f"metadata.name={first.meta.name}"}
+    async with followed(session, resource, decode, sink, **narrowed):
+        try:
+            async with asyncio.timeout(seconds):
+                end = await sink.found
+        except TimeoutError:
+            end = "no answer in time: see with kubectl tidelock check whether the operator runs"
+    return sink.newest, end

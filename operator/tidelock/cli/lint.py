@@ -104,7 +104,7 @@ async def _dry_run(session: Session, documents: Sequence[Document]) -> list[tupl
 async def _refusal(session: Session, document: Document) -> tuple[str, ...]:
     """Ask the API server for what it has against a document."""
     resource, _ = _KINDS[document.kind]
-    namespace = document.metadata.get("namespace") or session.home
+    namespace = document.namespace or session.home
     try:
         await apply_dry_run(session, resource, document.name, namespace, document.body)
     except Invalid as error:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import typer
 
-from tidelock.cli.connect import MANAGER, Failure, Session, Target, apply_dry_run, ask
+from tidelock.cli.connect import Failure, Session, Target, apply_dry_run, ask, create
 from tidelock.cli.documents import Document, read_documents
 from tidelock.cli.options import Context, File, Format, Kubeconfig, Namespace, Output, SchedulerConfig
 from tidelock.cli.tables import Table, show, show_plain
@@ -139,18 +139,13 @@ async def _prepare(session: Session, shapes: Sequence[Shape]) -> tuple[World, li
 async def _dry_run(session: Session, shape: Shape) -> bytes:
     """Have the API server complete and check an object as if it were applied."""
     name, place = shape.document.name, shape.document.place
-    namespace = str(shape.document.metadata.get("namespace") or session.home)
+    namespace = shape.document.namespace or session.home
     if shape.body["kind"] == RESERVATIONS.kind:
         if not name:
             raise Failure(f"{place}: metadata.name: Required value")
         return await apply_dry_run(session, RESERVATIONS, name, namespace, shape.body)
     try:
-        return await session.client.request(
-            "POST",
-            PODS.collection(namespace),
-            params={"dryRun": "All", "fieldManager": MANAGER, "fieldValidation": "Strict"},
-            body=shape.body,
-        )
+        return await create(session, PODS, namespace, shape.body, dryRun="All")
     except AlreadyExists as error:
         raise Failure(f"{place}: the pod is there already: see kubectl tidelock why pod/{name}") from error
 

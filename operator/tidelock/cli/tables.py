@@ -24,6 +24,7 @@ STYLES = {
     "Lost": "red",
     "Rejected": "red",
     "fits": "green",
+    "now": "green",
     "ok": "green",
     "note": "yellow",
     "unknown": "yellow",

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pydantic
 
-from tidelock.model.meta import ObjectMeta
+from tidelock.model.meta import ObjectMeta, Stored
 from tidelock.model.quantities import Resources, parse_quantity, parse_resources
 from tidelock.model.reservationquotas import ReservationQuotaSpec
 from tidelock.model.wire import spec_problems
@@ -31,13 +31,7 @@ class ReservationQuota:
     status: dict[str, Any] = field(default_factory=dict)
 
 
-class _Object(msgspec.Struct, frozen=True):
-    metadata: ObjectMeta
-    spec: dict[str, Any] = {}
-    status: dict[str, Any] = {}
-
-
-_DECODER = msgspec.json.Decoder(_Object)
+_DECODER = msgspec.json.Decoder(Stored)
 
 
 def decode_reservation_quota(raw: bytes | msgspec.Raw) -> ReservationQuota:

@@ -8,7 +8,7 @@ import msgspec
 import pydantic
 
 from tidelock.model.instants import from_datetime
-from tidelock.model.meta import Key, ObjectMeta
+from tidelock.model.meta import Key, ObjectMeta, Stored
 from tidelock.model.pods import Pod, PodSpec, stand_in
 from tidelock.model.quantities import PODS, QuantityError, Resources, parse_resources
 from tidelock.model.requests import Container, ResourceRequirements, total_requests
@@ -73,13 +73,11 @@ class _Meta(ObjectMeta, frozen=True, rename="camel"):
         return min(writers, key=lambda each: each.time, default=_Managed()).manager
 
 
-class _Object(msgspec.Struct, frozen=True):
+class _Stored(Stored, frozen=True):
     metadata: _Meta
-    spec: dict[str, Any] = {}
-    status: dict[str, Any] = {}
 
 
-_DECODER = msgspec.json.Decoder(_Object)
+_DECODER = msgspec.json.Decoder(_Stored)
 
 
 def decode_reservation(raw: bytes | msgspec.Raw) -> Reservation:

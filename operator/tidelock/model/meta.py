@@ -1,7 +1,7 @@
-"""The part of an object's metadata that Tidelock reads."""
+"""The part of an object's metadata that Tidelock reads, and what its own objects have beside."""
 
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -59,3 +59,11 @@ class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
     def created(self) -> float:
         """Creation time in seconds since the epoch; 0 for an object that was never stored."""
         return self.creation_timestamp.timestamp() if self.creation_timestamp else 0.0
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """An object of Tidelock's: its spec and its status as plain JSON values."""
+
+    metadata: ObjectMeta
+    spec: dict[str, Any] = {}
+    status: dict[str, Any] = {}

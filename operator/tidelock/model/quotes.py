@@ -8,7 +8,7 @@ import pydantic
 
 from tidelock.model.instants import parse_instant
 from tidelock.model.locks import stand_in_pod
-from tidelock.model.meta import Key, ObjectMeta
+from tidelock.model.meta import Key, ObjectMeta, Stored
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import QuantityError
 from tidelock.model.reservationquotes import ReservationQuoteSpec
@@ -53,13 +53,7 @@ class Quote:
         return None if answered is None else answered + self.spec.ttl_seconds
 
 
-class _Object(msgspec.Struct, frozen=True):
-    metadata: ObjectMeta
-    spec: dict[str, Any] = {}
-    status: dict[str, Any] = {}
-
-
-_DECODER = msgspec.json.Decoder(_Object)
+_DECODER = msgspec.json.Decoder(Stored)
 
 
 def decode_quote(raw: bytes | msgspec.Raw) -> Quote:

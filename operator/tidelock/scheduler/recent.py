@@ -15,7 +15,7 @@ from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.decider import Unschedulable
 
 MOST = 200
-"""How many decisions are kept."""
+"""How many decisions are kept for the web view."""
 _LONGEST_TEXT = 1024
 
 Kind = Literal["Pod", "Reservation"]
@@ -43,9 +43,10 @@ class Decision(NamedTuple):
 
 
 class Recent:
-    """The last decisions; noting one takes a microsecond or two."""
+    """The last `most` decisions; noting one takes a microsecond or two, or nothing where none is kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
         self._decisions: dict[tuple[Kind, Key, str], Decision] = {}
 
     def __iter__(self) -> Iterator[Decision]:
@@ -79,10 +80,12 @@ class Recent:
             self._note(Decision(at, "Reservation", entry.key, entry.phase.value, why=why))
 
     def _note(self, decision: Decision) -> None:
+        if not self._most:
+            return
         if len(decision.why) > _LONGEST_TEXT:
             decision = decision._replace(why=decision.why[: _LONGEST_TEXT - 1] + "…")
         key = (decision.kind, decision.key, decision.verdict)
         self._decisions.pop(key, None)  # so that it goes to the end
         self._decisions[key] = decision
-        if len(self._decisions) > MOST:
+        if len(self._decisions) > self._most:
             del self._decisions[next(iter(self._decisions))]

@@ -3,21 +3,12 @@ from typing import Any
 import pytest
 
 from builders import NOW, reservation
+from tidelock.cli.asking import asked, pairs, seconds
 from tidelock.cli.connect import Failure
 from tidelock.cli.documents import Document
 from tidelock.cli.lint import problems_of
 from tidelock.cli.locks import Seen
-from tidelock.cli.reserve import (
-    Result,
-    Wish,
-    manifest,
-    owner,
-    pairs,
-    progress,
-    screen,
-    seconds,
-    sentence,
-)
+from tidelock.cli.reserve import Result, Wish, manifest, owner, progress, screen, sentence
 from unit.cli.scenes import LOCKS, active_json, condition, consumed_json, lock, pending_json
 from unit.cli.screens import assert_screen
 
@@ -25,14 +16,11 @@ from unit.cli.screens import assert_screen
 def wish(**fields: Any) -> Wish:
     ordinary: dict[str, Any] = {
         "name": "web-0",
-        "requests": {"cpu": "2", "memory": "4Gi"},
+        "asked": asked("cpu=2,memory=4Gi", "", "", 0),
         "owners": ({"pod": {"name": "web-0"}},),
-        "node": "",
-        "node_selector": {},
         "ttl": 600,
         "until": "",
         "deadline": 60,
-        "priority": 0,
         "preempt": False,
         "retain": False,
     }
@@ -58,15 +46,14 @@ def test_the_least_that_can_be_wished_for() -> None:
     [
         {},
         {
-            "node": "a",
+            "asked": asked("cpu=1", "a", "", -5),
             "ttl": None,
             "until": "2027-01-01T00:00:00Z",
             "deadline": 0,
-            "priority": -5,
             "preempt": True,
             "retain": True,
         },
-        {"node_selector": {"zone": "a"}, "owners": (owner("deployment/web"), owner("app=web"))},
+        {"asked": asked("cpu=1", "", "zone=a", 0), "owners": (owner("deployment/web"), owner("app=web"))},
     ],
 )
 def test_whatever_is_wished_for_is_a_sound_reservation(fields: dict[str, Any]) -> None:
@@ -74,7 +61,7 @@ def test_whatever_is_wished_for_is_a_sound_reservation(fields: dict[str, Any]) -
 
 
 def test_an_amount_that_is_none_is_told_by_its_field() -> None:
-    (problem,) = problems_of(Document("wish", manifest(wish(requests={"cpu": "two"}))))
+    (problem,) = problems_of(Document("wish", manifest(wish(asked=asked("cpu=two", "", "", 0)))))
     assert problem.startswith("""spec.resources: Invalid value: {"cpu": "two"}: cpu: 'two' is not""")
 
 

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from builders import Json, encode, reservation_json
-from tidelock.cli import reserve, status
+from tidelock.cli import quote, reserve, status
 from tidelock.cli.connect import Session
 from tidelock.cli.documents import Document
 from tidelock.kube.client import KubeClient
 from tidelock.kube.config import load_connection
+from unit.cli.quotes import FITS, quote_json
 from unit.cli.scenes import active_json, pending_json
 from unit.kube.kubeconfigs import write_kubeconfig
 from unit.kube.scripted import ScriptedServer, answers, page
@@ -111,7 +112,7 @@ async def test_a_lock_that_is_rejected_is_waited_for_no_longer(
 
 async def test_a_lock_that_somebody_deletes_is_told(server: ScriptedServer, session: Session) -> None:
     (result,) = await reserved(server, session, event("DELETED", reservation_json("web-0"), 6))
-    assert result.text == "it was deleted before it held"
+    assert result.text == "it was deleted meanwhile"
 
 
 async def test_an_operator_that_does_not_decide_is_told(
@@ -123,4 +124,13 @@ async def test_an_operator_that_does_not_decide_is_told(
 
     (result,) = await reserve._reserve(session, [wish()], wait=True)
 
-    assert result.text == "no decision in time: see with kubectl tidelock check whether the operator runs"
+    assert result.text == "no answer in time: see with kubectl tidelock check whether the operator runs"
+
+
+async def test_a_quote_is_waited_for_and_deleted(server: ScriptedServer, session: Session) -> None:
+    made, answered = quote_json({"observedGeneration": -1}), event("MODIFIED", quote_json(FITS), 6)
+    server.plays(answers(made, 201), page(made, version=5), server.quiet_watch(answered), answers({}))
+
+    assert await quote._told(session, quote.Question("web-0", wish()), patience=30) == FITS
+
+    assert server.asked[-1].method == "DELETE"

@@ -19,6 +19,12 @@ def test_the_newest_comes_first_and_the_oldest_goes() -> None:
     assert [each.at for each in islice(recent, 2)] == [NOW + MOST + 4, NOW + MOST + 3]
 
 
+def test_where_nobody_looks_none_is_kept() -> None:
+    recent = Recent(0)
+    recent._note(Decision(NOW, "Pod", POD, "Scheduled", "node-a"))
+    assert not list(recent)
+
+
 def test_of_what_is_decided_again_and_again_the_newest_is_kept() -> None:
     recent = Recent()
     recent._note(Decision(NOW, "Pod", POD, "Unschedulable", why="3 nodes are full"))

@@ -1,0 +1,232 @@
+"""`kubectl tidelock quote`: asks one or several clusters whether a lock would be given; nothing is held."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from tidelock.cli.asking import Instead, Node, Priority, Requests, Selector, asked, refuse_unsound, seconds
+from tidelock.cli.connect import Failure, Session, Target, create, reach
+from tidelock.cli.documents import Document, read_documents
+from tidelock.cli.following import settling
+from tidelock.cli.options import Format, Kubeconfig, Namespace, Output
+from tidelock.cli.tables import Table, show, show_plain, span
+from tidelock.kube.client import RESERVATIONQUOTES, RESERVATIONS
+from tidelock.kube.errors import NotFound
+from tidelock.model.instants import format_instant, from_datetime
+from tidelock.model.quotes import decode_quote
+from tidelock.model.reservationquotes import Occupant, ReservationQuoteStatus
+from tidelock.model.reservations import Ask
+from tidelock.model.wire import Condition
+
+_TTL = 60  # seconds after which a quote goes by itself, if this command can't delete it
+_ASKED = frozenset(str(each.alias) for each in Ask.model_fields.values())
+
+Contexts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--context",
+        help="Context of the kubeconfig; several: all are asked at once. Default: the current.",
+        show_default=False,
+    ),
+]
+Timeout = Annotated[str, typer.Option("--timeout", help="How long to wait for the answer.")]
+
+
+def command(
+    filename: Instead = "",
+    requests: Requests = "",
+    node: Node = "",
+    selector: Selector = "",
+    priority: Priority = 0,
+    timeout: Timeout = "10s",
+    namespace: Namespace = "",
+    context: Contexts = None,
+    kubeconfig: Kubeconfig = "",
+    output: Format = None,
+) -> None:
+    """Ask whether a lock would be given now, where, and how many; nothing is held.
+
+    A FILE has Reservations or ReservationQuotes. Status 1 if there is one that no cluster would give.
+    """
+    if bool(requests) == bool(filename):
+        raise Failure("give either --requests or, with -f, a FILE of Reservations or ReservationQuotes")
+    if filename:
+        questions = [Question(each.name, each) for each in read_documents(filename)]
+    else:
+        questions = [Question(requests, _document(asked(requests, node, selector, priority)))]
+    refuse_unsound([each.document for each in questions], RESERVATIONS.kind, RESERVATIONQUOTES.kind)
+    targets = [Target(kubeconfig=kubeconfig, context=each, namespace=namespace) for each in context or [""]]
+    answers = asyncio.run(_ask(targets, questions, seconds("--timeout", timeout)))
+    if output in (Output.JSON, Output.YAML):
+        show_plain([plain(each) for each in answers], output)
+    else:
+        show(*screen(answers))
+    given = {each.question for each in answers if each.feasible}
+    if not given.issuperset(questions):
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """What is asked: a Reservation or a ReservationQuote, and what it is called on the screen."""
+
+    label: str
+    document: Document
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The spec of the quote to create."""
+        spec: dict[str, Any] = self.document.body["spec"]
+        if self.document.body["kind"] == RESERVATIONQUOTES.kind:
+            return {"ttlSeconds": _TTL} | spec
+        return {"ttlSeconds": _TTL} | {name: value for name, value in spec.items() if name in _ASKED}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a cluster says, as the status of a quote, or why it says nothing; no context: the current."""
+
+    question: Question
+    context: str = ""
+    told: dict[str, Any] = field(default_factory=dict)
+    failure: str = ""
+
+    @property
+    def status(self) -> ReservationQuoteStatus:
+        """The answer, read."""
+        return ReservationQuoteStatus.model_validate(self.told)
+
+    @property
+    def verdict(self) -> Condition | None:
+        """The condition that says whether it fits now, and why not."""
+        return next((each for each in self.status.conditions if each.type == "Feasible"), None)
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the lock would be given now."""
+        return self.verdict is not None and self.verdict.status == "True"
+
+
+def _document(spec: dict[str, Any]) -> Document:
+    body = {
+        "apiVersion": RESERVATIONQUOTES.api_version,
+        "kind": RESERVATIONQUOTES.kind,
+        "metadata": {"name": "quote"},
+        "spec": spec,
+    }
+    return Document("quote", body)
+
+
+async def _ask(targets: Sequence[Target], questions: Sequence[Question], patience: int) -> list[Answer]:
+    """Ask all clusters at once; where there are several, one that fails hinders none."""
+
+    async def one(target: Target) -> list[Answer]:
+        async def work(session: Session) -> list[Answer]:
+            return [Answer(each, target.context, await _told(session, each, patience)) for each in questions]
+
+        try:
+            return await reach(target, work)
+        except Failure as failure:
+            if len(targets) == 1:
+                raise
+            return [Answer(each, target.context, failure=str(failure)) for each in questions]
+
+    return [answer for told in await asyncio.gather(*map(one, targets)) for answer in told]
+
+
+async def _told(session: Session, question: Question, patience: int) -> dict[str, Any]:
+    """Ask, and leave no quote behind; raises Failure if there is no answer."""
+    body = {
+        "apiVersion": RESERVATIONQUOTES.api_version,
+        "kind": RESERVATIONQUOTES.kind,
+        "metadata": {"generateName": "quote-"},
+        "spec": question.spec,
+    }
+    namespace = question.document.namespace or session.home
+    first = decode_quote(await create(session, RESERVATIONQUOTES, namespace, body))
+    try:
+        newest, problem = await settling(
+            session,
+            RESERVATIONQUOTES,
+            decode_quote,
+            first,
+            lambda quote: quote.answered_at is not None,
+            seconds=patience,
+        )
+    finally:
+        with suppress(NotFound):
+            path = RESERVATIONQUOTES.item(first.meta.name, namespace)
+            await session.client.delete(path, uid=first.meta.uid)
+    if problem:
+        raise Failure(problem)
+    return newest.status
+
+
+def plain(answer: Answer) -> dict[str, Any]:
+    """Write an answer for programs."""
+    told: dict[str, Any] = {"context": answer.context} if answer.context else {}
+    told |= {"asked": answer.question.label, "feasible": answer.feasible, "spec": answer.question.spec}
+    return told | ({"error": answer.failure} if answer.failure else {"status": answer.told})
+
+
+def screen(answers: Sequence[Answer]) -> list[Table | str]:
+    """Make the table, and say below it what is in the way."""
+    several = len({each.context for each in answers}) > 1
+    columns = ["CONTEXT"] * several + ["ASKED", "FITS", "NODE", "COUNT", "VALID UNTIL"]
+    rows = [[each.context] * several + _row(each) for each in answers]
+    parts: list[Table | str] = [Table(columns, rows, frozenset({"COUNT"}))]
+    for answer in answers:
+        name = f"{answer.context}: {answer.question.label}" if several else answer.question.label
+        told = [f"{name}: {sentence}" for sentence in sentences(answer)]
+        parts += ["", *told] if told else []
+    return parts
+
+
+def _row(answer: Answer) -> list[str]:
+    status = answer.status
+    count = "" if status.count is None else str(status.count)
+    return [answer.question.label, _fits(answer), status.node_name or "", count, _instant(status.valid_until)]
+
+
+def _fits(answer: Answer) -> str:
+    """Say when it fits."""
+    status, verdict = answer.status, answer.verdict
+    if verdict is None or verdict.status == "Unknown":
+        return "unknown"
+    if answer.feasible:
+        return "now"
+    if status.fits_at is None or status.answered_at is None:
+        return "no"
+    return f"in {span((status.fits_at - status.answered_at).total_seconds())}"
+
+
+def sentences(answer: Answer) -> Iterator[str]:
+    """Say why it does not fit, and who has what is short on the node that lacks the least."""
+    if answer.failure:
+        yield answer.failure
+    if answer.verdict is None or answer.feasible:
+        return
+    yield f"{answer.verdict.reason}: {answer.verdict.message}"
+    blockers = answer.status.blockers
+    if blockers and blockers.node_name:
+        yield f"{blockers.node_name} lacks {_amounts(blockers.shortfall)}"
+        yield from (f"reservation {_occupant(each)}" for each in blockers.locks)
+        yield from (f"pod {_occupant(each)}" for each in blockers.pods)
+
+
+def _occupant(occupant: Occupant) -> str:
+    until = f" until {_instant(occupant.expires_at)}" if occupant.expires_at else ""
+    return f"{occupant.namespace}/{occupant.name} has {_amounts(occupant.resources)} there{until}"
+
+
+def _instant(moment: datetime | None) -> str:
+    return format_instant(from_datetime(moment)) if moment else ""
+
+
+def _amounts(resources: dict[str, str] | None) -> str:
+    return ",".join(f"{name}={amount}" for name, amount in (resources or {}).items())

@@ -1,0 +1,72 @@
+"""What clusters say to a quote, and what is asked."""
+
+from typing import Any
+
+import pytest
+
+from builders import Json, reservation_json
+from tidelock.cli.documents import Document
+from tidelock.cli.quote import Answer, Question, plain, screen
+from unit.cli.quotes import FITS, LATER, NEVER, UNKNOWN
+from unit.cli.screens import assert_screen
+
+
+def question(label: str = "web-0", **body: Any) -> Question:
+    quote = {"kind": "ReservationQuote", "spec": {"resources": {"cpu": "2"}}}
+    return Question(label, Document(label, quote | body))
+
+
+def test_the_answer_of_a_cluster() -> None:
+    assert_screen("quote", screen([Answer(question("cpu=2"), told=FITS)]))
+
+
+def test_answers_of_several_clusters() -> None:
+    web, gpu = question(), question("gpu-0")
+    answers = [
+        Answer(web, "east", FITS),
+        Answer(gpu, "east", LATER),
+        Answer(web, "west", NEVER),
+        Answer(gpu, "west", UNKNOWN),
+        Answer(web, "north", failure="no answer from https://north"),
+    ]
+    assert_screen("quote-contexts", screen(answers))
+
+
+@pytest.mark.parametrize(("told", "feasible"), [(FITS, True), (LATER, False), (UNKNOWN, False), ({}, False)])
+def test_only_a_lock_that_fits_now_is_feasible(told: Json, feasible: bool) -> None:
+    assert Answer(question(), told=told).feasible is feasible
+
+
+def test_a_reservation_is_asked_for_by_what_it_asks_of_the_cluster() -> None:
+    lock = {"kind": "Reservation"} | reservation_json(
+        nodeName="a", priority=3, ttlSeconds=7200, reuse="Always"
+    )
+    assert question(**lock).spec == {
+        "resources": {"cpu": "1"},
+        "nodeName": "a",
+        "priority": 3,
+        "ttlSeconds": 60,  # the quote's own
+    }
+
+
+def test_a_quote_is_asked_as_it_is() -> None:
+    spec = {"resources": {"cpu": "1"}, "ttlSeconds": 9, "validSeconds": 30}
+    assert question(spec=spec).spec == spec
+    assert question().spec["ttlSeconds"] == 60
+
+
+def test_an_answer_for_programs() -> None:
+    spec = {"ttlSeconds": 60, "resources": {"cpu": "2"}}
+    assert plain(Answer(question(), told=FITS)) == {
+        "asked": "web-0",
+        "feasible": True,
+        "spec": spec,
+        "status": FITS,
+    }
+    assert plain(Answer(question(), "west", failure="no")) == {
+        "context": "west",
+        "asked": "web-0",
+        "feasible": False,
+        "spec": spec,
+        "error": "no",
+    }
