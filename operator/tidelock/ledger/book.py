@@ -19,6 +19,7 @@ from tidelock.ledger import reasons
 from tidelock.ledger.adoption import adopt
 from tidelock.ledger.endings import Ending, ending
 from tidelock.ledger.entry import Entry
+from tidelock.ledger.groups import Group, Groups
 from tidelock.ledger.leases import differ_in_lease_alone, followed
 from tidelock.ledger.matching import OwnerIndex, is_owner, may_claim
 from tidelock.ledger.occupancy import Claimant, Occupant, left_of, shared_out
@@ -90,6 +91,7 @@ class Book:
 
     Attributes:
         ended: locks that have come to their end, or were deleted before, for others to take and to tell of.
+        groups: the groups of locks, and which pod can take which members.
         hearsay: claims of pods that a watch says are bound, for others to take and to ask the API server.
         refusers: plugins that have refused locks since all that wait were last tried.
 
@@ -120,6 +122,7 @@ class Book:
         self.quotas.on_change(self._recap)
         self.quotas.on_room(self._try_parked)
         self._parked = Parking()
+        self.groups = Groups()
         self._pods_on = pods_on
         self._prolongable: dict[Key, Entry] = {}
         self._epoch = epoch
@@ -162,6 +165,7 @@ class Book:
             entry = adopt(reservation, now)
             entry.ceiling = self.quotas.ceiling(entry.key.namespace)
             self.entries[entry.key] = entry
+            self.groups.join(entry)
             room, entry.room = entry.room, NOTHING
             self._hold(entry, room)
             if room and not entry.violation:  # maybe less than its status says, if it was edited meanwhile
@@ -191,6 +195,7 @@ class Book:
         if written.meta.version > known.meta.version:  # or the watch has told of it, or of more, already
             meta = replace_meta(known.meta, resource_version=written.meta.resource_version)
             entry.reservation = replace(known, meta=meta, status=written.status)
+            self.groups.note(entry)
 
     # What the scheduling cycle decides.
 
@@ -209,8 +214,7 @@ class Book:
             return
         entry.violation = ""
         if entry.activated_at is None:
-            entry.activated_at = now
-            entry.expires_at = entry.expiry_from(now)
+            self._begin(entry, now)
         self._place(entry, node, requests, now)
         self._step(entry, Event.ADMIT, reasons.ADMITTED, _held_text(entry), now)
 
@@ -245,18 +249,27 @@ class Book:
             self._parked.put(entry)
         return False
 
+    def refuse_together(
+        self, group: Group, reason: str, message: str, now: float, plugins: Collection[str] = ()
+    ) -> None:
+        """Note why there is no room for a group; one that is over its quota waits for that to change."""
+        for entry in group.waiting:
+            self.refuse(entry, reason, message, now, plugins)
+            if reason == reasons.QUOTA_EXCEEDED and entry.wanting:
+                self._parked.put(entry)
+
     def preempt(self, entry: Entry, by: str, now: float) -> None:
         """Break a lock for a pod, or a lock, of higher priority; it waits for room again."""
         self._displace(entry, reasons.PREEMPTED, f"preempted on {entry.node} by {by}", now)
 
     def own(self, pod: Pod) -> list[Entry]:
-        """All locks of which the pod is an owner and which are not over, by name."""
+        """All locks of which the pod is an owner and which are not over, by name; of a group one a node."""
         entries = (self.entries[key] for key in self._owners.of(pod))
-        return [entry for entry in entries if may_claim(entry.uid, pod)]
+        return self.groups.open_to(pod, [entry for entry in entries if may_claim(entry.uid, pod)])
 
     def claim(self, pod: Pod, node_name: str, now: float) -> None:
         """Release the locks of a pod that has been reserved on a node, but for those for reuse."""
-        own = self._fleeting(pod)
+        own = self._fleeting(pod, node_name)
         if own:
             text = f"pod {pod.key} is being bound to {node_name}"
             self._claims[pod.uid] = self._claim(pod, own, text, "the owner's binding failed", now)
@@ -282,7 +295,7 @@ class Book:
         """
         own = [
             entry
-            for entry in self._fleeting(pod)
+            for entry in self._fleeting(pod, node_name)
             if entry.phase is not Phase.BOUND or entry.bound_pod is None or entry.bound_pod.uid != pod.uid
         ]
         if own:
@@ -391,7 +404,8 @@ class Book:
 
     def next_deadline(self) -> float | None:
         """Earliest instant at which `advance` has something to do; 0 for at once."""
-        return 0.0 if self._prolongable or self._visited else self._timers.next()
+        at_once = self._prolongable or self._visited or self.groups.unsettled
+        return 0.0 if at_once else self._timers.next()
 
     def advance(self, now: float) -> None:
         """Do what is due: expiries, deadlines, moves and removals, in the order of their instants."""
@@ -415,6 +429,9 @@ class Book:
             else:
                 entry.move_at, entry.moving = None, True
                 self._touch(entry)
+        while groups := self.groups.take_unsettled():
+            for group in groups:
+                self._settle_group(group, now)
 
     def in_line(self, *, untried_only: bool) -> list[Entry]:
         """List the locks that wait for room, in their order: all, or those that came or changed meanwhile.
@@ -433,9 +450,9 @@ class Book:
 
     # Inside.
 
-    def _fleeting(self, pod: Pod) -> list[Entry]:
-        """Give the locks of a pod's own that end when it is bound."""
-        return [entry for entry in self.own(pod) if not entry.sticky]
+    def _fleeting(self, pod: Pod, node_name: str) -> list[Entry]:
+        """Give the locks of a pod's own that end when it is bound to a node."""
+        return self.groups.taken((entry for entry in self.own(pod) if not entry.sticky), node_name)
 
     def _claim(self, pod: Pod, own: list[Entry], text: str, failure: str, now: float) -> Claim:
         taken = tuple((entry, entry.held) for entry in own if entry.phase is not Phase.BOUND)
@@ -505,6 +522,38 @@ class Book:
         for entry in self.entries.values():
             if entry.key.namespace == namespace:
                 entry.ceiling = ceiling
+
+    def _begin(self, entry: Entry, now: float) -> None:
+        """Have the time of a lock count from now, or from when its group was first active."""
+        group = self.groups.of(entry)
+        began = group.began if group is not None else None
+        entry.activated_at = now if began is None else began
+        entry.expires_at = entry.expiry_from(entry.activated_at)
+
+    def _settle_group(self, group: Group, now: float) -> None:
+        """Have a group that has become short give its room back, and end if it can't be whole any more."""
+        if group.began is not None:
+            for entry in group.waiting:
+                if entry.activated_at is None:  # it ends with the others, be it that it never finds room
+                    self._begin(entry, now)
+                    self._touch(entry)
+        if group.complete:
+            if not group.given and group.stored:
+                group.give(given=True)
+                for entry in group.holding:
+                    self._touch(entry)
+            return
+        group.give(given=False)
+        text = f"{group.served} of the {group.least} locks that group {group.key.name} needs are left"
+        for entry in group.holding:
+            self._displace(entry, reasons.GROUP_INCOMPLETE, text, now)
+        if group.doomed:
+            for entry in group.waiting:
+                text = f"too many locks of group {group.key.name} are over for it to be whole again"
+                self._end(entry, Event.GIVE_UP, reasons.GROUP_FAILED, text, now)
+        elif group.standing != group.tried_with:  # who has come or gone may be what it waited for
+            group.tried_with = group.standing
+            self.untried.update((entry.key, entry) for entry in group.waiting if entry.key in self.waiting)
 
     def _give_up(self, entry: Entry, now: float) -> None:
         self._end(entry, Event.GIVE_UP, reasons.DEADLINE_EXCEEDED, _given_up_text(entry), now)
@@ -764,6 +813,7 @@ class Book:
         key = entry.key
         self.changed[key] = None
         self._timers.set(key, entry.deadline())
+        self.groups.note(entry)
         self.quotas.charge(entry)
         parked = key in self._parked
         if not (entry.wanting or entry.outlasting):
@@ -788,6 +838,7 @@ class Book:
         self.changed.pop(entry.key, None)
         self._visited.pop(entry.key, None)
         del self.entries[entry.key]
+        self.groups.leave(entry)
         self._prolongable.pop(entry.key, None)
         self.quotas.discharge(entry.key)
         if not self._parked.discard(entry.key):

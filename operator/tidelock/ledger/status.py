@@ -17,6 +17,7 @@ from tidelock.model.reservations import Phase, owner_text
 # One condition before its times are known: type, status, reason, message.
 _Aspect = tuple[str, bool, str, str]
 
+_UNTOLD = ("Active", "Ready", "Reconciling")
 _AT_REST = frozenset({Phase.CONSUMED, Phase.EXPIRED})
 
 
@@ -30,7 +31,7 @@ def render(entry: Entry, now: float) -> dict[str, Any]:
     }
     status: dict[str, Any] = {
         "observedGeneration": entry.reservation.meta.generation,
-        "phase": entry.phase.value,
+        "phase": (entry.phase if _told(entry) else Phase.PENDING).value,
         "epoch": entry.epoch,
         "conditions": conditions,
     }
@@ -92,6 +93,10 @@ def shown_resources(entry: Entry) -> Resources:
 
 def _aspects(entry: Entry) -> Iterator[_Aspect]:
     """State what holds of a lock, as kstatus reads it: one that has served its purpose is at rest."""
+    if not _told(entry):
+        text = f"{entry.message}, until all of the group's locks are"
+        yield from ((name, name == "Reconciling", reasons.GROUP_INCOMPLETE, text) for name in _UNTOLD)
+        return
     active = entry.phase is Phase.ACTIVE and not entry.violation
     lapsed = _lapsed_text(entry)
     yield "Active", active, entry.reason, entry.message
@@ -114,6 +119,11 @@ def _aspects(entry: Entry) -> Iterator[_Aspect]:
     yield from _occupancy(entry)
     if lapsed:
         yield "LeaseLapsed", True, reasons.NOT_RENEWED, lapsed
+
+
+def _told(entry: Entry) -> bool:
+    """Whether a lock may be told to be active, if it is: not while its group might come to nothing yet."""
+    return entry.given or entry.phase is not Phase.ACTIVE
 
 
 def _readiness(entry: Entry) -> tuple[bool, str, str]:
