@@ -532,11 +532,9 @@ class Book:
 
     def _settle_group(self, group: Group, now: float) -> None:
         """Have a group that has become short give its room back, and end if it can't be whole any more."""
-        if group.began is not None:
-            for entry in group.waiting:
-                if entry.activated_at is None:  # it ends with the others, be it that it never finds room
-                    self._begin(entry, now)
-                    self._touch(entry)
+        for entry in group.late:  # it ends with the others, be it that it never finds room
+            self._begin(entry, now)
+            self._touch(entry)
         if group.complete:
             if not group.given and group.stored:
                 group.give(given=True)

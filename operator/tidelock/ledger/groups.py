@@ -1,4 +1,4 @@
-"""Groups of locks: so many members as a group needs have room, or have had it until a pod took it, or none has.
+"""Groups of locks: as many members as a group needs have room, or had it until a pod took it, or none has.
 
     short --as many as it needs find room in one step--> held --stored, each with its node--> given
       ^                                                                                         |
@@ -83,6 +83,13 @@ class Group:
         """The instant at which the group was first active, from which all its members' time counts."""
         began = (entry.activated_at for entry in self.members.values() if entry.activated_at is not None)
         return min(began, default=None)
+
+    @property
+    def late(self) -> list[Entry]:
+        """Members whose time does not count yet though that of others does."""
+        if self.began is None:
+            return []
+        return [entry for entry in self.waiting if entry.activated_at is None]
 
     @property
     def standing(self) -> tuple[int, int]:
@@ -178,7 +185,7 @@ class Groups:
         return sorted(chosen, key=lambda entry: entry.key)
 
     def taken(self, own: Iterable[Entry], node_name: str) -> list[Entry]:
-        """Tell which of these a pod takes when it is bound to a node: of a group one, on that node if it can."""
+        """Tell which of these a pod takes when it is bound to a node: of a group one, there if it can."""
         chosen: dict[object, Entry] = {}
         for entry in own:
             key = GroupKey.of(entry) or entry.key
@@ -188,7 +195,7 @@ class Groups:
 
 
 def _choices(group: Group, pod: Pod, entries: list[Entry]) -> list[Entry]:
-    """Give the members of a group that a pod can take, one for each node: on each, one that is large enough."""
+    """Give the members of a group that a pod can take, one for each node: one that is large enough."""
     took = [each for each in group.members.values() if each.bound_pod and each.bound_pod.uid == pod.uid]
     if took:
         return [entry for entry in entries if entry in took]

@@ -17,14 +17,14 @@ from tidelock.model.reservations import Phase, owner_text
 # One condition before its times are known: type, status, reason, message.
 _Aspect = tuple[str, bool, str, str]
 
-_UNTOLD = ("Active", "Ready", "Reconciling")
 _AT_REST = frozenset({Phase.CONSUMED, Phase.EXPIRED})
 
 
 def render(entry: Entry, now: float) -> dict[str, Any]:
     """Write the status of a lock; a condition keeps its transition time for as long as its status lasts."""
     spec = entry.reservation.spec
-    conditions = [_condition(entry, aspect, now) for aspect in _aspects(entry)]
+    aspects = _aspects(entry) if _told(entry) else _expectations(entry)
+    conditions = [_condition(entry, aspect, now) for aspect in aspects]
     present = {condition["type"] for condition in conditions}
     entry.transition_times = {
         name: since for name, since in entry.transition_times.items() if name in present
@@ -93,10 +93,6 @@ def shown_resources(entry: Entry) -> Resources:
 
 def _aspects(entry: Entry) -> Iterator[_Aspect]:
     """State what holds of a lock, as kstatus reads it: one that has served its purpose is at rest."""
-    if not _told(entry):
-        text = f"{entry.message}, until all of the group's locks are"
-        yield from ((name, name == "Reconciling", reasons.GROUP_INCOMPLETE, text) for name in _UNTOLD)
-        return
     active = entry.phase is Phase.ACTIVE and not entry.violation
     lapsed = _lapsed_text(entry)
     yield "Active", active, entry.reason, entry.message
@@ -119,6 +115,13 @@ def _aspects(entry: Entry) -> Iterator[_Aspect]:
     yield from _occupancy(entry)
     if lapsed:
         yield "LeaseLapsed", True, reasons.NOT_RENEWED, lapsed
+
+
+def _expectations(entry: Entry) -> Iterator[_Aspect]:
+    """State of a lock that holds room, and is not given before its whole group is, that it waits."""
+    text = f"{entry.message}, and waits until all locks of its group are stored"
+    for name in ("Active", "Ready", "Reconciling"):
+        yield name, name == "Reconciling", reasons.GROUP_INCOMPLETE, text
 
 
 def _told(entry: Entry) -> bool:

@@ -1,7 +1,7 @@
 """DefaultBinder: binds a pod by posting its binding to the API server.
 
-The binding annotates the pod with its own locks, and their groups, so that whoever leads after a crash knows which it has used
-up, even if the pod has been deleted meanwhile and is leaving.
+The binding annotates the pod with its own locks, and their groups, so that whoever leads after a crash knows
+which it has used up, even if the pod has been deleted meanwhile and is leaving.
 """
 
 from tidelock.framework.api import SUCCESS, Bind, Code, Status

@@ -1,4 +1,4 @@
-"""Groups of locks are placed together: as many members as a group needs find room in one step, or none gets any.
+"""Groups of locks: as many members as a group needs are given room in one step, or none is.
 
 The members are tried one after the other, each beside the room of those before it, and that is taken back
 before anything is decided. So no group ever holds a part of what it needs while it waits for the rest, and
