@@ -58,20 +58,21 @@ def test_all_members_are_given_at_once_and_end_together(world: World) -> None:
 
 def test_no_member_is_active_before_all_are_stored_with_their_nodes(world: World) -> None:
     world.node(cpu="4")
-    until_phase(world.group(members=4), "Active")
-    locks = members(world, count=4)
-    for lock in locks:
-        lock.until_phase("Active")
-    placed, active = [], []
-    for lock in locks:
-        versions = [told for _, told in lock.history()]
-        placed.append(min(_version(told) for told in versions if told["status"].get("nodeName")))
-        active.append(min(_version(told) for told in versions if told["status"].get("phase") == "Active"))
-    assert max(placed) < min(active)
-
-
-def _version(told: Manifest) -> int:
-    return int(told["metadata"]["resourceVersion"])
+    collection = RESERVATIONS.collection(world.namespace)
+    before = world.api.get(collection)["metadata"]["resourceVersion"]
+    world.group(members=4)
+    placed: set[str] = set()
+    active: set[str] = set()
+    for _, told in world.api.watch(collection, 60, resourceVersion=before):
+        name, status = told["metadata"]["name"], told["status"]
+        if status.get("nodeName"):
+            placed.add(name)
+        if condition(status, "Active").get("status") == "True":
+            assert len(placed) == 4, f"{name} is active, and only {placed} have a node"
+            active.add(name)
+        if len(active) == 4:
+            return
+    raise AssertionError(f"only {active} are active")
 
 
 def test_where_not_all_fit_none_is_held_and_the_numbers_are_told(world: World) -> None:

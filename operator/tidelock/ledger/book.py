@@ -7,6 +7,7 @@ now and is safe to repeat. Instants (`now`) are seconds since the epoch.
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -130,6 +131,7 @@ class Book:
         self._owners = OwnerIndex()
         self._on_node: defaultdict[str, dict[Key, Entry]] = defaultdict(dict)
         self._sticky_on: defaultdict[str, dict[Key, Entry]] = defaultdict(dict)
+        self._tried: list[tuple[Entry, Node]] = []
         self._visited: dict[Key, None] = {}
         self._claims: dict[str, Claim] = {}
         self._timers: Timers[Key] = Timers()
@@ -198,6 +200,23 @@ class Book:
             self.groups.note(entry)
 
     # What the scheduling cycle decides.
+
+    @contextmanager
+    def trial(self) -> Iterator[Callable[[Entry, Node], None]]:
+        """Give what counts the room of waiting locks on nodes for as long as the context lasts."""
+        freed = self._columns.freed
+
+        def count(entry: Entry, node: Node) -> None:
+            self._tried.append((entry, node))
+            self._columns.lock(node.name, entry.reservation.requests, 1)
+
+        try:
+            yield count
+        finally:
+            for entry, node in self._tried:
+                self._columns.lock(node.name, entry.reservation.requests, -1)
+            self._tried.clear()
+            self._columns.freed = freed  # nobody has more room than before
 
     def admit(self, entry: Entry, node: Node, now: float) -> None:
         """Hold the room of a waiting lock on a node where it fits: first admission, growth or move."""
@@ -382,8 +401,8 @@ class Book:
 
     @property
     def holds_room(self) -> bool:
-        """Whether any lock holds room."""
-        return bool(self._on_node)
+        """Whether any lock holds room, be it in a trial."""
+        return bool(self._on_node or self._tried)
 
     def nodes_with_locks(self) -> list[str]:
         """Names of the nodes on which a lock is held, sorted."""

@@ -111,7 +111,7 @@ class Decider:
             recorder=recorder,
         )
         self._cycle = Cycle(self.cache, self.book, self.waiting_pods, recorder)
-        self._together = Together(self.columns, self.book, self._cycle)
+        self._together = Together(self.book, self._cycle)
         self._quoting = Quoting(self.cache, self.book, Cycle(self.cache, self.book, self.waiting_pods))
         self._extenders = configuration.extenders
         self._advised_profiles = _with_advice(self.profiles, handle) if self._extenders else {}

@@ -7,7 +7,6 @@ two groups that need the same room cannot keep it from each other.
 
 from dataclasses import dataclass
 
-from tidelock.cluster.columns import Columns
 from tidelock.framework.profile import Profile
 from tidelock.ledger import reasons
 from tidelock.ledger.book import Book
@@ -31,8 +30,7 @@ class _Lack:
 class Together:
     """Places the waiting members of a group over the cycle's cache and ledger."""
 
-    def __init__(self, columns: Columns, book: Book, cycle: Cycle) -> None:
-        self._columns = columns
+    def __init__(self, book: Book, cycle: Cycle) -> None:
         self._book = book
         self._cycle = cycle
 
@@ -74,25 +72,19 @@ class Together:
         """Look for room for each beside all before it, until more than can be spared have none."""
         found: list[tuple[Entry, Node]] = []
         lacks: list[_Lack] = []
-        beside, freed = Charge(), self._columns.freed
-        try:
+        beside = Charge()
+        with self._book.trial() as count:
             for entry in waiting:
                 problem = self._book.quotas.problem(entry, beside)
-                room = (
-                    Refusal(problem, frozenset()) if problem else self._cycle.find_room(profile, entry, now)
-                )
+                room = _excess(problem) if problem else self._cycle.find_room(profile, entry, now)
                 if isinstance(room, Node):
                     found.append((entry, room))
-                    self._columns.lock(room.name, entry.reservation.requests, 1)
+                    count(entry, room)
                     beside += Charge.asked_for(entry)
                 else:
                     lacks.append(_Lack(entry, room, bool(problem)))
                     if len(lacks) > spare:
                         break
-        finally:
-            for entry, node in found:
-                self._columns.lock(node.name, entry.reservation.requests, -1)
-            self._columns.freed = freed  # nobody has more room than before
         return found, lacks
 
     def _refuse(self, group: Group, found: int, lack: _Lack, now: float) -> None:
@@ -105,3 +97,7 @@ class Together:
             f" {entry.key.name} beside them: {refusal.message}"
         )
         self._book.refuse_together(group, reason, text, now, refusal.plugins)
+
+
+def _excess(problem: str) -> Refusal:
+    return Refusal(problem, frozenset())
