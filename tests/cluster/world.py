@@ -175,7 +175,7 @@ class World:
         """Create a group of locks of one core for pods labelled with its name, or of the given kinds."""
         worker = {"name": "worker", "count": members, "resources": {"cpu": "1"}}
         kinds = [worker] if isinstance(members, int) else members
-        where = {"nodeSelector": self.selector, "owners": [{"selector": {"matchLabels": {"job": name}}}]}
+        where = {"nodeSelector": self.selector, "owners": [{"selector": {"matchLabels": {"job": name[:63]}}}]}
         if "expireAt" not in spec:
             spec = {"ttlSeconds": 600} | spec
         manifest = {

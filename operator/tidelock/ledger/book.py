@@ -544,7 +544,7 @@ class Book:
 
     def _begin(self, entry: Entry, now: float) -> None:
         """Have the time of a lock count from now, or from when its group was first active."""
-        group = self.groups.of(entry)
+        group = self.groups.of(entry.reservation)
         began = group.began if group is not None else None
         entry.activated_at = now if began is None else began
         entry.expires_at = entry.expiry_from(entry.activated_at)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidelock.ledger.entry import Entry
+from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import covers
@@ -127,11 +128,12 @@ class Groups:
         """Give a group, if any of its members is there."""
         return self._groups.get(key)
 
-    def of(self, entry: Entry) -> Group | None:
-        """Give the group of a lock, if it is in one."""
-        if not self._groups or (key := GroupKey.of(entry)) is None:
+    def of(self, lock: Reservation) -> Group | None:
+        """Give the group of a Reservation, by what its spec says."""
+        membership = lock.spec.group if lock.spec is not None else None
+        if not self._groups or membership is None:
             return None
-        return self._groups.get(key)
+        return self._groups.get(GroupKey(lock.key.namespace, membership.name, membership.uid))
 
     def join(self, entry: Entry) -> None:
         """Add a lock that the ledger has just met to its group, if it is in one."""
@@ -147,7 +149,7 @@ class Groups:
 
     def leave(self, entry: Entry) -> None:
         """Take a lock that is gone out of its group."""
-        group = self.of(entry)
+        group = self.of(entry.reservation)
         if group is not None:
             del group.members[entry.key]
             self.note(entry)
@@ -157,7 +159,7 @@ class Groups:
 
     def note(self, entry: Entry) -> None:
         """Note that a lock has changed."""
-        group = self.of(entry)
+        group = self.of(entry.reservation)
         if group is not None:
             self.unsettled[group.key] = None
             for listener in self._listeners:

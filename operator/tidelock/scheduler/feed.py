@@ -245,7 +245,11 @@ class ReservationSink:
 
     def remove(self, last: Reservation) -> None:
         """Forget a Reservation; its room is free at once."""
+        group = self._feed.book.groups.of(last)
         self._feed.book.remove(last)
+        if group is not None and self._feed.ready:  # who had taken it may be known by that alone
+            for entry in tuple(group.members.values()):
+                self._feed.look_for_owner(entry)
         self._feed.wake()
 
     def synced(self) -> None:

@@ -36,7 +36,7 @@ class Together:
 
     def awaited(self, entry: Entry) -> Group | None:
         """Give the group with which a lock has to be placed, if it can't be placed by itself."""
-        group = self._book.groups.of(entry)
+        group = self._book.groups.of(entry.reservation)
         return None if group is None or group.complete or entry.phase is not Phase.PENDING else group
 
     def first_of_each(self, entries: list[Entry]) -> list[Entry]:
