@@ -271,11 +271,9 @@ class Book:
     def refuse_together(
         self, group: Group, reason: str, message: str, now: float, plugins: Collection[str] = ()
     ) -> None:
-        """Note why there is no room for a group; one that is over its quota waits for that to change."""
+        """Note why there is no room for a group."""
         for entry in group.waiting:
             self.refuse(entry, reason, message, now, plugins)
-            if reason == reasons.QUOTA_EXCEEDED and entry.wanting:
-                self._parked.put(entry)
 
     def preempt(self, entry: Entry, by: str, now: float) -> None:
         """Break a lock for a pod, or a lock, of higher priority; it waits for room again."""
@@ -528,7 +526,7 @@ class Book:
 
     def _try_parked(self, namespace: str) -> None:
         """Have locks tried again that wait for their namespace's quota."""
-        for entry in self._parked.take_first(namespace):
+        for entry in (*self._parked.take_first(namespace), *self.groups.over_quota(namespace)):
             if entry.outlasting:
                 self._prolongable[entry.key] = entry
             if entry.key in self.waiting:

@@ -38,12 +38,16 @@ class GroupKey(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """The members of a group that there are, of `size`; `least` of them are to have room, or none."""
+    """The members of a group that there are, of `size`; `least` of them are to have room, or none.
+
+    It is `over_quota` if a quota on what they take together was among the reasons why it was refused last.
+    """
 
     key: GroupKey
     size: int
     least: int
     given: bool = False
+    over_quota: bool = False
     tried_with: tuple[int, int] = (0, 0)
     members: dict[Key, Entry] = field(default_factory=dict)
 
@@ -164,6 +168,15 @@ class Groups:
             self.unsettled[group.key] = None
             for listener in self._listeners:
                 listener(Key(group.key.namespace, group.key.name))
+
+    def over_quota(self, namespace: str) -> list[Entry]:
+        """Give the first waiting member of each group of a namespace that is over its quota."""
+        groups = (
+            group
+            for group in self._groups.values()
+            if group.over_quota and group.key.namespace == namespace and not group.complete
+        )
+        return [waiting[0] for group in groups if (waiting := group.waiting)]
 
     def take_unsettled(self) -> list[Group]:
         """Give the groups of which a member has changed since the last call."""

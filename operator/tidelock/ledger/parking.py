@@ -57,12 +57,7 @@ class Parking:
 
 
 def _demand(entry: Entry) -> Hashable:
-    """Give a value that is equal for locks that a quota treats alike; own for one that holds room already.
-
-    What is asked of a quota for a group is more than for one of its locks, so that is a kind of its own too.
-    """
+    """Give a value that is equal for locks that a quota treats alike; own for one that holds room already."""
     if entry.room:
         return entry.key
-    if entry.membership is not None:
-        return entry.membership.uid
     return tuple(sorted(entry.reservation.requests.items())), entry.wanted_life, entry.wanted_priority

@@ -20,11 +20,12 @@ from tidelock.scheduler.cycle import Cycle, Refusal
 
 @dataclass(frozen=True, slots=True)
 class _Lack:
-    """A member that finds no room beside those before it, and why; over its quota, it is not even sought."""
+    """A member that finds no room beside those `before` it, and why; over its quota, none is even sought."""
 
     entry: Entry
+    before: int
     refusal: Refusal
-    over_quota: bool
+    over_quota: bool = False
 
 
 class Together:
@@ -57,9 +58,14 @@ class Together:
         spare = group.served + len(waiting) - group.least
         if spare < 0:
             return  # there are members yet to come
+        if spare == 0 and (lack := self._quota_lack(waiting)):  # else what one leaves may be another's
+            group.over_quota = True
+            self._refuse(group, lack, now)
+            return
         found, lacks = self._try(profile, waiting, spare, now)
+        group.over_quota = any(lack.over_quota for lack in lacks)
         if len(lacks) > spare:
-            self._refuse(group, len(found), lacks[-1], now)
+            self._refuse(group, lacks[-1], now)
             return
         for entry, node in found:
             self._book.admit(entry, node, now)
@@ -75,29 +81,38 @@ class Together:
         beside = Charge()
         with self._book.trial() as count:
             for entry in waiting:
-                problem = self._book.quotas.problem(entry, beside)
-                room = _excess(problem) if problem else self._cycle.find_room(profile, entry, now)
-                if isinstance(room, Node):
+                if problem := self._book.quotas.problem(entry, beside):
+                    lacks.append(_excess(entry, len(found), problem))
+                elif isinstance(room := self._cycle.find_room(profile, entry, now), Node):
                     found.append((entry, room))
                     count(entry, room)
                     beside += Charge.asked_for(entry)
                 else:
-                    lacks.append(_Lack(entry, room, bool(problem)))
-                    if len(lacks) > spare:
-                        break
+                    lacks.append(_Lack(entry, len(found), room))
+                if len(lacks) > spare:
+                    break
         return found, lacks
 
-    def _refuse(self, group: Group, found: int, lack: _Lack, now: float) -> None:
+    def _quota_lack(self, waiting: list[Entry]) -> _Lack | None:
+        """Find the first that a quota does not allow beside those before it, wherever they may find room."""
+        beside = Charge()
+        for number, entry in enumerate(waiting):
+            if problem := self._book.quotas.problem(entry, beside):
+                return _excess(entry, number, problem)
+            beside += Charge.asked_for(entry)
+        return None
+
+    def _refuse(self, group: Group, lack: _Lack, now: float) -> None:
         """Say of all members how many would have found room, and what the next one lacks."""
         entry, refusal = lack.entry, lack.refusal
         reason = reasons.QUOTA_EXCEEDED if lack.over_quota else self._cycle.reason(entry, refusal)
         needed = group.least - group.served
         text = (
-            f"group {group.key.name} needs room for {needed} locks at once, and {found} would have some;"
-            f" {entry.key.name} beside them: {refusal.message}"
+            f"group {group.key.name} needs room for {needed} locks at once, and {lack.before} would have some"
+            f"; {entry.key.name} beside them: {refusal.message}"
         )
         self._book.refuse_together(group, reason, text, now, refusal.plugins)
 
 
-def _excess(problem: str) -> Refusal:
-    return Refusal(problem, frozenset())
+def _excess(entry: Entry, before: int, problem: str) -> _Lack:
+    return _Lack(entry, before, Refusal(problem, frozenset()), over_quota=True)
