@@ -24,6 +24,10 @@ PAGES = (
 
 _BASES: Mapping[str, Mapping[str, Any]] = {
     "Reservation": {"resources": {"cpu": "1"}, "owners": [{"pod": {"name": "web-0"}}], "ttlSeconds": 600},
+    "ReservationGroup": {
+        "members": [{"name": "a", "resources": {"cpu": "1"}, "owners": [{"pod": {"name": "web-0"}}]}],
+        "ttlSeconds": 600,
+    },
     "ReservationQuota": {"maxPriority": 0},
     "ReservationQuote": {"resources": {"cpu": "1"}},
     "WaterLevel": {"source": {"metricsServer": {}}},

@@ -22,7 +22,13 @@ IDENTITY = "a ServiceAccount with the rights of manifests/base"
 
 _DEFINITIONS = tuple(
     f"crd/{plural}.tidelock.dev"
-    for plural in ("reservations", "reservationquotas", "reservationquotes", "waterlevels")
+    for plural in (
+        "reservations",
+        "reservationgroups",
+        "reservationquotas",
+        "reservationquotes",
+        "waterlevels",
+    )
 )
 _NODE_SIZE = {"cpu": "12", "memory": "48Gi", "pods": "110"}
 

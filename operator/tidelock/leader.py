@@ -16,7 +16,7 @@ from tidelock.binders.server import Door
 from tidelock.clock import Clock
 from tidelock.framework.config import Configuration
 from tidelock.handlers import lifecycle, reservations, waterlevels
-from tidelock.kube.client import RESERVATIONQUOTES, KubeClient
+from tidelock.kube.client import RESERVATIONGROUPS, RESERVATIONQUOTES, RESERVATIONS, KubeClient
 from tidelock.kube.config import Connection
 from tidelock.kube.errors import ApiError
 from tidelock.kube.events import EventRecorder
@@ -26,6 +26,7 @@ from tidelock.kube.watch import Reflector
 from tidelock.load.loop import LoadLoop
 from tidelock.load.metrics import LoadMetrics
 from tidelock.load.slices import AT_LEISURE, in_slices
+from tidelock.model.lockgroups import decode_group
 from tidelock.model.meta import Key
 from tidelock.model.quotes import decode_quote
 from tidelock.running import background, until
@@ -35,6 +36,7 @@ from tidelock.scheduler.evictions import Evictor
 from tidelock.scheduler.extenders import Extenders
 from tidelock.scheduler.feed import Feed
 from tidelock.scheduler.gauges import Gauges
+from tidelock.scheduler.groups import GroupKeeper
 from tidelock.scheduler.loop import Loop
 from tidelock.scheduler.publisher import Publisher
 from tidelock.scheduler.quota_status import QuotaReporter
@@ -105,6 +107,7 @@ class Leader:
         self._recent = Recent(MOST if settings.web_view else 0)
         tools = Tools(client, self._recorder, self.telemetry, clock, tasks, self._recent)
         self._publisher = Publisher(tools, decider.book)
+        self._groups = GroupKeeper(tools, decider.book)
         self._quotas = QuotaReporter(tools, decider.book.quotas)
         self._desk = QuoteDesk(tools, decider)
         self._loop = Loop(
@@ -202,14 +205,17 @@ class Leader:
         pods = self._feed.pods if self._door is None else self._door.arrivals
         whole = self._extenders.configured
         self._reflectors = list(reflectors(self._client, self._feed, pods, self._rng, whole=whole))
-        self._reflectors.append(
-            Reflector(self._client, RESERVATIONQUOTES, decode_quote, self._desk, rng=self._rng, optional=True)
+        client, rng = self._client, self._rng
+        self._reflectors += (
+            Reflector(client, RESERVATIONQUOTES, decode_quote, self._desk, rng=rng, optional=True),
+            Reflector(client, RESERVATIONGROUPS, decode_group, self._groups, rng=rng, optional=True),
         )
         for reflector in self._reflectors:
             yield reflector.run()
         yield self._loop.run(self._feed)
         yield self._quotas.run(self._loop.started)
         yield self._desk.run(self._loop.started)
+        yield self._groups.run(self._loop.started)
         yield self._load.run()
         yield watch_skew(self._client, self._clock.now, self.telemetry.clock_skew.set)
         yield self._tasks.crash()
@@ -219,7 +225,8 @@ class Leader:
     def _handlers(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
         lifecycle.register(registry, self._connection)
-        reservations.register(registry, self._publisher)
+        reservations.register(registry, RESERVATIONS, self._publisher)
+        reservations.register(registry, RESERVATIONGROUPS, self._groups)
         waterlevels.register(registry, self._client, self._load, self._clock)
         return registry
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from devcluster import Cluster, DevClusterError, wait_for
 
 _ROOT = Path(__file__).parents[2]
+_KINDS = "reservations,reservationgroups,reservationquotas,reservationquotes,waterlevels"
 SAMPLES = _ROOT / "manifests" / "samples"
 
 
@@ -14,9 +15,7 @@ def install_crds(cluster: Cluster) -> None:
 
     def served() -> bool:
         try:
-            cluster.kubectl(
-                "get", "reservations,reservationquotas,reservationquotes,waterlevels", "--all-namespaces"
-            )
+            cluster.kubectl("get", _KINDS, "--all-namespaces")
         except DevClusterError:  # a definition is established before its kind is discovered and served
             return False
         return True

@@ -53,7 +53,9 @@ def stored(api: Cluster, namespace: str) -> Stored:
     return Stored(api, namespace, reservation())
 
 
-@pytest.mark.parametrize("plural", ["reservations", "reservationquotas", "reservationquotes", "waterlevels"])
+@pytest.mark.parametrize(
+    "plural", ["reservations", "reservationgroups", "reservationquotas", "reservationquotes", "waterlevels"]
+)
 def test_a_definition_is_accepted_without_reserve(api: Cluster, plural: str) -> None:
     definition = json.loads(api.kubectl("get", "crd", f"{plural}.tidelock.dev", "-o", "json"))
     conditions = {condition["type"]: condition["status"] for condition in definition["status"]["conditions"]}
@@ -69,6 +71,7 @@ def test_a_sample_is_accepted(api: Cluster, namespace: str, sample: Path) -> Non
 def test_names_are_short_and_only_water_levels_have_no_namespaces(api: Cluster) -> None:
     listing = api.kubectl("api-resources", "--api-group=tidelock.dev", "--no-headers").splitlines()
     assert [line.split()[:4] for line in listing] == [
+        ["reservationgroups", "rsvg", "tidelock.dev/v1alpha1", "true"],
         ["reservationquotas", "rsvq", "tidelock.dev/v1alpha1", "true"],
         ["reservationquotes", "rsvqt", "tidelock.dev/v1alpha1", "true"],
         ["reservations", "rsv", "tidelock.dev/v1alpha1", "true"],

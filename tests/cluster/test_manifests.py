@@ -35,6 +35,7 @@ KINDS = [
     "CustomResourceDefinition",
     "CustomResourceDefinition",
     "CustomResourceDefinition",
+    "CustomResourceDefinition",
     "Deployment",
     "FlowSchema",
     "FlowSchema",

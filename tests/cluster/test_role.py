@@ -61,13 +61,14 @@ FORBIDDEN = [
     ("get", "", "nodes/proxy"),
     ("create", "", "serviceaccounts/token"),
     ("impersonate", "", "users"),
-    ("create", "tidelock.dev", "reservations"),
     ("patch", "tidelock.dev", "reservations"),
     ("deletecollection", "tidelock.dev", "reservations"),
     ("patch", "tidelock.dev", "waterlevels"),
     ("delete", "tidelock.dev", "waterlevels"),
     ("update", "tidelock.dev", "reservationquotas"),
     ("delete", "tidelock.dev", "reservationquotas"),
+    ("create", "tidelock.dev", "reservationgroups"),
+    ("update", "tidelock.dev", "reservationgroups"),
     ("create", "tidelock.dev", "reservationquotes"),
     ("update", "tidelock.dev", "reservationquotes"),
     ("patch", "", "resourcequotas"),
@@ -228,6 +229,7 @@ def test_the_role_is_what_the_operator_uses(
     node = world.node(cpu="4")
     world.quota(hard={"cpu": "100"})
     world.quote(resources={"cpu": "1"}, ttlSeconds=1).until_gone()
+    world.group(members=1, ttlSeconds=1).until_gone()
     lock = world.active_lock(node=node)
     record.lose.add(BIND)  # it must look itself whether the pod is bound
     victim = world.pod()

@@ -15,6 +15,7 @@ from tidelock.kube.client import (
     EVENTS,
     NODES,
     PODS,
+    RESERVATIONGROUPS,
     RESERVATIONQUOTAS,
     RESERVATIONQUOTES,
     RESERVATIONS,
@@ -43,7 +44,7 @@ class World:
     def close(self) -> None:
         """Take away all that was made; a test's WaterLevel has the name of its namespace."""
         self.api.delete(f"{WATERLEVELS.collection()}?fieldSelector=metadata.name={self.namespace}")
-        for resource in (RESERVATIONS, PODS):
+        for resource in (RESERVATIONGROUPS, RESERVATIONS, PODS):
             self.api.delete(resource.collection(self.namespace))
         self.api.delete(f"{NODES.collection()}?labelSelector={_LABEL}={self.namespace}")
         self.api.delete(_NAMESPACES.item(self.namespace))
@@ -170,6 +171,29 @@ class World:
         path = RESERVATIONS.item(manifest["metadata"]["name"], self.namespace)
         return Lock(self.api, RESERVATIONS, self.api.apply(path, manifest))
 
+    def group(self, name: str = "train", *, members: int | list[Manifest] = 2, **spec: Any) -> Live:
+        """Create a group of locks of one core for pods labelled with its name, or of the given kinds."""
+        worker = {"name": "worker", "count": members, "resources": {"cpu": "1"}}
+        kinds = [worker] if isinstance(members, int) else members
+        where = {"nodeSelector": self.selector, "owners": [{"selector": {"matchLabels": {"job": name[:63]}}}]}
+        if "expireAt" not in spec:
+            spec = {"ttlSeconds": 600} | spec
+        manifest = {
+            "apiVersion": RESERVATIONGROUPS.api_version,
+            "kind": RESERVATIONGROUPS.kind,
+            "metadata": {"name": name},
+            "spec": {"members": [where | kind for kind in kinds], **spec},
+        }
+        made = self.api.create(RESERVATIONGROUPS.collection(self.namespace), manifest)
+        return Live(self.api, RESERVATIONGROUPS, made)
+
+    def member(self, name: str) -> Lock:
+        """Find a member of a group, as soon as it is made."""
+        path = RESERVATIONS.item(name, self.namespace)
+        found = wait_for(lambda: self._found(path), what=f"{name} to be made")
+        assert found is not None
+        return Lock(self.api, RESERVATIONS, found)
+
     def quota(self, name: str = "team", **spec: Any) -> Live:
         """Put a limit on the locks of this test, and wait until the operator knows it."""
         manifest = {
@@ -219,6 +243,14 @@ class World:
             and not any(owner.get("pod", {}).get("name") in bound for owner in lock["spec"]["owners"])
         )
         return sum(map(parse_quantity, (*requested, *held)), Decimal(0))
+
+    def _found(self, path: str) -> Manifest | None:
+        try:
+            return self.api.get(path)
+        except RefusedError as refusal:
+            if refusal.status != HTTPStatus.NOT_FOUND:
+                raise
+            return None
 
     def _admits(self, class_name: str) -> bool:
         """Whether the API server lets a pod of this class in; it looks classes up in a cache of its own."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from builders import NAMESPACE, Json
+from property.gangs import check_groups, check_own, check_stored_groups, check_taken
 from property.leases import LeaseObserver, check_stored_leases
 from property.occupancy import check_occupancy, check_stored_occupancy
 from property.occupancy import is_owner as _owned_by
@@ -18,6 +19,7 @@ from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import may_claim, owns
 from tidelock.ledger.transitions import SETTLED, Event
 from tidelock.model.instants import parse_instant
+from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import Resources, covers, plus
@@ -61,6 +63,7 @@ class Observer:
         check_index(process)
         check_pods(process)
         check_occupancy(process)
+        check_groups(process)
         self._leases.check(process)
         if process.feed.ready:
             check_ends(process)
@@ -75,6 +78,7 @@ class Observer:
         check_stored(self._process)
         check_stored_leases(self._process)
         check_stored_occupancy(self._process)
+        check_stored_groups(self._process)
         check_nobody_waits_in_vain(self._process)
         check_parked(self._process)
         check_rebuild(self._process)
@@ -90,7 +94,8 @@ class Observer:
             entries = process.book.entries.values()
             nodes += [entry.node for entry in entries if outcome.pod.uid in entry.occupants]
             assert not outcome.pod.requires_reservation or outcome.node_name in nodes, outcome.pod.key
-            still = [e.key for e in entries if e.held and not e.sticky and _owned_by(e, outcome.pod)]
+            alone = [entry for entry in entries if not entry.sticky and entry.membership is None]
+            still = [e.key for e in alone if e.held and _owned_by(e, outcome.pod)]
             assert not still, f"{still} are held beside their owner {outcome.pod.key}"
         highest = max((each.pod.spec.priority for each in process.attempts), default=-(2**31))
         for change in process.book.changes:
@@ -158,9 +163,11 @@ def check_index(process: Process) -> None:
     """A pod's own locks are those that a look at all of them finds."""
     entries = process.book.entries
     for pod in process.api.pods.decoded.values():
-        owned = (e for e in entries.values() if e.phase not in SETTLED and _owned_by(e, pod))
-        own = sorted(e.key for e in owned if may_claim(e.uid, pod))
-        assert [entry.key for entry in process.book.own(pod)] == own, pod.key
+        owned = [e for e in entries.values() if e.phase not in SETTLED and _owned_by(e, pod)]
+        alone = sorted(e.key for e in owned if e.membership is None and may_claim(e.uid, pod))
+        own = process.book.own(pod)
+        assert [entry.key for entry in own if entry.membership is None] == alone, pod.key
+        check_own(process, pod, own, owned)
 
 
 def check_pods(process: Process) -> None:
@@ -185,11 +192,12 @@ def check_ends(process: Process) -> None:
     doubtful = [entry for claim in asked for entry in claim.entries]
     bound = [each.pod for each in process.cache._placed.values() if not each.assumed and not each.pod.leaving]
     stored = {lock.meta.uid for lock in process.api.reservations.decoded.values()}
+    check_taken(process, bound, doubtful)
     for entry in process.book.entries.values():
         if entry.room:
             assert entry.expires_at is not None
             assert entry.expires_at > process.decided_at, f"{entry.key} is held after its expiry"
-            if entry not in doubtful and not entry.sticky:
+            if entry not in doubtful and not entry.sticky and entry.membership is None:
                 assert not any(_owned_by(entry, pod) for pod in bound), f"{entry.key}: its owner is bound"
         if entry.phase is Phase.CONSUMED and entry.uid in stored:
             assert entry.uid in process.api.owned, f"{entry.key} was consumed by nobody"
@@ -227,8 +235,8 @@ def check_stored(process: Process) -> None:
         status = lock.status
         phase = Phase(status["phase"])
         owners = [pod.key for pod in pods if lock.spec and _bound(pod) and owns(lock.spec, pod)]
-        sticky = lock.spec is not None and lock.spec.reuse == "Always"
-        assert not owners or sticky or phase in SETTLED, f"{lock.key} is {phase} beside {owners}"
+        shared = lock.spec is not None and (lock.spec.reuse == "Always" or lock.spec.group is not None)
+        assert not owners or shared or phase in SETTLED, f"{lock.key} is {phase} beside {owners}"
         if lock.spec is None or lock.problem or phase in SETTLED:
             continue
         waits = any(each["type"] == "Reconciling" for each in status["conditions"])
@@ -239,7 +247,7 @@ def check_stored(process: Process) -> None:
         elif "activatedAt" in status:
             ttl = parse_instant(status["expiresAt"]) - parse_instant(status["activatedAt"])
             assert compare(round(ttl, 3), lock.spec.ttl_seconds or 0), lock.key
-        if phase is Phase.PENDING:
+        if phase is Phase.PENDING and not _waits_for_members(process, lock):
             since = next(c["lastTransitionTime"] for c in status["conditions"] if c["type"] == "Reconciling")
             waited = now - parse_instant(since)
             assert waited < max(lock.spec.pending_deadline_seconds, 1) + 1, f"{lock.key} waits for ever"
@@ -288,6 +296,12 @@ def check_rebuild(process: Process) -> None:
         rebuilt.step()
     assert _locks(rebuilt) == _locks(process), "what waits has room"
     assert _deadlines(rebuilt) == _deadlines(process)
+
+
+def _waits_for_members(process: Process, lock: Reservation) -> bool:
+    """Whether there are too few of a lock's group to try whether they fit."""
+    group = process.book.groups.of(lock)
+    return group is not None and group.served + len(group.waiting) < group.least
 
 
 def _rank(entry: Entry) -> tuple[int, float]:

@@ -7,7 +7,7 @@ held, and so is the whole spec once the lock has ended.
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from builders import Json, encode
@@ -18,7 +18,7 @@ from tidelock.model.limits import ReservationQuota, decode_reservation_quota
 from tidelock.model.locks import Reservation, decode_reservation
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node, decode_node
-from tidelock.model.pods import Pod, decode_pod
+from tidelock.model.pods import CLAIMED_LOCKS, Pod, decode_pod
 
 T = TypeVar("T", bound=HasMeta)
 
@@ -85,11 +85,15 @@ class ModelApi:
         self.quotas: Collection[ReservationQuota] = Collection(decode_reservation_quota)
         self.owned: set[str] = set()
 
-    def bind(self, key: Key, uid: str, node_name: str) -> None:
+    def bind(self, key: Key, uid: str, node_name: str, claims: Sequence[str] = ()) -> None:
         """Bind a pod, as its subresource does: once, and not while it is being deleted."""
         pod = self.pods.get(key, uid)
         if pod["spec"]["nodeName"] or "deletionTimestamp" in pod["metadata"]:
             raise RefusedError(f"{key} can't be bound any more")
+        if claims:
+            pod["metadata"] |= {
+                "annotations": {**pod["metadata"]["annotations"], CLAIMED_LOCKS: ",".join(claims)}
+            }
         self.pods.change(key, "spec", nodeName=node_name)
         self.note_owned()
 
@@ -111,6 +115,7 @@ class ModelApi:
         before, phase = edited["spec"], edited["status"].get("phase")
         after = {name: value for name, value in (before | changes).items() if value is not None}
         fixed = ("owners", "nodeName") if phase in _HELD else tuple(after | before) if phase in _FINAL else ()
+        fixed = tuple(after | before) if "group" in before else fixed
         if any(before.get(name) != after.get(name) for name in (*fixed, "reuse")):
             raise RefusedError(f"{key} is {phase}")
         if after != before:

@@ -10,6 +10,7 @@ from functools import partial
 from builders import SCHEDULER, Json
 from property.model_api import Delivering, ModelApi, Reflection, RefusedError
 from tidelock.framework.config import default_configuration
+from tidelock.framework.ownlocks import OwnLocks
 from tidelock.ledger.book import Claim
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render
@@ -173,7 +174,7 @@ class Process:
         """Have the API server carry a binding out, or refuse it."""
         assumed = self.in_flight[uid]
         self.bind_answers[uid] = not self._has_accident("bind") and _accepted(
-            lambda: self.api.bind(assumed.pod.key, uid, assumed.node_name)
+            lambda: self.api.bind(assumed.pod.key, uid, assumed.node_name, _claims(assumed))
         )
 
     def _learn_binding(self) -> None:
@@ -251,6 +252,12 @@ class Process:
     def _removable(self, entry: Entry) -> bool:
         removable_at = entry.removable_at()
         return removable_at is not None and removable_at <= self.clock.now()
+
+
+def _claims(assumed: Assumed) -> list[str]:
+    """Give what a binding tells of the members of groups that the pod has taken."""
+    own = assumed.state.expect(OwnLocks)
+    return own.uids if any(entry.membership for entry in own.entries) else []
 
 
 def _accepted(request: Callable[[], None]) -> bool:

@@ -142,6 +142,7 @@ class World(RuleBasedStateMachine):
         self.observer = invariants.Observer(self.process)
         self.weather: Weather = (KINDS, None)
         self._uids = 0
+        self._gang: Json = {}
 
     @initialize(data=st.data(), sizes=st.tuples(NODE_CPUS, NODE_CPUS), weather=WEATHER)
     def begin(self, data: st.DataObject, sizes: tuple[str, str], weather: Weather) -> None:
@@ -170,6 +171,20 @@ class World(RuleBasedStateMachine):
             self._renew_lock(data, key)
         else:
             self.locks.delete(key)
+        self._go_on()
+
+    @rule(data=st.data(), number=NUMBERS, fate=st.sampled_from(["make", "make", "delete", "dissolve"]))
+    def gang(self, data: st.DataObject, number: int, fate: str) -> None:
+        """Make the members of a group that are missing, delete one, or the group with all of them."""
+        key = Key("shop", f"gang-{number}")
+        if fate == "make":
+            self._make_gang(data)
+        elif fate == "delete" and key in self.locks.objects:
+            self.locks.delete(key)
+        elif fate == "dissolve":
+            self._gang = {}
+            for each in [each for each in self.locks.objects if each.name.startswith("gang")]:
+                self.locks.delete(each)
         self._go_on()
 
     @rule(
@@ -299,6 +314,21 @@ class World(RuleBasedStateMachine):
         for part in (SIZES, ENDS, RANKS, PLANS, PLACES, LEASES, REUSE):
             spec |= data.draw(part)
         self.locks.put(reservation_json(f"lock-{number}", uid=self._uid(), created=self.clock.now(), **spec))
+
+    def _make_gang(self, data: st.DataObject) -> None:
+        """Have two or three locks for the same pods be all or nothing, or those of them that are missing."""
+        if not self._gang:
+            size, spare = data.draw(st.sampled_from([(2, 0), (3, 0), (3, 1)]))
+            group = {"name": "gang", "uid": self._uid(), "members": size, "minMembers": size - spare}
+            self._gang = {"owners": data.draw(OWNERS), "group": group}
+            for part in (SIZES, ENDS, PLANS):
+                self._gang |= data.draw(part)
+            self._gang |= {"retention": "Retain", "priority": data.draw(st.sampled_from([0, 1, 5]))}
+        for number in range(self._gang["group"]["members"]):
+            if Key("shop", f"gang-{number}") not in self.locks.objects:
+                spec = self._gang | data.draw(PLACES)
+                made = reservation_json(f"gang-{number}", uid=self._uid(), created=self.clock.now(), **spec)
+                self.locks.put(made)
 
     def _edit_lock(self, data: st.DataObject, number: int) -> None:
         key, edit = Key("shop", f"lock-{number}"), data.draw(EDITS)

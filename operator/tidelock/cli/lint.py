@@ -13,8 +13,16 @@ from tidelock.cli.documents import Document, read_documents
 from tidelock.cli.options import Context, File, Format, Kubeconfig, Namespace, Output
 from tidelock.cli.tables import show, show_plain
 from tidelock.framework.configfile import invalid, problem_text
-from tidelock.kube.client import RESERVATIONQUOTAS, RESERVATIONQUOTES, RESERVATIONS, WATERLEVELS, Resource
+from tidelock.kube.client import (
+    RESERVATIONGROUPS,
+    RESERVATIONQUOTAS,
+    RESERVATIONQUOTES,
+    RESERVATIONS,
+    WATERLEVELS,
+    Resource,
+)
 from tidelock.kube.errors import ApiError, Forbidden, Invalid
+from tidelock.model.reservationgroups import ReservationGroupSpec
 from tidelock.model.reservationquotas import ReservationQuotaSpec
 from tidelock.model.reservationquotes import ReservationQuoteSpec
 from tidelock.model.reservations import ReservationSpec
@@ -25,6 +33,7 @@ _KINDS: dict[str, tuple[Resource, type[Wire]]] = {
     f"{resource.api_version} {resource.kind}": (resource, spec)
     for resource, spec in (
         (RESERVATIONS, ReservationSpec),
+        (RESERVATIONGROUPS, ReservationGroupSpec),
         (WATERLEVELS, WaterLevelSpec),
         (RESERVATIONQUOTAS, ReservationQuotaSpec),
         (RESERVATIONQUOTES, ReservationQuoteSpec),
@@ -52,7 +61,7 @@ def command(
         typer.Option("--offline", help="Ask no API server: rules between fields (CEL) are not checked."),
     ] = False,
 ) -> None:
-    """Check the Reservations, quotes, quotas and WaterLevels of a file, and change nothing.
+    """Check the Reservations, groups, quotes, quotas and WaterLevels of a file, and change nothing.
 
     Types and values are checked here; the rules between fields by the API server, in a dry run.
     """

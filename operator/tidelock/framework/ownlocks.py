@@ -7,6 +7,15 @@ from tidelock.ledger.entry import Entry
 
 @dataclass(frozen=True, slots=True)
 class OwnLocks:
-    """The locks that do not count against a pod; written beforehand where a lock itself is placed."""
+    """The locks that do not count against a pod; written beforehand where a lock itself is placed.
+
+    Of a group there is a lock for each node, until the pod is reserved and has taken one.
+    """
 
     entries: tuple[Entry, ...]
+
+    @property
+    def uids(self) -> list[str]:
+        """Uids of the locks and, before them, of the groups that these are in."""
+        groups = [entry.membership.uid for entry in self.entries if entry.membership is not None]
+        return [*groups, *(entry.uid for entry in self.entries)]

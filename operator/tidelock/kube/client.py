@@ -88,6 +88,7 @@ WEBHOOKS = Resource(
     namespaced=False,
 )
 RESERVATIONS = Resource("tidelock.dev", "v1alpha1", "reservations", "Reservation")
+RESERVATIONGROUPS = Resource("tidelock.dev", "v1alpha1", "reservationgroups", "ReservationGroup")
 RESOURCEQUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 RESERVATIONQUOTAS = Resource("tidelock.dev", "v1alpha1", "reservationquotas", "ReservationQuota")
 RESERVATIONQUOTES = Resource("tidelock.dev", "v1alpha1", "reservationquotes", "ReservationQuote")

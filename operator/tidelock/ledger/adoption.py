@@ -60,7 +60,9 @@ def _resume(entry: Entry, status: ReservationStatus, now: float) -> None:
             entry.expires_at = entry.expiry_from(entry.activated_at)
             if status.phase in _HELD and entry.expires_at is not None:
                 entry.expires_at = min(entry.expires_at, given)  # a longer life is for the ledger to give
-    if status.phase in _HELD and entry.activated_at is not None and (held := _held(status)):
+    # A member of a group that was not given yet has a node, and yet is pending.
+    placed = status.phase in _HELD or (status.phase is Phase.PENDING and entry.membership is not None)
+    if placed and entry.activated_at is not None and (held := _held(status)):
         _resume_held(entry, status, held)
     elif status.phase in FINAL or (status.phase is Phase.REJECTED and current):
         _resume_ended(entry, status, now)
@@ -89,6 +91,8 @@ def _resume_held(entry: Entry, status: ReservationStatus, held: Resources) -> No
     entry.bound_pod = status.bound_pod
     entry.node, entry.node_uid = status.node_name or "", status.node_uid or ""
     _resume_reason(entry, status)
+    if entry.reason == reasons.GROUP_INCOMPLETE:
+        entry.reason = reasons.ADMITTED
     for condition in status.conditions:
         if condition.type == "Reconciling":
             entry.resize_problem = condition.message

@@ -7,6 +7,7 @@ now and is safe to repeat. Instants (`now`) are seconds since the epoch.
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -19,6 +20,7 @@ from tidelock.ledger import reasons
 from tidelock.ledger.adoption import adopt
 from tidelock.ledger.endings import Ending, ending
 from tidelock.ledger.entry import Entry
+from tidelock.ledger.groups import Group, Groups
 from tidelock.ledger.leases import differ_in_lease_alone, followed
 from tidelock.ledger.matching import OwnerIndex, is_owner, may_claim
 from tidelock.ledger.occupancy import Claimant, Occupant, left_of, shared_out
@@ -90,6 +92,7 @@ class Book:
 
     Attributes:
         ended: locks that have come to their end, or were deleted before, for others to take and to tell of.
+        groups: the groups of locks, and which pod can take which members.
         hearsay: claims of pods that a watch says are bound, for others to take and to ask the API server.
         refusers: plugins that have refused locks since all that wait were last tried.
 
@@ -120,6 +123,7 @@ class Book:
         self.quotas.on_change(self._recap)
         self.quotas.on_room(self._try_parked)
         self._parked = Parking()
+        self.groups = Groups()
         self._pods_on = pods_on
         self._prolongable: dict[Key, Entry] = {}
         self._epoch = epoch
@@ -127,6 +131,7 @@ class Book:
         self._owners = OwnerIndex()
         self._on_node: defaultdict[str, dict[Key, Entry]] = defaultdict(dict)
         self._sticky_on: defaultdict[str, dict[Key, Entry]] = defaultdict(dict)
+        self._tried: list[tuple[Entry, Node]] = []
         self._visited: dict[Key, None] = {}
         self._claims: dict[str, Claim] = {}
         self._timers: Timers[Key] = Timers()
@@ -162,6 +167,7 @@ class Book:
             entry = adopt(reservation, now)
             entry.ceiling = self.quotas.ceiling(entry.key.namespace)
             self.entries[entry.key] = entry
+            self.groups.join(entry)
             room, entry.room = entry.room, NOTHING
             self._hold(entry, room)
             if room and not entry.violation:  # maybe less than its status says, if it was edited meanwhile
@@ -191,6 +197,7 @@ class Book:
         if written.meta.version > known.meta.version:  # or the watch has told of it, or of more, already
             meta = replace_meta(known.meta, resource_version=written.meta.resource_version)
             entry.reservation = replace(known, meta=meta, status=written.status)
+            self.groups.note(entry)
 
     def await_removal(self, key: Key) -> None:
         """Have a lock that is over looked at when its object may be removed.
@@ -202,6 +209,23 @@ class Book:
             self._timers.set(key, entry.deadline())
 
     # What the scheduling cycle decides.
+
+    @contextmanager
+    def trial(self) -> Iterator[Callable[[Entry, Node], None]]:
+        """Give what counts the room of waiting locks on nodes for as long as the context lasts."""
+        freed = self._columns.freed
+
+        def count(entry: Entry, node: Node) -> None:
+            self._tried.append((entry, node))
+            self._columns.lock(node.name, entry.reservation.requests, 1)
+
+        try:
+            yield count
+        finally:
+            for entry, node in self._tried:
+                self._columns.lock(node.name, entry.reservation.requests, -1)
+            self._tried.clear()
+            self._columns.freed = freed  # nobody has more room than before
 
     def admit(self, entry: Entry, node: Node, now: float) -> None:
         """Hold the room of a waiting lock on a node where it fits: first admission, growth or move."""
@@ -218,8 +242,7 @@ class Book:
             return
         entry.violation = ""
         if entry.activated_at is None:
-            entry.activated_at = now
-            entry.expires_at = entry.expiry_from(now)
+            self._begin(entry, now)
         self._place(entry, node, requests, now)
         self._step(entry, Event.ADMIT, reasons.ADMITTED, _held_text(entry), now)
 
@@ -254,18 +277,25 @@ class Book:
             self._parked.put(entry)
         return False
 
+    def refuse_together(
+        self, group: Group, reason: str, message: str, now: float, plugins: Collection[str] = ()
+    ) -> None:
+        """Note why there is no room for a group."""
+        for entry in group.waiting:
+            self.refuse(entry, reason, message, now, plugins)
+
     def preempt(self, entry: Entry, by: str, now: float) -> None:
         """Break a lock for a pod, or a lock, of higher priority; it waits for room again."""
         self._displace(entry, reasons.PREEMPTED, f"preempted on {entry.node} by {by}", now)
 
     def own(self, pod: Pod) -> list[Entry]:
-        """All locks of which the pod is an owner and which are not over, by name."""
+        """All locks of which the pod is an owner and which are not over, by name; of a group one a node."""
         entries = (self.entries[key] for key in self._owners.of(pod))
-        return [entry for entry in entries if may_claim(entry.uid, pod)]
+        return self.groups.open_to(pod, [entry for entry in entries if may_claim(entry.uid, pod)])
 
     def claim(self, pod: Pod, node_name: str, now: float) -> None:
         """Release the locks of a pod that has been reserved on a node, but for those for reuse."""
-        own = self._fleeting(pod)
+        own = self._fleeting(pod, node_name)
         if own:
             text = f"pod {pod.key} is being bound to {node_name}"
             self._claims[pod.uid] = self._claim(pod, own, text, "the owner's binding failed", now)
@@ -291,7 +321,7 @@ class Book:
         """
         own = [
             entry
-            for entry in self._fleeting(pod)
+            for entry in self._fleeting(pod, node_name)
             if entry.phase is not Phase.BOUND or entry.bound_pod is None or entry.bound_pod.uid != pod.uid
         ]
         if own:
@@ -378,8 +408,8 @@ class Book:
 
     @property
     def holds_room(self) -> bool:
-        """Whether any lock holds room."""
-        return bool(self._on_node)
+        """Whether any lock holds room, be it in a trial."""
+        return bool(self._on_node or self._tried)
 
     def nodes_with_locks(self) -> list[str]:
         """Names of the nodes on which a lock is held, sorted."""
@@ -400,7 +430,8 @@ class Book:
 
     def next_deadline(self) -> float | None:
         """Earliest instant at which `advance` has something to do; 0 for at once."""
-        return 0.0 if self._prolongable or self._visited else self._timers.next()
+        at_once = self._prolongable or self._visited or self.groups.unsettled
+        return 0.0 if at_once else self._timers.next()
 
     def advance(self, now: float) -> None:
         """Do what is due: expiries, deadlines, moves and removals, in the order of their instants."""
@@ -424,6 +455,9 @@ class Book:
             else:
                 entry.move_at, entry.moving = None, True
                 self._touch(entry)
+        while groups := self.groups.take_unsettled():
+            for group in groups:
+                self._settle_group(group, now)
 
     def in_line(self, *, untried_only: bool) -> list[Entry]:
         """List the locks that wait for room, in their order: all, or those that came or changed meanwhile.
@@ -442,9 +476,9 @@ class Book:
 
     # Inside.
 
-    def _fleeting(self, pod: Pod) -> list[Entry]:
-        """Give the locks of a pod's own that end when it is bound."""
-        return [entry for entry in self.own(pod) if not entry.sticky]
+    def _fleeting(self, pod: Pod, node_name: str) -> list[Entry]:
+        """Give the locks of a pod's own that end when it is bound to a node."""
+        return self.groups.taken((entry for entry in self.own(pod) if not entry.sticky), node_name)
 
     def _claim(self, pod: Pod, own: list[Entry], text: str, failure: str, now: float) -> Claim:
         taken = tuple((entry, entry.held) for entry in own if entry.phase is not Phase.BOUND)
@@ -501,7 +535,7 @@ class Book:
 
     def _try_parked(self, namespace: str) -> None:
         """Have locks tried again that wait for their namespace's quota."""
-        for entry in self._parked.take_first(namespace):
+        for entry in (*self._parked.take_first(namespace), *self.groups.over_quota(namespace)):
             if entry.outlasting:
                 self._prolongable[entry.key] = entry
             if entry.key in self.waiting:
@@ -514,6 +548,36 @@ class Book:
         for entry in self.entries.values():
             if entry.key.namespace == namespace:
                 entry.ceiling = ceiling
+
+    def _begin(self, entry: Entry, now: float) -> None:
+        """Have the time of a lock count from now, or from when its group was first active."""
+        group = self.groups.of(entry.reservation)
+        began = group.began if group is not None else None
+        entry.activated_at = now if began is None else began
+        entry.expires_at = entry.expiry_from(entry.activated_at)
+
+    def _settle_group(self, group: Group, now: float) -> None:
+        """Have a group that has become short give its room back, and end if it can't be whole any more."""
+        for entry in group.late:  # it ends with the others, be it that it never finds room
+            self._begin(entry, now)
+            self._touch(entry)
+        if group.complete:
+            if not group.given and group.stored:
+                group.give(given=True)
+                for entry in group.holding:
+                    self._touch(entry)
+            return
+        group.give(given=False)
+        text = f"{group.served} of the {group.least} locks that group {group.key.name} needs are left"
+        for entry in group.holding:
+            self._displace(entry, reasons.GROUP_INCOMPLETE, text, now)
+        if group.doomed:
+            for entry in group.waiting:
+                text = f"too many locks of group {group.key.name} are over for it to be whole again"
+                self._end(entry, Event.GIVE_UP, reasons.GROUP_FAILED, text, now)
+        elif group.standing != group.tried_with:  # who has come or gone may be what it waited for
+            group.tried_with = group.standing
+            self.untried.update((entry.key, entry) for entry in group.waiting if entry.key in self.waiting)
 
     def _give_up(self, entry: Entry, now: float) -> None:
         self._end(entry, Event.GIVE_UP, reasons.DEADLINE_EXCEEDED, _given_up_text(entry), now)
@@ -773,6 +837,7 @@ class Book:
         key = entry.key
         self.changed[key] = None
         self._timers.set(key, entry.deadline())
+        self.groups.note(entry)
         self.quotas.charge(entry)
         parked = key in self._parked
         if not (entry.wanting or entry.outlasting):
@@ -797,6 +862,7 @@ class Book:
         self.changed.pop(entry.key, None)
         self._visited.pop(entry.key, None)
         del self.entries[entry.key]
+        self.groups.leave(entry)
         self._prolongable.pop(entry.key, None)
         self.quotas.discharge(entry.key)
         if not self._parked.discard(entry.key):

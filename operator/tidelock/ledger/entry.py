@@ -12,7 +12,7 @@ from tidelock.model.instants import from_datetime
 from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key
 from tidelock.model.quantities import NOTHING, Resources, at_most, covers, plus
-from tidelock.model.reservations import BoundPod, Phase
+from tidelock.model.reservations import BoundPod, Membership, Phase
 
 Order = tuple[int, float, Key]
 """A place in line: smaller ones come first."""
@@ -27,7 +27,7 @@ class Entry:
     `seen_waiting_at` is when this one first saw that it waits. `ceiling` is the highest priority that
     its namespace may have, if there is one. `deleted` means that the API server has
     taken the deletion, of which the watch will tell. `violation` tells who took room that was locked, until
-    the lock has all of it again.
+    the lock has all of it again. A member of a group is told to be active once that is `given`.
 
     `room` is all that the lock has, `held` what of that nobody else may use: a lock for reuse does not hold
     what its `occupants`, by their uids, use of it. `occupied_seconds` counts up to when the last one left.
@@ -60,6 +60,7 @@ class Entry:
     resize_problem: str = ""
     violation: str = ""
     deleted: bool = False
+    given: bool = True
     ceiling: int | None = None
     transition_times: dict[str, tuple[str, float]] = field(default_factory=dict)
     key: Key = field(init=False)
@@ -113,9 +114,15 @@ class Entry:
         return reduce(plus, (each.uses for each in self.inside), NOTHING)
 
     @property
+    def membership(self) -> Membership | None:
+        """Which group it is a member of, if of any."""
+        return self.reservation.spec.group if self.reservation.spec is not None else None
+
+    @property
     def moves_when_violated(self) -> bool:
         """Whether it looks for room elsewhere, rather than keep what is left, when others take room of it."""
-        return self.reservation.spec is not None and self.reservation.spec.on_violation == "Move"
+        spec = self.reservation.spec
+        return spec is not None and (spec.on_violation == "Move" or spec.group is not None)
 
     @property
     def order(self) -> Order:

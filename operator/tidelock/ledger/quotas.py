@@ -35,6 +35,17 @@ class Charge:
         """Count room that a lock has for a life in seconds."""
         return cls(room, {name: units * life for name, units in room.items()}, unused) if room else _NO_CHARGE
 
+    @classmethod
+    def asked_for(cls, entry: Entry) -> "Charge":
+        """Count a lock as it will count when it has what its spec asks for."""
+        requests = entry.reservation.requests
+        return cls.of(requests, entry.wanted_life, requests)
+
+    def __add__(self, other: "Charge") -> "Charge":
+        return Charge(
+            plus(self.room, other.room), plus(self.seconds, other.seconds), plus(self.unused, other.unused)
+        )
+
     def covers(self, other: "Charge") -> bool:
         """Whether the other has no more of anything."""
         return covers(self.room, other.room) and covers(self.seconds, other.seconds)
@@ -113,18 +124,20 @@ class Quotas:
         """Count a lock no more."""
         self._replace(key, self._charges.get(key, _NO_CHARGE), _NO_CHARGE)
 
-    def problem(self, entry: Entry) -> str:
-        """Say why a lock can't be given what its spec asks for; empty if it can, or asks for nothing more."""
+    def problem(self, entry: Entry, beside: Charge = _NO_CHARGE) -> str:
+        """Say why a lock can't be given what its spec asks for; empty if it can, or asks for nothing more.
+
+        Others of its namespace may be about to be given something `beside` it.
+        """
         namespace = entry.key.namespace
         if not self._quotas.of(namespace):
             return ""
         quotas = self.of(namespace)
-        requests = entry.reservation.requests
-        asked = Charge.of(requests, entry.wanted_life, requests)
+        asked = Charge.asked_for(entry)
         own = self._charges.get(entry.key, _NO_CHARGE)
         if own.covers(asked):
             return ""
-        used = self.used(namespace)
+        used = self.used(namespace) + beside
         found = [(quota.meta.name, list(_excesses(quota, entry, asked, own, used))) for quota in quotas]
         if any(quota.spec.count_against_resource_quota for quota in quotas):
             found += [

@@ -23,14 +23,15 @@ _AT_REST = frozenset({Phase.CONSUMED, Phase.EXPIRED})
 def render(entry: Entry, now: float) -> dict[str, Any]:
     """Write the status of a lock; a condition keeps its transition time for as long as its status lasts."""
     spec = entry.reservation.spec
-    conditions = [_condition(entry, aspect, now) for aspect in _aspects(entry)]
+    aspects = _aspects(entry) if _told(entry) else _expectations(entry)
+    conditions = [_condition(entry, aspect, now) for aspect in aspects]
     present = {condition["type"] for condition in conditions}
     entry.transition_times = {
         name: since for name, since in entry.transition_times.items() if name in present
     }
     status: dict[str, Any] = {
         "observedGeneration": entry.reservation.meta.generation,
-        "phase": entry.phase.value,
+        "phase": (entry.phase if _told(entry) else Phase.PENDING).value,
         "epoch": entry.epoch,
         "conditions": conditions,
     }
@@ -114,6 +115,18 @@ def _aspects(entry: Entry) -> Iterator[_Aspect]:
     yield from _occupancy(entry)
     if lapsed:
         yield "LeaseLapsed", True, reasons.NOT_RENEWED, lapsed
+
+
+def _expectations(entry: Entry) -> Iterator[_Aspect]:
+    """State of a lock that holds room, and is not given before its whole group is, that it waits."""
+    text = f"{entry.message}, and waits until all locks of its group are stored"
+    for name in ("Active", "Ready", "Reconciling"):
+        yield name, name == "Reconciling", reasons.GROUP_INCOMPLETE, text
+
+
+def _told(entry: Entry) -> bool:
+    """Whether a lock may be told to be active, if it is: not while its group might come to nothing yet."""
+    return entry.given or entry.phase is not Phase.ACTIVE
 
 
 def _readiness(entry: Entry) -> tuple[bool, str, str]:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from tidelock.model import reservationgroups
+from tidelock.model.reservationgroups import ReservationGroupSpec, ReservationGroupStatus
 from tidelock.model.reservationquotas import ReservationQuotaSpec, ReservationQuotaStatus
 from tidelock.model.reservationquotes import UNCHANGING, ReservationQuoteSpec, ReservationQuoteStatus
 from tidelock.model.reservations import ReservationSpec, ReservationStatus
@@ -150,6 +152,14 @@ RESERVATION = CustomResource(
             field=".spec.reuse",
             reason="FieldValueForbidden",
         ),
+        # A member's spec is its group's, and the ledger counts on that.
+        Rule(
+            "has(self.spec.group) == has(oldSelf.spec.group)"
+            " && (!has(self.spec.group) || self.spec == oldSelf.spec)",
+            "spec of a group's member is immutable, and a reservation neither joins a group nor leaves one",
+            field=".spec.group",
+            reason="FieldValueForbidden",
+        ),
         Rule(
             f"!({_PHASE} in ['Consumed', 'Expired', 'Lost']) || self.spec == oldSelf.spec",
             "spec of a reservation that is final is immutable: delete it and create it anew",
@@ -157,6 +167,31 @@ RESERVATION = CustomResource(
             reason="FieldValueForbidden",
         ),
     ),
+)
+
+RESERVATION_GROUP = CustomResource(
+    kind="ReservationGroup",
+    plural="reservationgroups",
+    short_name="rsvg",
+    scope="Namespaced",
+    description="Locks on node capacity of which all are given or none.",
+    spec=ReservationGroupSpec,
+    status=ReservationGroupStatus,
+    columns=(
+        Column("Ready", _condition("Ready", "status")),
+        Column("Phase", ".status.phase"),
+        Column("Members", ".status.members", "integer"),
+        Column("Held", ".status.ready", "integer"),
+        Column("Consumed", ".status.consumed", "integer"),
+        Column("Expires", ".status.expiresAt"),
+        _AGE,
+        Column("Active", _condition("Active", "status"), wide=True),
+        Column("Reason", _condition("Active", "reason"), wide=True),
+        Column("Min", ".spec.minMembers", "integer", wide=True),
+        Column("Priority", ".spec.priority", "integer", wide=True),
+        Column("Message", _condition("Active", "message"), wide=True),
+    ),
+    rules=reservationgroups.RULES,
 )
 
 RESERVATION_QUOTA = CustomResource(
@@ -234,4 +269,4 @@ WATER_LEVEL = CustomResource(
     ),
 )
 
-CUSTOM_RESOURCES = (RESERVATION, RESERVATION_QUOTA, RESERVATION_QUOTE, WATER_LEVEL)
+CUSTOM_RESOURCES = (RESERVATION, RESERVATION_GROUP, RESERVATION_QUOTA, RESERVATION_QUOTE, WATER_LEVEL)

@@ -40,6 +40,7 @@ __all__ = [
     "Condition",
     "ControllerOwner",
     "LabelSelector",
+    "Membership",
     "Owner",
     "Phase",
     "PodOwner",
@@ -52,6 +53,7 @@ __all__ = [
 ]
 
 YEAR_SECONDS = 31_536_000
+MOST_MEMBERS = 256
 _OWNER_TEXT_LENGTH = 320
 _Amounts = Annotated[dict[str, Annotated[str, Field(max_length=32)]], Field(max_length=2048)]
 
@@ -120,8 +122,15 @@ _REACHABLE = Rule(
 )
 
 
-class Ask(Wire):
-    """What a lock asks of the cluster: how much room, where, and how important it is."""
+ONE_END = Rule(
+    "has(self.expireAt) != has(self.ttlSeconds)",
+    "exactly one of expireAt and ttlSeconds is required",
+    reason="FieldValueRequired",
+)
+
+
+class Room(Wire):
+    """How much room a lock asks for, and where."""
 
     node_name: Subdomain | None = None
     """Node to hold the room on; absent: any node that satisfies the other constraints."""
@@ -135,8 +144,6 @@ class Ask(Wire):
     """Room to hold, by resource; exactly one of resources and template is required."""
     template: PodTemplate | None = None
     """Pod to hold room for; exactly one of resources and template is required."""
-    priority: Annotated[int, Field(ge=-(2**31), le=1_000_000_000)] = 0
-    """Importance: the lowest loses its room first, if a node shrinks or to a pod of higher priority."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -150,12 +157,39 @@ class Ask(Wire):
     )
 
 
+Priority = Annotated[int, Field(ge=-(2**31), le=1_000_000_000)]
+
+
+class Ask(Room):
+    """What a lock asks of the cluster: how much room, where, and how important it is."""
+
+    priority: Priority = 0
+    """Importance: the lowest loses its room first, if a node shrinks or to a pod of higher priority."""
+
+
+class Membership(Wire):
+    """The group that a lock is a member of, as the operator writes it."""
+
+    name: Subdomain
+    """Name of the ReservationGroup."""
+    uid: Uid
+    """Its uid; a group of the same name that came before or after it is another one."""
+    members: Annotated[int, Field(ge=1, le=MOST_MEMBERS)]
+    """How many members it has."""
+    min_members: Annotated[int, Field(ge=1, le=MOST_MEMBERS)]
+    """How many of them hold room, or have been taken by their pods, or none holds any."""
+
+
+Owners = Annotated[list[Owner], Field(min_length=1, max_length=16)]
+EndOfLife = Annotated[Timestamp, _REACHABLE]
+
+
 class ReservationSpec(Ask):
     """What is locked, where, for whom and for how long."""
 
-    owners: Annotated[list[Owner], Field(min_length=1, max_length=16)]
+    owners: Owners
     """Pods of this namespace that may take the lock; the terms are ORed, the fields of a term ANDed."""
-    expire_at: Annotated[Timestamp, _REACHABLE] | None = None
+    expire_at: EndOfLife | None = None
     """When the lock ends, with a time zone; exactly one of expireAt and ttlSeconds is required."""
     ttl_seconds: Annotated[int, Field(ge=1, le=YEAR_SECONDS)] | None = None
     """How long the lock holds once it is active; exactly one of expireAt and ttlSeconds is required."""
@@ -174,13 +208,18 @@ class ReservationSpec(Ask):
     """Delete: the object is removed at the lock's end. Retain: it stays as a tombstone that locks nothing."""
     ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=YEAR_SECONDS)] | None = None
     """How long a retained object stays after the lock's end; absent: until it is deleted."""
+    group: Membership | None = None
+    """The ReservationGroup that the lock is a member of; written by the operator, which makes the members."""
 
     rules = (
         *Ask.rules,
+        ONE_END,
         Rule(
-            "has(self.expireAt) != has(self.ttlSeconds)",
-            "exactly one of expireAt and ttlSeconds is required",
-            reason="FieldValueRequired",
+            "!has(self.group) || !has(self.lease) && self.preemptionPolicy == 'Never'"
+            " && !(has(self.reuse) && self.reuse == 'Always')",
+            "a member of a group has no lease, evicts nobody and is not for reuse",
+            field=".group",
+            reason="FieldValueForbidden",
         ),
     )
 

@@ -1,7 +1,7 @@
 """DefaultBinder: binds a pod by posting its binding to the API server.
 
-The binding annotates the pod with its own locks, so that whoever leads after a crash knows which it has used
-up, even if the pod has been deleted meanwhile and is leaving.
+The binding annotates the pod with its own locks, and their groups, so that whoever leads after a crash knows
+which it has used up, even if the pod has been deleted meanwhile and is leaving.
 """
 
 from tidelock.framework.api import SUCCESS, Bind, Code, Status
@@ -23,7 +23,7 @@ class DefaultBinder(Bind):
         if self.handle.api is None:
             return Status(Code.ERROR, ("there is no API server to write to",))
         meta, own = pod.meta, state.read(OwnLocks)
-        claims = ",".join(entry.uid for entry in own.entries[:_MOST_LOCKS]) if own else ""
+        claims = ",".join(own.uids[:_MOST_LOCKS]) if own else ""
         annotated = {"annotations": {CLAIMED_LOCKS: claims}} if claims else {}
         body = {
             "apiVersion": "v1",

@@ -160,6 +160,9 @@ class Reservation(PreEnqueue, PreFilter, Filter, PreScore, Score, Reserve, Enque
     def reserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> Status:
         """Release the pod's locks, on whichever node it was reserved."""
         self.handle.book.claim(pod, node_name, now)
+        own = state.read(OwnLocks)
+        if own is not None and any(entry.membership is not None for entry in own.entries):
+            state.write(OwnLocks(tuple(self.handle.book.own(pod))))
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> None:

@@ -193,6 +193,14 @@ class Cycle:
         self._book.admit(entry, found, now)
         return None
 
+    def find_room(self, profile: Profile, entry: Entry, now: float) -> Node | Refusal:
+        """Find room for a lock that waits for its first, and leave it at that."""
+        state = _state_at(now)
+        state.write(OwnLocks((entry,)))
+        with _course(state, profile):
+            found = self._find(profile, _stand_in(entry), state)
+        return found.refusal if isinstance(found, _Unfit) else found
+
     def survey(self, profile: Profile, pod: Pod, state: CycleState) -> Survey:
         """Find the best node for a lock by its stand-in, and do nothing about it."""
         found = self._filter(profile, pod, state)
@@ -209,8 +217,11 @@ class Cycle:
 
     def refuse_lock(self, entry: Entry, refusal: Refusal, now: float) -> None:
         """Note why a lock has no room."""
-        reason = self._reason(_stand_in(entry), refusal)
-        self._book.refuse(entry, reason, refusal.message, now, refusal.plugins)
+        self._book.refuse(entry, self.reason(entry, refusal), refusal.message, now, refusal.plugins)
+
+    def reason(self, entry: Entry, refusal: Refusal) -> str:
+        """Name the cause for which a lock that waits has no room, for programs."""
+        return self._reason(_stand_in(entry), refusal)
 
     def _home(
         self, entry: Entry, pod: Pod, state: CycleState, filtered: tuple[Snapshot, Verdicts, Verdict]

@@ -18,8 +18,10 @@ from tidelock.framework.events import ASSIGNED_POD_DELETE, RESERVATION_ACTIVE, R
 from tidelock.framework.extender import Advice, has_advice, has_say_in_preemption
 from tidelock.framework.profile import Profile, build_profiles
 from tidelock.framework.waiting import WaitingPods
+from tidelock.ledger import reasons
 from tidelock.ledger.book import Book, Claim
 from tidelock.ledger.entry import Entry
+from tidelock.ledger.groups import Group
 from tidelock.ledger.matching import owner_names
 from tidelock.ledger.quotas import Quotas
 from tidelock.model.nodes import Node
@@ -33,6 +35,7 @@ from tidelock.scheduler.line import Line
 from tidelock.scheduler.preempting import Preemption
 from tidelock.scheduler.queue import EnqueueHook, SchedulingQueue, Waiting
 from tidelock.scheduler.quoting import Answer, Quoting
+from tidelock.scheduler.together import Together
 from tidelock.scheduler.visitors import Visitors
 
 logger = logging.getLogger(__name__)
@@ -108,6 +111,7 @@ class Decider:
             recorder=recorder,
         )
         self._cycle = Cycle(self.cache, self.book, self.waiting_pods, recorder)
+        self._together = Together(self.book, self._cycle)
         self._quoting = Quoting(self.cache, self.book, Cycle(self.cache, self.book, self.waiting_pods))
         self._extenders = configuration.extenders
         self._advised_profiles = _with_advice(self.profiles, handle) if self._extenders else {}
@@ -197,10 +201,15 @@ class Decider:
             entries = self.book.in_line(untried_only=False)
         else:
             entries = self.book.in_line(untried_only=True)
-        self._line.add(entries)
+        self._line.add(self._together.first_of_each(entries))
 
     def _place(self, entry: Entry, now: float) -> None:
-        if self.book.waiting.get(entry.key) is not entry or not self.book.within_quota(entry, now):
+        if self.book.waiting.get(entry.key) is not entry:
+            return
+        if (group := self._together.awaited(entry)) is not None:
+            self._place_together(group, now)
+            return
+        if not self.book.within_quota(entry, now):
             return
         shape = _shape(entry)
         refusal = self._refused.get(shape)
@@ -220,6 +229,14 @@ class Decider:
             refusal = _failure(error)
             self._cycle.refuse_lock(entry, refusal, now)
             return refusal
+
+    def _place_together(self, group: Group, now: float) -> None:
+        """Find room for a group; if a plugin fails, that is why it has none."""
+        try:
+            self._together.place(self.profile, group, now)
+        except Exception as error:
+            logger.exception("a plugin failed", extra={"group": str(group.key)})
+            self.book.refuse_together(group, reasons.PLUGIN_FAILED, _failure(error).message, now)
 
     def _schedule(self, waiting: Waiting, now: float, advice: Advice | None = None) -> Outcome:
         """Decide a pod, or have extenders be asked about it; the advice is about its victims alone."""

@@ -31,7 +31,7 @@ from tidelock.ledger.transitions import SETTLED
 from tidelock.model.locks import Reservation
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, assigned_to
-from tidelock.model.reservations import ReservationSpec
+from tidelock.model.reservations import Phase, ReservationSpec
 from tidelock.scheduler.queue import SchedulingQueue
 
 # What plugins can register for, by the field of Objects that holds it.
@@ -105,7 +105,8 @@ class Feed:
             return
         for pod, node_name in self._bound_owners(entry, spec):
             self.book.hear_bound(pod, node_name, self.clock.now())
-            return
+            if entry.membership is None or entry.phase is Phase.BOUND:
+                return  # else the pod has, or takes, another member of the group
 
     def answered(self, claim: Claim, stored: Pod | None) -> None:
         """Learn from the API server what a pod is that a watch said is bound; None if it is gone."""
@@ -244,7 +245,11 @@ class ReservationSink:
 
     def remove(self, last: Reservation) -> None:
         """Forget a Reservation; its room is free at once."""
+        group = self._feed.book.groups.of(last)
         self._feed.book.remove(last)
+        if group is not None and self._feed.ready:  # who had taken it may be known by that alone
+            for entry in tuple(group.members.values()):
+                self._feed.look_for_owner(entry)
         self._feed.wake()
 
     def synced(self) -> None:

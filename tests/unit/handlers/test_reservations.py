@@ -2,6 +2,7 @@ import kopf
 
 from builders import NAMESPACE, node
 from tidelock.handlers import reservations
+from tidelock.kube.client import RESERVATIONS
 from unit.handlers.registered import handlers
 from unit.scheduler.machinery import Shell
 
@@ -10,7 +11,7 @@ NAMES = {"namespace": NAMESPACE, "name": "lock"}
 
 async def test_an_object_that_is_not_as_it_ought_to_be_is_put_right() -> None:
     shell, registry = Shell(node("node-a")), kopf.OperatorRegistry()
-    reservations.register(registry, shell.publisher)
+    reservations.register(registry, RESERVATIONS, shell.publisher)
     (handler,) = handlers(registry).values()
     shell.store_lock()
     shell.step()
@@ -25,7 +26,7 @@ async def test_an_object_that_is_not_as_it_ought_to_be_is_put_right() -> None:
 
 async def test_an_object_that_the_ledger_does_not_know_is_left_alone() -> None:
     shell, registry = Shell(), kopf.OperatorRegistry()
-    reservations.register(registry, shell.publisher)
+    reservations.register(registry, RESERVATIONS, shell.publisher)
     (handler,) = handlers(registry).values()
 
     assert not handler.when(namespace=None, name=None)
@@ -35,7 +36,7 @@ async def test_an_object_that_the_ledger_does_not_know_is_left_alone() -> None:
 
 async def test_the_handler_looks_at_reservations_and_leaves_no_finalizer() -> None:
     registry = kopf.OperatorRegistry()
-    reservations.register(registry, Shell().publisher)
+    reservations.register(registry, RESERVATIONS, Shell().publisher)
     (handler,) = handlers(registry).values()
 
     selector = handler.selector

@@ -7,7 +7,7 @@ from typing import Any
 
 from builders import Json, encode
 from tidelock.kube.client import KubeClient, Params
-from tidelock.kube.errors import ApiError, Conflict, NotFound
+from tidelock.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,8 @@ class FakeApi(KubeClient):
 
     def _carry_out(self, method: str, path: str, body: Any) -> Json:
         path = path.removesuffix("/status").removesuffix("/binding")
+        if method == "POST" and path.endswith("/reservations"):
+            return self._create(f"{path}/{body['metadata']['name']}", body)
         if path not in self.objects:
             raise NotFound("no such object", status=404)
         if method == "GET":
@@ -87,6 +89,16 @@ class FakeApi(KubeClient):
         if method == "PUT":  # replaces the status, and nothing else
             self.objects[path] = {**self.objects[path], "status": {}}
         return self.edit(path, {"status": body["status"]})
+
+    def _create(self, path: str, body: Json) -> Json:
+        if path in self.objects:
+            raise AlreadyExists("it is there", status=409)
+        given = {"uid": f"uid-{body['metadata']['name']}", "resourceVersion": "1", "generation": 1}
+        self.objects[path] = body | {
+            "metadata": body["metadata"] | given,
+            "status": {"observedGeneration": -1},
+        }
+        return self.objects[path]
 
     def _check(self, path: str, wanted: Json) -> None:
         stored = self.objects[path]["metadata"]

@@ -1,0 +1,237 @@
+"""Groups of locks: as many members as a group needs have room, or had it until a pod took it, or none has.
+
+    short --as many as it needs find room in one step--> held --stored, each with its node--> given
+      ^                                                                                         |
+      +---------------- a member loses its room, and too few are left --------------------------+
+
+What a lock says of its group is in its own spec, so the locks alone tell all. A member is told to be active
+once its group is given: a process that ends before that leaves locks behind that nobody was promised, and
+the next one finds either as many of them as the group needs, or waits for room again with all.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tidelock.ledger.entry import Entry
+from tidelock.model.locks import Reservation
+from tidelock.model.meta import Key
+from tidelock.model.pods import Pod
+from tidelock.model.quantities import covers
+from tidelock.model.reservations import Phase
+
+
+class GroupKey(NamedTuple):
+    """What tells a group from all others, namesakes included."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    @classmethod
+    def of(cls, entry: Entry) -> "GroupKey | None":
+        """Name the group of a lock, if it is in one."""
+        membership = entry.membership
+        return None if membership is None else cls(entry.key.namespace, membership.name, membership.uid)
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """The members of a group that there are, of `size`; `least` of them are to have room, or none.
+
+    It is `over_quota` if a quota on what they take together was among the reasons why it was refused last.
+    """
+
+    key: GroupKey
+    size: int
+    least: int
+    given: bool = False
+    over_quota: bool = False
+    tried_with: tuple[int, int] = (0, 0)
+    members: dict[Key, Entry] = field(default_factory=dict)
+
+    @property
+    def waiting(self) -> list[Entry]:
+        """Members without room that wait for it, in their order."""
+        waiting = (entry for entry in self.members.values() if entry.phase is Phase.PENDING)
+        return sorted(waiting, key=lambda entry: entry.order)
+
+    @property
+    def holding(self) -> list[Entry]:
+        """Members that hold room, in their order."""
+        holding = (entry for entry in self.members.values() if entry.phase is Phase.ACTIVE)
+        return sorted(holding, key=lambda entry: entry.order)
+
+    @property
+    def served(self) -> int:
+        """How many members have room, or had it until their pods took it."""
+        return sum(entry.phase in _SERVED for entry in self.members.values())
+
+    @property
+    def complete(self) -> bool:
+        """Whether so many have room as the group needs."""
+        return self.served >= self.least
+
+    @property
+    def doomed(self) -> bool:
+        """Whether too many members are over for the group to be complete again."""
+        return sum(entry.phase in _FAILED for entry in self.members.values()) > self.size - self.least
+
+    @property
+    def stored(self) -> bool:
+        """Whether the API server knows all that a next process needs to find the group complete."""
+        return all(_stored(entry) for entry in self.members.values() if entry.phase in _SERVED)
+
+    @property
+    def began(self) -> float | None:
+        """The instant at which the group was first active, from which all its members' time counts."""
+        began = (entry.activated_at for entry in self.members.values() if entry.activated_at is not None)
+        return min(began, default=None)
+
+    @property
+    def late(self) -> list[Entry]:
+        """Members whose time does not count yet though that of others does."""
+        if self.began is None:
+            return []
+        return [entry for entry in self.waiting if entry.activated_at is None]
+
+    @property
+    def standing(self) -> tuple[int, int]:
+        """What decides whether a group that is short can be placed, beside the room that there is."""
+        return self.served, len(self.members)
+
+    def give(self, *, given: bool) -> None:
+        """Note whether members may be told to be active."""
+        self.given = given
+        for entry in self.members.values():
+            entry.given = given
+
+
+class Groups:
+    """All groups, by what their members say.
+
+    Attributes:
+        unsettled: groups of which a member has changed, for the ledger to look at.
+
+    """
+
+    def __init__(self) -> None:
+        self.unsettled: dict[GroupKey, None] = {}
+        self._groups: dict[GroupKey, Group] = {}
+        self._listeners: list[Callable[[Key], None]] = []
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def on_change(self, listener: Callable[[Key], None]) -> None:
+        """Have a function called with the namespace and name of each group of which a member has changed."""
+        self._listeners.append(listener)
+
+    def get(self, key: GroupKey) -> Group | None:
+        """Give a group, if any of its members is there."""
+        return self._groups.get(key)
+
+    def of(self, lock: Reservation) -> Group | None:
+        """Give the group of a Reservation, by what its spec says."""
+        membership = lock.spec.group if lock.spec is not None else None
+        if not self._groups or membership is None:
+            return None
+        return self._groups.get(GroupKey(lock.key.namespace, membership.name, membership.uid))
+
+    def join(self, entry: Entry) -> None:
+        """Add a lock that the ledger has just met to its group, if it is in one."""
+        key, membership = GroupKey.of(entry), entry.membership
+        if key is None or membership is None:
+            return
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = Group(key, membership.members, membership.min_members)
+        group.members[entry.key] = entry
+        # One that is stored as active was given together with the others.
+        group.give(given=group.given or entry.reservation.status.get("phase") == Phase.ACTIVE)
+
+    def leave(self, entry: Entry) -> None:
+        """Take a lock that is gone out of its group."""
+        group = self.of(entry.reservation)
+        if group is not None:
+            del group.members[entry.key]
+            self.note(entry)
+            if not group.members:
+                del self._groups[group.key]
+                self.unsettled.pop(group.key, None)
+
+    def note(self, entry: Entry) -> None:
+        """Note that a lock has changed."""
+        group = self.of(entry.reservation)
+        if group is not None:
+            self.unsettled[group.key] = None
+            for listener in self._listeners:
+                listener(Key(group.key.namespace, group.key.name))
+
+    def over_quota(self, namespace: str) -> list[Entry]:
+        """Give the first waiting member of each group of a namespace that is over its quota."""
+        groups = (
+            group
+            for group in self._groups.values()
+            if group.over_quota and group.key.namespace == namespace and not group.complete
+        )
+        return [waiting[0] for group in groups if (waiting := group.waiting)]
+
+    def take_unsettled(self) -> list[Group]:
+        """Give the groups of which a member has changed since the last call."""
+        keys, self.unsettled = self.unsettled, {}
+        return [group for key in keys if (group := self._groups.get(key)) is not None]
+
+    def open_to(self, pod: Pod, own: list[Entry]) -> list[Entry]:
+        """Leave of the locks whose owner a pod is those that it can take: of a group one for each node.
+
+        Who has taken a member takes no other of the group, be it that its binding alone tells of that one.
+        """
+        if not self._groups:
+            return own
+        among: defaultdict[GroupKey | None, list[Entry]] = defaultdict(list)
+        for entry in own:
+            among[GroupKey.of(entry)].append(entry)
+        chosen = among.pop(None, [])
+        for key, entries in among.items():
+            assert key is not None  # noqa: S101
+            chosen += _choices(self._groups[key], pod, entries)
+        return sorted(chosen, key=lambda entry: entry.key)
+
+    def taken(self, own: Iterable[Entry], node_name: str) -> list[Entry]:
+        """Tell which of these a pod takes when it is bound to a node: of a group one, there if it can."""
+        chosen: dict[object, Entry] = {}
+        for entry in own:
+            key = GroupKey.of(entry) or entry.key
+            if key not in chosen or _farther(chosen[key], node_name) > _farther(entry, node_name):
+                chosen[key] = entry
+        return list(chosen.values())
+
+
+def _choices(group: Group, pod: Pod, entries: list[Entry]) -> list[Entry]:
+    """Give the members of a group that a pod can take, one for each node: one that is large enough."""
+    took = [each for each in group.members.values() if each.bound_pod and each.bound_pod.uid == pod.uid]
+    if took:
+        return [entry for entry in entries if entry in took]
+    if group.key.uid in pod.claimed_locks:
+        return [entry for entry in entries if entry.uid in pod.claimed_locks]
+    best: dict[str, Entry] = {}
+    for entry in sorted(entries, key=lambda each: (not covers(each.room, pod.requests), each.key)):
+        if entry.bound_pod is None:
+            best.setdefault(entry.node, entry)
+    return list(best.values())
+
+
+def _farther(entry: Entry, node_name: str) -> tuple[bool, bool, Key]:
+    """Order members by how little a pod on a node would leave to others if it took one."""
+    return entry.node != node_name, entry.phase is not Phase.PENDING, entry.key
+
+
+def _stored(entry: Entry) -> bool:
+    status = entry.reservation.status
+    return status.get("nodeName") == entry.node or status.get("phase") == Phase.CONSUMED
+
+
+_SERVED = frozenset({Phase.ACTIVE, Phase.BOUND, Phase.CONSUMED})
+_FAILED = frozenset({Phase.EXPIRED, Phase.LOST, Phase.REJECTED})

@@ -1,0 +1,105 @@
+"""The status that a ReservationGroup ought to have, as plain JSON values."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tidelock.ledger import reasons
+from tidelock.ledger.entry import Entry
+from tidelock.ledger.groups import Group
+from tidelock.model.conditions import Aspect, dated
+from tidelock.model.instants import format_instant
+from tidelock.model.lockgroups import ReservationGroup
+from tidelock.model.reservations import Phase
+
+_HELD = frozenset({Phase.ACTIVE, Phase.BOUND})
+
+
+def render_group(
+    stored: ReservationGroup, group: Group | None, now: float, problem: str = ""
+) -> dict[str, Any]:
+    """Write the status of a group; `problem` is why not all of its members could be made.
+
+    What was told at its end stays, whatever becomes of its members.
+    """
+    if stored.finished_at is not None:
+        return stored.status
+    generation = stored.meta.generation
+    status: dict[str, Any] = {"observedGeneration": generation}
+    if stored.problem:
+        phase, reason, message = Phase.REJECTED, reasons.INVALID_SPEC, stored.problem
+    else:
+        members = list(group.members.values()) if group is not None else []
+        phase = _phase(stored, group)
+        held = sum(entry.phase in _HELD for entry in members) if phase is Phase.ACTIVE else 0
+        consumed = sum(entry.phase is Phase.CONSUMED for entry in members)
+        status |= {"members": len(stored.members), "ready": held, "consumed": consumed}
+        reason, message = _cause(stored, phase, members, problem)
+        status |= _instants(phase, group, members)
+    status["phase"] = phase.value
+    return status | {"conditions": dated(_aspects(phase, reason, message), stored.status, generation, now)}
+
+
+def _phase(stored: ReservationGroup, group: Group | None) -> Phase:
+    """Sum up the phases of the members; a group is over when all of them are."""
+    if group is None:
+        return Phase.PENDING
+    phases = [entry.phase for entry in group.members.values()]
+    if len(phases) == len(stored.members) and not any(
+        phase in _HELD or phase is Phase.PENDING for phase in phases
+    ):
+        if group.complete:
+            return Phase.CONSUMED
+        return next(phase for phase in (Phase.EXPIRED, Phase.LOST, Phase.REJECTED) if phase in phases)
+    return Phase.ACTIVE if group.complete and group.given else Phase.PENDING
+
+
+def _cause(stored: ReservationGroup, phase: Phase, members: Sequence[Entry], problem: str) -> tuple[str, str]:
+    """Say why the group is what it is: in the words of a member that is the cause."""
+    count, size = len(members), len(stored.members)
+    taken = sum(entry.phase is Phase.CONSUMED for entry in members)
+    if phase is Phase.ACTIVE:
+        held = sum(entry.phase in _HELD for entry in members)
+        return reasons.ADMITTED, f"{held} of {size} locks held, {taken} taken by their pods"
+    if phase is Phase.CONSUMED:
+        return reasons.CONSUMED, f"{taken} of {size} locks taken by their pods"
+    if phase is Phase.PENDING and count < size:
+        made = f"{count} of {size} locks are made"
+        return reasons.WAITING, f"{made}: {problem}" if problem else made
+    cause = min(
+        (entry for entry in members if entry.phase is phase),
+        key=lambda entry: (entry.reason in _INNOCENT, entry.key),
+        default=None,
+    )
+    if cause is None:
+        return reasons.GROUP_INCOMPLETE, f"{size} locks have room, until all of them are stored"
+    return cause.reason, f"{cause.key.name}: {cause.message}"
+
+
+def _instants(phase: Phase, group: Group | None, members: Sequence[Entry]) -> dict[str, str]:
+    """Tell when the group began, ends and ended."""
+    ends = max((entry.ends_at for entry in members if entry.ends_at is not None), default=None)
+    finished = max((entry.finished_at for entry in members if entry.finished_at is not None), default=None)
+    over = phase not in (Phase.PENDING, Phase.ACTIVE)
+    instants = {
+        "activatedAt": group.began if group is not None else None,
+        "expiresAt": ends,
+        "finishedAt": finished if over else None,
+    }
+    return {name: format_instant(instant) for name, instant in instants.items() if instant is not None}
+
+
+def _aspects(phase: Phase, reason: str, message: str) -> Iterator[Aspect]:
+    """State what holds of a group, as of a lock: one that has served its purpose is at rest."""
+    active = phase is Phase.ACTIVE
+    yield Aspect("Active", str(active), reason, message)
+    if phase not in (Phase.CONSUMED, Phase.EXPIRED):
+        yield Aspect("Ready", str(active), reason, message)
+    if phase is Phase.PENDING:
+        yield Aspect("Reconciling", "True", reason, message)
+    if phase in (Phase.LOST, Phase.REJECTED):
+        yield Aspect("Stalled", "True", reason, message)
+    if phase is Phase.EXPIRED:
+        yield Aspect("Expired", "True", reason, message)
+
+
+_INNOCENT = frozenset({reasons.GROUP_INCOMPLETE, reasons.GROUP_FAILED})

@@ -1,0 +1,120 @@
+"""A ReservationGroup, decoded once, and the Reservations that are its members."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pydantic
+
+from tidelock.model.instants import from_datetime, parse_instant
+from tidelock.model.meta import Key, ObjectMeta
+from tidelock.model.reservationgroups import ReservationGroupSpec
+from tidelock.model.reservations import Phase
+from tidelock.model.wire import spec_problems
+
+_API_VERSION = "tidelock.dev/v1alpha1"
+_OF_ALL = ("expireAt", "ttlSeconds", "pendingDeadlineSeconds", "priority")
+_FULFILLED = frozenset({Phase.CONSUMED, Phase.EXPIRED})
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationGroup:
+    """One version of a ReservationGroup.
+
+    Of a spec that cannot be read there is only the `problem`. `members` are the specs of the Reservations by
+    their names, and `status` is the stored status, all as plain JSON values.
+    """
+
+    meta: ObjectMeta
+    spec: ReservationGroupSpec | None = None
+    problem: str = ""
+    members: dict[str, dict[str, Any]] = field(default_factory=dict)
+    status: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> Key:
+        """Namespace and name."""
+        return self.meta.key
+
+    @property
+    def finished_at(self) -> float | None:
+        """The instant at which the group ended for good, if its status tells of one."""
+        finished_at = self.status.get("finishedAt")
+        return parse_instant(finished_at) if isinstance(finished_at, str) else None
+
+    @property
+    def removable_at(self) -> float | None:
+        """The instant from which on the object may go, as that of a Reservation may."""
+        finished_at, spec = self.finished_at, self.spec
+        if finished_at is None or spec is None:
+            return None
+        fulfilled = self.status.get("phase") in _FULFILLED
+        if spec.ttl_seconds_after_finished is not None and (spec.retention == "Retain" or not fulfilled):
+            return finished_at + spec.ttl_seconds_after_finished
+        if spec.retention == "Retain":
+            return None
+        if fulfilled:
+            return finished_at
+        if spec.expire_at is not None:
+            return from_datetime(spec.expire_at)
+        return finished_at + (spec.ttl_seconds or 0)
+
+    def manifest(self, name: str) -> dict[str, Any]:
+        """Write the Reservation of a member, which goes with its group."""
+        owner = {
+            "apiVersion": _API_VERSION,
+            "kind": "ReservationGroup",
+            "name": self.meta.name,
+            "uid": self.meta.uid,
+            "controller": True,
+        }
+        return {
+            "apiVersion": _API_VERSION,
+            "kind": "Reservation",
+            "metadata": {"name": name, "namespace": self.meta.namespace, "ownerReferences": [owner]},
+            "spec": self.members[name],
+        }
+
+
+class _Object(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta
+    spec: dict[str, Any] = {}
+    status: dict[str, Any] = {}
+
+
+_DECODER = msgspec.json.Decoder(_Object)
+
+
+def decode_group(raw: bytes | msgspec.Raw) -> ReservationGroup:
+    """Decode a ReservationGroup from its JSON; a bad spec becomes the result's `problem`."""
+    stored = _DECODER.decode(raw)
+    try:
+        spec = ReservationGroupSpec.model_validate(stored.spec)
+    except pydantic.ValidationError as error:
+        return ReservationGroup(stored.metadata, problem=spec_problems(error), status=stored.status)
+    members = _members(stored.metadata, spec, stored.spec)
+    return ReservationGroup(stored.metadata, spec, "", members, stored.status)
+
+
+def _members(
+    meta: ObjectMeta, spec: ReservationGroupSpec, plain: dict[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Write the specs of the members. What is left of one shows what the group was, until that goes."""
+    size = sum(kind.count for kind in spec.members)
+    membership = {
+        "name": meta.name,
+        "uid": meta.uid,
+        "members": size,
+        "minMembers": min(spec.min_members or size, size),
+    }
+    of_all = {name: plain[name] for name in _OF_ALL if name in plain}
+    return {
+        f"{meta.name}-{kind.name}-{number}": {name: asked[name] for name in asked if name not in _OWN}
+        | of_all
+        | {"retention": "Retain", "group": membership}
+        for kind, asked in zip(spec.members, plain["members"], strict=True)
+        for number in range(kind.count)
+    }
+
+
+_OWN = ("name", "count")

@@ -1,0 +1,302 @@
+"""Groups of locks: all are given or none, and a gang of pods takes them one by one."""
+
+from functools import partial
+
+import pytest
+
+from cluster.api import Manifest, RefusedError
+from cluster.live import Live, Lock, Pod, condition
+from cluster.operator_process import Launch
+from cluster.world import World
+from devcluster import wait_for
+from tidelock.kube.client import RESERVATIONS
+
+
+def in_phase(phase: str, found: Manifest) -> bool:
+    return bool(found["status"].get("phase") == phase)
+
+
+def until_phase(group: Live, phase: str) -> Manifest:
+    status: Manifest = group.until(partial(in_phase, phase), f"be {phase}")["status"]
+    return status
+
+
+def until_refused(group: Live, text: str) -> Manifest:
+    def told(found: Manifest) -> bool:
+        conditions = found["status"].get("conditions", [])
+        return any(each["type"] == "Active" and text in each["message"] for each in conditions)
+
+    status: Manifest = group.until(told, f"be told {text!r}")["status"]
+    return status
+
+
+def until_taken(group: Live, count: int) -> None:
+    group.until(lambda found: found["status"].get("consumed") == count, f"have {count} members taken")
+
+
+def members(world: World, name: str = "train", count: int = 2) -> list[Lock]:
+    return [world.member(f"{name}-worker-{number}") for number in range(count)]
+
+
+def gang_pod(world: World, number: int) -> Pod:
+    """Create a pod that can take any member."""
+    name = f"train-{number}"
+    return world.pod(name, metadata={"name": name, "namespace": world.namespace, "labels": {"job": "train"}})
+
+
+def test_all_members_are_given_at_once_and_end_together(world: World) -> None:
+    nodes = [world.node(name, cpu="2") for name in ("a", "b")]
+    group = world.group(members=3)
+    status = until_phase(group, "Active")
+    assert (status["members"], status["ready"], status["consumed"]) == (3, 3, 0)
+    locks = [lock.until_phase("Active") for lock in members(world, count=3)]
+    assert {lock["nodeName"] for lock in locks} == {node.name for node in nodes}
+    assert {lock["expiresAt"] for lock in locks} == {status["expiresAt"]}
+    assert {lock["activatedAt"] for lock in locks} == {status["activatedAt"]}
+    assert condition(status, "Ready")["status"] == "True"
+
+
+def test_no_member_is_active_before_all_are_stored_with_their_nodes(world: World) -> None:
+    world.node(cpu="4")
+    collection = RESERVATIONS.collection(world.namespace)
+    before = world.api.get(collection)["metadata"]["resourceVersion"]
+    world.group(members=4)
+    placed: set[str] = set()
+    active: set[str] = set()
+    for _, told in world.api.watch(collection, 60, resourceVersion=before):
+        name, status = told["metadata"]["name"], told["status"]
+        if status.get("nodeName"):
+            placed.add(name)
+        if condition(status, "Active").get("status") == "True":
+            assert len(placed) == 4, f"{name} is active, and only {placed} have a node"
+            active.add(name)
+        if len(active) == 4:
+            return
+    raise AssertionError(f"only {active} are active")
+
+
+def test_where_not_all_fit_none_is_held_and_the_numbers_are_told(world: World) -> None:
+    node = world.node(cpu="3")
+    group = world.group(members=4)
+    told = until_refused(group, "needs room for 4 locks at once, and 3 would have some")
+    message = condition(told, "Active")["message"]
+    assert "1 Insufficient cpu" in message
+    assert "cpu 1 needed, 0 free" in message
+    assert world.pod("stranger", "3").until_bound() == node.name
+    assert [lock.status().get("nodeName") for lock in members(world, count=4)] == [None] * 4
+    world.node("more", cpu="4")
+    until_phase(group, "Active")
+
+
+def test_of_two_groups_that_need_the_same_room_one_gets_all_of_it(world: World) -> None:
+    """Each could hold half of what there is, and wait for the other half for ever."""
+    for name in ("a", "b"):
+        world.node(name, cpu="2")
+    groups = [world.group(name, members=3, ttlSeconds=600) for name in ("one", "two")]
+
+    def phases() -> list[str]:
+        return [(group.read() or {})["status"].get("phase", "") for group in groups]
+
+    wait_for(
+        phases, until=lambda found: sorted(found) == ["Active", "Pending"], what="one group to be active"
+    )
+    winner = phases().index("Active")
+    until_refused(groups[1 - winner], "needs room for 3 locks at once")
+    groups[winner].delete()
+    until_phase(groups[1 - winner], "Active")
+
+
+def test_a_group_that_finds_no_room_in_time_is_rejected_with_all_its_members(world: World) -> None:
+    world.node(cpu="1")
+    group = world.group(members=2, pendingDeadlineSeconds=1, retention="Retain")
+    status = until_phase(group, "Rejected")
+    assert condition(status, "Stalled")["reason"] == "DeadlineExceeded"
+    for lock in members(world):
+        assert "nodeName" not in lock.until_phase("Rejected")
+
+
+def test_a_gang_of_pods_takes_the_group_member_by_member(world: World) -> None:
+    for name in ("a", "b"):
+        world.node(name, cpu="2")
+    group = world.group(members=4, retention="Retain")
+    until_phase(group, "Active")
+    world.pod("stranger").until_refused("Insufficient cpu beside reservations")
+    for number in range(4):
+        gang_pod(world, number).until_bound()
+        until_taken(group, number + 1)
+    status = until_phase(group, "Consumed")
+    assert (status["ready"], status["consumed"]) == (0, 4)
+    taken = [lock.until_phase("Consumed")["boundPod"]["name"] for lock in members(world, count=4)]
+    assert sorted(taken) == [f"train-{number}" for number in range(4)]
+
+
+def test_all_members_expire_in_the_same_moment(world: World) -> None:
+    node = world.node(cpu="2")
+    group = world.group(members=2, ttlSeconds=1, retention="Retain")
+    until_phase(group, "Expired")
+    ends = {lock.until_phase("Expired")["expiresAt"] for lock in members(world)}
+    assert len(ends) == 1
+    assert world.pod("stranger", "2").until_bound() == node.name
+
+
+def test_deleting_a_group_releases_all_of_it(world: World) -> None:
+    node = world.node(cpu="2")
+    group = world.group(members=2)
+    until_phase(group, "Active")
+    locks = members(world)
+    group.delete()
+    assert world.pod("stranger", "2").until_bound() == node.name
+    for lock in locks:
+        lock.until_gone()
+
+
+def test_a_group_that_is_over_goes_with_its_members(world: World) -> None:
+    world.node(cpu="2")
+    group = world.group(members=2)
+    until_phase(group, "Active")
+    locks = members(world)
+    for number in range(2):
+        gang_pod(world, number).until_bound()
+    group.until_gone()
+    for lock in locks:
+        lock.until_gone()
+
+
+def test_when_one_member_loses_its_node_all_wait_for_room_again(world: World) -> None:
+    nodes = {world.node(name, cpu="1").name: name for name in ("a", "b")}
+    group = world.group(members=2, pendingDeadlineSeconds=600)
+    before = until_phase(group, "Active")
+    lost = members(world)[0].until_phase("Active")["nodeName"]
+    world.api.delete(f"/api/v1/nodes/{lost}")
+    until_refused(group, "needs room for 2 locks at once, and 1 would have some")
+    (left,) = (name for name in nodes if name != lost)
+    assert world.pod("stranger").until_bound() == left
+    world.node("c", cpu="2")
+    after = until_phase(group, "Active")
+    assert after["expiresAt"] == before["expiresAt"]
+
+
+def test_members_count_against_the_quota_and_all_wait_for_it(world: World) -> None:
+    world.node(cpu="8")
+    quota = world.quota(hard={"cpu": "3"})
+    group = world.group(members=4)
+    until_refused(group, "exceeded quota: team")
+    assert "nodeName" not in world.member("train-worker-0").status()
+    quota.merge({"spec": {"hard": {"cpu": "4"}}})
+    until_phase(group, "Active")
+    quota.until(lambda found: found["status"].get("used") == {"cpu": "4"}, "count the members")
+
+
+def test_a_member_that_is_deleted_by_hand_is_made_anew(world: World) -> None:
+    world.node(cpu="2")
+    group = world.group(members=2)
+    until_phase(group, "Active")
+    member = members(world)[0]
+    member.delete()
+    member.until_gone()
+    again = wait_for(
+        lambda: world.member(member.name), until=lambda found: found.uid != member.uid, what="another member"
+    )
+    again.until_phase("Active")
+    until_phase(group, "Active")
+
+
+def test_who_has_the_name_of_a_member_is_in_the_way_until_it_goes(world: World) -> None:
+    world.node(cpu="4")
+    other = world.lock("train-worker-1")
+    group = world.group(members=2)
+    until_refused(group, "there is another Reservation train-worker-1")
+    other.delete()
+    until_phase(group, "Active")
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"members": []}, "spec.members"),
+        ({"members": 300}, "spec.members"),
+        ({"members": [{"name": "worker", "resources": {"cpu": "1"}}] * 2}, "Duplicate value"),
+        (
+            {"members": [{"name": f"k{n}", "count": 100, "resources": {"cpu": "1"}} for n in range(3)]},
+            "a group has at most 256 members",
+        ),
+        ({"members": 2, "minMembers": 3}, "minMembers is more than there are members"),
+        ({"members": 2, "expireAt": "2035-01-01T00:00:00Z", "ttlSeconds": 1}, "exactly one of expireAt and"),
+        ({"members": [{"name": "worker"}]}, "exactly one of resources and template"),
+        ({"name": "t" * 181}, "the name of a group has at most 180 characters"),
+    ],
+)
+def test_a_malformed_group_is_refused(world: World, spec: Manifest, message: str) -> None:
+    with pytest.raises(RefusedError, match=message):
+        world.group(**spec)
+
+
+def test_neither_a_group_nor_a_member_can_be_edited(world: World) -> None:
+    world.node(cpu="2")
+    group = world.group(members=2)
+    with pytest.raises(RefusedError, match="spec of a group is immutable"):
+        group.merge({"spec": {"ttlSeconds": 5}})
+    member = world.member("train-worker-0")
+    with pytest.raises(RefusedError, match="spec of a group's member is immutable"):
+        member.edit(ttlSeconds=5)
+    lock = world.lock("single")
+    membership = {"name": "train", "uid": group.uid, "members": 2, "minMembers": 2}
+    with pytest.raises(RefusedError, match="neither joins a group nor leaves one"):
+        lock.edit(group=membership)
+    with pytest.raises(RefusedError, match="a member of a group has no lease"):
+        world.lock("member", group=membership, reuse="Always")
+
+
+def test_after_a_crash_a_group_holds_on_and_a_pod_takes_no_second_member(
+    launch: Launch, private_world: World
+) -> None:
+    """A bound pod whose member somebody has deleted meanwhile has had its member all the same."""
+    world, operator = private_world, launch()
+    world.node(cpu="3")
+    group = world.group(members=3, retention="Retain")
+    until_phase(group, "Active")
+    pod = gang_pod(world, 0)
+    pod.until_bound()
+    until_taken(group, 1)
+    (taken,) = (lock for lock in members(world, count=3) if lock.status()["phase"] == "Consumed")
+    left = [lock for lock in members(world, count=3) if lock.uid != taken.uid]
+    before = [lock.status() for lock in left]
+    operator.kill()
+    operator.start()
+    operator.ready()
+    world.pod("stranger").until_refused("Insufficient cpu beside reservations")
+    assert [lock.status() for lock in left] == before
+
+    operator.kill()
+    taken.delete()
+    operator.start()
+    operator.ready()
+    until_taken(group, 0)
+    until_refused(group, "needs room for 3 locks at once")
+    assert all("boundPod" not in lock.status() for lock in left)
+
+
+def test_a_crash_before_all_is_stored_leaves_no_half_of_a_group(launch: Launch, private_world: World) -> None:
+    world, operator = private_world, launch()
+    world.node(cpu="6")
+    for burst in range(4):
+        group = world.group(f"g{burst}", members=3)
+        wait_for(
+            lambda: world.api.get(RESERVATIONS.collection(world.namespace))["items"],
+            what="a member to be made",
+        )
+        operator.kill()
+        operator.start()
+        operator.ready()
+
+        def held(name: str = f"g{burst}") -> int:
+            locks = world.api.get(RESERVATIONS.collection(world.namespace))["items"]
+            mine = [lock for lock in locks if lock["spec"]["group"]["name"] == name]
+            return sum(lock["status"].get("phase") == "Active" for lock in mine)
+
+        if burst < 2:
+            until_phase(group, "Active")
+            wait_for(held, until=lambda found: found == 3, what="all to be active")
+        else:
+            until_refused(group, "needs room for 3 locks at once")
+            assert held() == 0

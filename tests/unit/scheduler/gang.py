@@ -1,0 +1,101 @@
+"""A group of locks over a core, as the API server would have its members."""
+
+from typing import Any
+
+from builders import NAMESPACE, Json, encode, pod, reservation_json
+from tidelock.ledger.entry import Entry
+from tidelock.ledger.status import render
+from tidelock.model.locks import decode_reservation
+from tidelock.model.meta import Key
+from tidelock.model.pods import Pod
+from tidelock.model.reservations import Phase
+from unit.scheduler.machinery import Core
+
+OWNERS = [{"selector": {"matchLabels": {"job": "train"}}}]
+
+
+class Gang:
+    """Members of a group, of one cpu each for any pod of the job, named train-0 and so on."""
+
+    def __init__(self, core: Core, size: int = 2, least: int = 0, name: str = "train") -> None:
+        self.core = core
+        self.name = name
+        self.uid = f"uid-{name}"
+        self.size = size
+        self.membership = {"name": name, "uid": self.uid, "members": size, "minMembers": least or size}
+        self.objects: dict[str, Json] = {}
+
+    def come(self, count: int = 0, **fields: Any) -> "Gang":
+        """Have members be seen, all by default."""
+        for number in range(count or self.size):
+            self.member(number, **fields)
+        return self
+
+    def member(self, number: int, **fields: Any) -> Entry:
+        """Have a member be seen, new or in another version."""
+        name = f"{self.name}-{number}"
+        spec = {"owners": OWNERS, "retention": "Retain", "group": self.membership}
+        self.objects[name] = reservation_json(name, **spec | fields)
+        return self._see(name)
+
+    def store(self, *numbers: int) -> None:
+        """Have the statuses of members, all by default, be stored as the ledger would have them."""
+        for number in numbers or range(self.size):
+            name = f"{self.name}-{number}"
+            status = render(self[number], self.core.clock.now())
+            self.objects[name] = self.objects[name] | {"status": status}
+            metadata = self.objects[name]["metadata"]
+            metadata["resourceVersion"] = str(int(metadata["resourceVersion"]) + 1)
+            self._see(name)
+
+    def give(self) -> None:
+        """Have the group be placed and given, and its members be stored as active."""
+        self.settle()
+        self.store()
+        self.settle()
+        self.store()
+
+    def settle(self) -> None:
+        """Decide until nothing is due."""
+        core = self.core
+        while (due := core.decider.next_due()) is not None and due <= core.clock.now():
+            core.step()
+
+    def drop(self, number: int) -> None:
+        """Have a member be deleted."""
+        entry = self[number]
+        del self.objects[entry.key.name]
+        self.core.feed.reservations.remove(entry.reservation)
+
+    def succeed(self, core: Core) -> "Gang":
+        """Have another process see what is stored."""
+        successor = Gang(core, self.size, name=self.name)
+        successor.membership, successor.objects = self.membership, self.objects
+        for name in self.objects:
+            successor._see(name)
+        return successor
+
+    def __getitem__(self, number: int) -> Entry:
+        return self.core.book.entries[Key(NAMESPACE, f"{self.name}-{number}")]
+
+    @property
+    def phases(self) -> list[Phase]:
+        """Phases of the members in the ledger."""
+        return [self[number].phase for number in range(self.size)]
+
+    @property
+    def told(self) -> list[str]:
+        """Phases that the members' statuses ought to tell."""
+        now = self.core.clock.now()
+        return [render(self[number], now)["phase"] for number in range(self.size)]
+
+    def _see(self, name: str) -> Entry:
+        new = decode_reservation(encode(self.objects[name]))
+        known = self.core.book.entries.get(new.key)
+        self.core.feed.reservations.upsert(known.reservation if known else None, new)
+        return self.core.book.entries[new.key]
+
+
+def worker(number: int = 0, **fields: Any) -> Pod:
+    """Make a pod that can take any member."""
+    return pod(f"worker-{number}", labels={"job": "train"}, **fields)

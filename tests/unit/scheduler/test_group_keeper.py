@@ -1,0 +1,230 @@
+"""What is made of a ReservationGroup, and what its status tells."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from builders import NAMESPACE, NOW, Json, encode, node
+from tidelock.kube.client import RESERVATIONGROUPS
+from tidelock.kube.errors import Conflict, Forbidden
+from tidelock.model.instants import format_instant
+from tidelock.model.lockgroups import ReservationGroup, decode_group
+from tidelock.model.meta import Key
+from tidelock.scheduler.groups import GroupKeeper
+from tidelock.scheduler.tools import Tools
+from unit.scheduler.gang import OWNERS, worker
+from unit.scheduler.machinery import Shell, lock_path, turns
+
+KEY = Key(NAMESPACE, "train")
+PATH = RESERVATIONGROUPS.item("train", NAMESPACE)
+WORKERS = ["train-worker-0", "train-worker-1"]
+
+
+def group_json(*, uid: str = "uid-train", status: Json | None = None, **spec: Any) -> Json:
+    metadata = {"name": "train", "namespace": NAMESPACE, "uid": uid, "generation": 1, "resourceVersion": "1"}
+    members = [{"name": "worker", "count": 2, "resources": {"cpu": "1"}, "owners": OWNERS}]
+    wanted = {"members": members, "ttlSeconds": 600} | spec
+    return {"metadata": metadata, "spec": wanted, "status": status or {"observedGeneration": -1}}
+
+
+def group(**fields: Any) -> ReservationGroup:
+    return decode_group(encode(group_json(**fields)))
+
+
+class Works:
+    """A scheduler, and who keeps groups."""
+
+    def __init__(self, cpu: str = "4") -> None:
+        self.shell = shell = Shell(node("node-a", cpu=cpu))
+        self.api = shell.api
+        tools = Tools(shell.api, shell.recorder, shell.telemetry, shell.clock, shell.tasks, shell.recent)
+        self.keeper = GroupKeeper(tools, shell.book)
+
+    def ask(self, **fields: Any) -> None:
+        """Have a group be created and seen."""
+        self.api.objects[PATH] = group_json(**fields)
+        self.see()
+
+    def see(self) -> None:
+        """Have the watch tell of the stored version."""
+        self.keeper.upsert(None, decode_group(encode(self.api.objects[PATH])))
+
+    def see_members(self) -> None:
+        for name in WORKERS:
+            self.shell.see_lock(name)
+
+    async def go_on(self) -> None:
+        """Let all go its way until nothing changes any more."""
+        for _ in range(8):
+            await turns(30)
+            for name in WORKERS:
+                if lock_path(name) in self.api.objects:
+                    self.shell.see_lock(name)
+            while (due := self.shell.decider.next_due()) is not None and due <= self.shell.clock.now():
+                self.shell.step()
+            await self.shell.publish()
+
+    @property
+    def status(self) -> Json:
+        status: Json = self.api.objects[PATH]["status"]
+        return status
+
+    def condition(self, kind: str) -> Json:
+        return next((each for each in self.status["conditions"] if each["type"] == kind), {})
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        started = asyncio.Event()
+        started.set()
+        running = asyncio.create_task(self.keeper.run(started))
+        await turns(30)
+        yield
+        running.cancel()
+        await asyncio.wait([running])
+
+
+async def test_members_are_made_once_and_belong_to_their_group() -> None:
+    works = Works()
+    works.ask(priority=7)
+    async with works.open():
+        works.see()
+        await turns(30)
+        made = works.api.objects[lock_path("train-worker-1")]
+        assert works.api.verbs.count("POST") == 2
+    assert made["metadata"]["ownerReferences"][0]["uid"] == "uid-train"
+    assert made["spec"] == {
+        "resources": {"cpu": "1"},
+        "owners": OWNERS,
+        "ttlSeconds": 600,
+        "priority": 7,
+        "retention": "Retain",
+        "group": {"name": "train", "uid": "uid-train", "members": 2, "minMembers": 2},
+    }
+    assert works.condition("Active")["message"] == "0 of 2 locks are made"
+
+
+async def test_its_status_tells_how_it_stands_from_beginning_to_end() -> None:
+    works = Works()
+    works.ask(retention="Retain")
+    async with works.open():
+        await works.go_on()
+        assert (works.status["phase"], works.status["ready"]) == ("Active", 2)
+        assert works.condition("Ready")["status"] == "True"
+        for number in range(2):
+            works.shell.add(worker(number))
+            works.shell.decider.bound(works.shell.place(), NOW)
+            await works.go_on()
+            assert works.status["consumed"] == number + 1
+    assert (works.status["phase"], works.status["ready"]) == ("Consumed", 0)
+    assert works.status["finishedAt"] == format_instant(NOW)
+    assert not works.condition("Ready")
+
+
+async def test_a_group_that_is_over_goes_unless_it_is_retained() -> None:
+    works = Works()
+    works.ask()
+    async with works.open():
+        await works.go_on()
+        works.shell.clock.advance(600)
+        await works.go_on()
+    assert PATH not in works.api.objects
+
+
+async def test_a_rejected_group_tells_why_and_makes_no_member_anew() -> None:
+    works = Works(cpu="1")
+    works.ask(pendingDeadlineSeconds=0)
+    async with works.open():
+        await works.go_on()
+        assert works.status["phase"] == "Rejected"
+        assert works.condition("Stalled")["reason"] == "DeadlineExceeded"
+        for name in WORKERS:
+            entry = works.shell.book.entries[Key(NAMESPACE, name)]
+            del works.api.objects[lock_path(name)]
+            works.shell.feed.reservations.remove(entry.reservation)
+        await turns(30)
+        assert works.status["phase"] == "Rejected"
+        assert works.api.verbs.count("POST") == 2
+        works.shell.clock.advance(600)
+        works.keeper.reconcile(KEY)
+        await works.go_on()
+    assert PATH not in works.api.objects
+
+
+async def test_why_a_member_is_not_made_is_told_and_tried_again() -> None:
+    works = Works()
+    works.api.refuses["POST"] = Forbidden("quota of objects", status=403)
+    works.ask()
+    async with works.open():
+        assert "0 of 2 locks are made: 403: quota of objects" in works.condition("Active")["message"]
+        del works.api.refuses["POST"]
+        await asyncio.sleep(0.3)
+        await works.go_on()
+        assert works.status["phase"] == "Active"
+
+
+async def test_one_that_was_made_and_is_never_seen_is_looked_for_again() -> None:
+    works = Works()
+    works.ask()
+    async with works.open():
+        for name in WORKERS:
+            del works.api.objects[lock_path(name)]
+        works.keeper.reconcile(KEY)
+        works.shell.clock.advance(11)
+        works.keeper.reconcile(KEY)
+        await turns(30)
+        assert works.api.verbs.count("POST") == 4
+
+
+async def test_a_member_of_another_group_of_its_name_is_in_the_way() -> None:
+    works = Works()
+    works.api.objects[lock_path(WORKERS[0])] = {"metadata": {}}
+    works.ask()
+    async with works.open():
+        assert "there is another Reservation train-worker-0" in works.condition("Active")["message"]
+
+
+async def test_a_status_that_another_version_is_stored_of_waits_for_the_watch() -> None:
+    works = Works()
+    works.ask()
+    works.api.fails(Conflict("", status=409), Conflict("", status=409))
+    async with works.open():
+        works.see()
+        await turns(30)
+    assert works.api.verbs.count("POST") >= 2
+
+
+async def test_a_group_whose_spec_cannot_be_read_is_told_so() -> None:
+    works = Works()
+    works.ask(members=[])
+    async with works.open():
+        await turns(30)
+    assert (works.status["phase"], works.condition("Stalled")["reason"]) == ("Rejected", "InvalidSpec")
+    assert "spec.members" in works.condition("Stalled")["message"]
+    assert works.api.verbs == ["PUT"]
+
+
+async def test_a_group_that_is_gone_is_forgotten_and_a_namesake_is_another() -> None:
+    works = Works()
+    works.ask()
+    works.keeper.upsert(None, group(uid="another"))
+    works.keeper.remove(group(uid="another"))
+    async with works.open():
+        await turns(30)
+    assert works.api.asked == []
+    assert not works.keeper.lags(KEY)
+    works.keeper.synced()
+
+
+def test_how_long_a_group_stays_after_its_end() -> None:
+    end = format_instant(NOW)
+    consumed = {"phase": "Consumed", "finishedAt": end}
+    rejected = {"phase": "Rejected", "finishedAt": end}
+    expires = format_instant(NOW + 60)
+    assert group().removable_at is None
+    assert group(status=consumed).removable_at == NOW
+    assert group(status=rejected).removable_at == NOW + 600
+    assert group(status=rejected, ttlSeconds=None, expireAt=expires).removable_at == NOW + 60
+    assert group(status=consumed, retention="Retain").removable_at is None
+    assert group(status=consumed, retention="Retain", ttlSecondsAfterFinished=5).removable_at == NOW + 5
+    assert group(status=rejected, ttlSecondsAfterFinished=5).removable_at == NOW + 5

@@ -1,0 +1,385 @@
+"""All members of a group, or as many as it needs, are given together; each pod takes one."""
+
+import pytest
+
+from builders import NAMESPACE, encode, node, pod
+from tidelock.framework.ownlocks import OwnLocks
+from tidelock.ledger import reasons
+from tidelock.model.limits import decode_reservation_quota
+from tidelock.model.pods import CLAIMED_LOCKS, assigned_to
+from tidelock.model.reservations import Phase
+from tidelock.plugins.node_name import NodeName
+from unit.scheduler.gang import Gang, worker
+from unit.scheduler.machinery import Core
+
+PENDING, ACTIVE, BOUND = Phase.PENDING, Phase.ACTIVE, Phase.BOUND
+CONSUMED, EXPIRED, LOST, REJECTED = Phase.CONSUMED, Phase.EXPIRED, Phase.LOST, Phase.REJECTED
+
+
+def cluster(*cpus: str) -> Core:
+    return Core(*(node(f"node-{name}", cpu=cpu) for name, cpu in zip("abcd", cpus, strict=False)))
+
+
+def test_nothing_is_tried_before_all_members_are_there() -> None:
+    gang = Gang(cluster("4"), 3).come(2, pendingDeadlineSeconds=0)
+    gang.settle()
+    assert [gang[number].phase for number in (0, 1)] == [PENDING, PENDING]
+    gang.member(2, pendingDeadlineSeconds=0)
+    gang.settle()
+    assert gang.phases == [ACTIVE] * 3
+
+
+def test_if_one_has_no_room_none_has_and_all_say_the_numbers() -> None:
+    core = cluster("1", "1")
+    gang = Gang(core, 3).come()
+    gang.settle()
+    assert gang.phases == [PENDING] * 3
+    assert core.locked("node-a") == core.locked("node-b") == 0
+    for number in range(3):
+        assert gang[number].reason == reasons.INSUFFICIENT_CAPACITY
+        assert "needs room for 3 locks at once, and 2 would have some; train-2" in gang[number].message
+        assert "cpu 1 needed, 0 free" in gang[number].message
+    assert core.decider.next_due() != 0, "trying is nothing that frees room"
+
+
+def test_two_groups_never_hold_half_each() -> None:
+    core = cluster("2", "2")
+    one, two = Gang(core, 3, name="one").come(), Gang(core, 3, name="two").come()
+    one.settle()
+    assert (one.phases, two.phases) == ([ACTIVE] * 3, [PENDING] * 3)
+    for number in range(3):
+        one.drop(number)
+    two.settle()
+    assert two.phases == [ACTIVE] * 3
+
+
+def test_a_group_is_tried_once_and_not_for_each_of_its_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = cluster("2")
+    asked: list[str] = []
+    find = core.decider._together.place
+
+    def noting(profile: object, group: object, now: float) -> None:
+        asked.append("asked")
+        find(profile, group, now)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(core.decider._together, "place", noting)
+    Gang(core, 3).come().settle()
+    assert len(asked) == 1
+
+
+def test_members_are_told_to_be_active_once_all_are_stored() -> None:
+    gang = Gang(cluster("4"), 3).come()
+    gang.settle()
+    assert gang.told == ["Pending"] * 3
+    gang.store(0, 1)
+    gang.settle()
+    assert gang.told == ["Pending"] * 3
+    assert gang.objects["train-0"]["status"]["nodeName"] == "node-a"
+    gang.store(2)
+    gang.settle()
+    assert gang.told == ["Active"] * 3
+
+
+@pytest.mark.parametrize(("stored", "held"), [((0, 1), False), ((0, 1, 2), True)])
+def test_who_leads_next_gives_what_was_stored_whole_or_starts_anew(
+    stored: tuple[int, ...], held: bool
+) -> None:
+    gang = Gang(cluster("3"), 3).come()
+    gang.settle()
+    gang.store(*stored)
+    successor = Core(node("node-a", cpu="3" if held else "2"), listed=False)
+    gang = gang.succeed(successor)
+    successor.list_all()
+    gang.settle()
+    assert gang.phases == [ACTIVE if held else PENDING] * 3
+    assert gang.told == ["Active" if held else "Pending"] * 3
+    assert successor.locked() == (3000 if held else 0)
+
+
+def test_all_end_together_and_those_that_come_later_do_too() -> None:
+    core = cluster("2")
+    gang = Gang(core, 3, least=2).come(ttlSeconds=60, pendingDeadlineSeconds=600)
+    gang.give()
+    assert sorted(gang.phases) == [ACTIVE, ACTIVE, PENDING]
+    core.clock.advance(20)
+    core.feed.nodes.upsert(None, node("node-b"))
+    gang.settle()
+    assert gang.phases == [ACTIVE] * 3
+    assert len({gang[number].expires_at for number in range(3)}) == 1
+    core.clock.advance(40)
+    gang.settle()
+    assert gang.phases == [EXPIRED] * 3
+
+
+def test_one_beyond_the_minimum_that_never_finds_room_ends_with_the_others() -> None:
+    core = cluster("2")
+    gang = Gang(core, 3, least=2).come(ttlSeconds=60, pendingDeadlineSeconds=600)
+    gang.give()
+    core.clock.advance(60)
+    gang.settle()
+    assert gang.phases == [EXPIRED] * 3
+
+
+def test_if_one_loses_its_room_all_wait_again_and_their_time_goes_on() -> None:
+    core = cluster("1", "1")
+    gang = Gang(core).come(pendingDeadlineSeconds=600)
+    gang.give()
+    ends = gang[0].expires_at
+    core.feed.nodes.remove(core.decider.columns.nodes[core.decider.columns.row_of[gang[0].node]])
+    gang.settle()
+    assert gang.phases == [PENDING] * 2
+    assert gang.told == ["Pending"] * 2
+    core.clock.advance(10)
+    core.feed.nodes.upsert(None, node("node-d"))
+    gang.settle()
+    assert gang.phases == [ACTIVE] * 2
+    assert gang.told == ["Pending"] * 2, "where they are now is not stored yet"
+    assert {gang[0].expires_at, gang[1].expires_at} == {ends}
+
+
+def test_if_one_is_lost_for_good_the_others_are_given_up() -> None:
+    core = cluster("1", "1")
+    gang = Gang(core)
+    gang.member(0, nodeName="node-a")
+    gang.member(1)
+    gang.give()
+    core.feed.nodes.remove(core.decider.columns.nodes[core.decider.columns.row_of["node-a"]])
+    gang.settle()
+    assert gang.phases == [LOST, REJECTED]
+    assert gang[1].reason == reasons.GROUP_FAILED
+
+
+def test_a_group_that_needs_fewer_keeps_those_that_are_left() -> None:
+    core = cluster("1", "1")
+    gang = Gang(core, 2, least=1).come()
+    gang.give()
+    core.feed.nodes.remove(core.decider.columns.nodes[core.decider.columns.row_of[gang[0].node]])
+    gang.settle()
+    assert gang.phases == [PENDING, ACTIVE]
+    assert gang.told == ["Pending", "Active"]
+
+
+def test_a_member_that_others_took_room_of_is_none_any_more() -> None:
+    core = cluster("2")
+    gang = Gang(core).come()
+    gang.give()
+    core.add(pod("stranger", node_name="node-a"))
+    gang.settle()
+    assert gang.phases == [PENDING] * 2
+    assert core.locked() == 0
+
+
+def test_a_deleted_member_leaves_the_rest_waiting_until_there_is_another() -> None:
+    gang = Gang(cluster("2")).come()
+    gang.give()
+    gang.drop(0)
+    gang.settle()
+    assert gang[1].phase is PENDING
+    gang.member(0, uid="another")
+    gang.settle()
+    assert gang.phases == [ACTIVE] * 2
+
+
+def test_a_deadline_that_has_passed_for_one_has_passed_for_all() -> None:
+    core = cluster("1")
+    gang = Gang(core).come(pendingDeadlineSeconds=5)
+    gang.settle()
+    core.clock.advance(5)
+    gang.settle()
+    assert gang.phases == [REJECTED] * 2
+    assert core.book.groups.unsettled == {}
+
+
+def test_take_it_now_or_be_rejected() -> None:
+    gang = Gang(cluster("1")).come(pendingDeadlineSeconds=0)
+    gang.settle()
+    assert gang.phases == [REJECTED] * 2
+
+
+def test_a_plugin_that_fails_is_told_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = cluster("4")
+    monkeypatch.setattr(NodeName, "filter", lambda *_: 1 / 0)
+    gang = Gang(core).come(nodeName="node-a")
+    gang.settle()
+    assert gang.phases == [PENDING] * 2
+    assert {gang[number].reason for number in (0, 1)} == {reasons.PLUGIN_FAILED}
+    assert core.locked() == 0
+
+
+# Quotas.
+
+
+def limit(core: Core, cpu: str, version: int = 1) -> None:
+    metadata = {"name": "team", "namespace": NAMESPACE, "uid": "uid-team", "resourceVersion": str(version)}
+    quota = decode_reservation_quota(encode({"metadata": metadata, "spec": {"hard": {"cpu": cpu}}}))
+    core.decider.objects.reservation_quotas.upsert(None, quota)
+
+
+def test_the_quota_counts_all_members_and_they_wait_for_it_together() -> None:
+    core = cluster("4")
+    limit(core, "2")
+    gang = Gang(core, 3).come()
+    gang.settle()
+    assert gang.phases == [PENDING] * 3
+    assert {gang[number].reason for number in range(3)} == {reasons.QUOTA_EXCEEDED}
+    assert "used: cpu=2,limited: cpu=2".replace(",", ", ") in gang[0].message
+    alone = core.lock("alone", owner="nobody")
+    gang.settle()
+    assert alone.phase is ACTIVE, "a group that asks for more is not in its way"
+    limit(core, "4", version=2)
+    gang.settle()
+    assert gang.phases == [ACTIVE] * 3
+
+
+# Pods.
+
+
+def bind(core: Core, name: str = "node-a", number: int = 0) -> None:
+    """Have a gang's pod be placed and bound."""
+    core.add(worker(number))
+    assumed = core.place()
+    assert assumed.node_name == name
+    core.decider.bound(assumed, core.clock.now())
+
+
+def test_each_pod_takes_one_member() -> None:
+    core = cluster("3")
+    gang = Gang(core, 3).come()
+    gang.give()
+    for number in range(3):
+        bind(core, number=number)
+        gang.settle()
+        assert gang.phases.count(CONSUMED) == number + 1
+        assert core.locked() == 3000 - 1000 * (number + 1)
+    assert {gang[number].bound_pod.name for number in range(3)} == {f"worker-{n}" for n in range(3)}  # type: ignore[union-attr]
+
+
+def test_a_pod_counts_with_the_room_of_one_member_and_not_of_all_on_the_node() -> None:
+    core = cluster("2")
+    gang = Gang(core).come()
+    gang.give()
+    core.add(worker(requests={"cpu": "2"}))
+    assert "1 Insufficient cpu beside reservations" in core.refuse().refusal.message
+    assert gang.phases == [ACTIVE] * 2
+
+
+def test_it_takes_one_that_is_large_enough_where_it_is_placed() -> None:
+    core = cluster("4", "1")
+    gang = Gang(core, 3)
+    gang.member(0, resources={"cpu": "1"}, nodeName="node-a")
+    gang.member(1, resources={"cpu": "3"}, nodeName="node-a")
+    gang.member(2, resources={"cpu": "1"}, nodeName="node-b")
+    gang.give()
+    core.add(worker(requests={"cpu": "3"}))
+    assert core.place().node_name == "node-a"
+    assert gang.phases == [ACTIVE, BOUND, ACTIVE]
+
+
+def test_who_goes_elsewhere_takes_one_that_waits_rather_than_one_that_is_held() -> None:
+    core = cluster("2", "1")
+    gang = Gang(core, 3, least=2).come(nodeName="node-a")
+    gang.give()
+    assert gang.phases == [ACTIVE, ACTIVE, PENDING]
+    core.add(worker(nodeSelector={"kubernetes.io/hostname": "node-b"}))
+    core.feed.nodes.upsert(None, node("node-b", cpu="1", labels={"kubernetes.io/hostname": "node-b"}))
+    gang.settle()
+    assert gang.phases == [ACTIVE, ACTIVE, BOUND]
+
+
+def test_a_failed_binding_gives_the_member_back_to_its_group() -> None:
+    core = cluster("2")
+    gang = Gang(core).come()
+    gang.give()
+    core.add(worker())
+    assumed = core.place()
+    core.decider.binding_failed(assumed, core.clock.now())
+    gang.settle()
+    assert gang.phases == [ACTIVE] * 2
+    assert gang.told == ["Active"] * 2
+
+
+def test_a_binding_names_the_member_that_it_took_and_its_group() -> None:
+    core = cluster("2")
+    gang = Gang(core).come()
+    gang.give()
+    core.add(worker())
+    assumed = core.place()
+    own = core.book.own(assumed.pod)
+    assert [entry.bound_pod.uid for entry in own if entry.bound_pod] == [assumed.pod.uid]
+    locks = assumed.state.expect(OwnLocks)
+    assert locks.uids == [gang.uid, own[0].uid]
+
+
+def test_one_that_was_bound_before_takes_one_member_however_often_it_is_seen() -> None:
+    core = cluster("4")
+    bound = assigned_to(worker(), "node-a")
+    core.add(bound)
+    gang = Gang(core).come()
+    core.answer()
+    core.feed.pods.upsert(bound, bound)
+    core.answer()
+    assert sorted(gang.phases) == [CONSUMED, PENDING]
+    gang.settle()
+    assert sorted(gang.phases) == [ACTIVE, CONSUMED]
+
+
+def test_all_that_were_bound_before_take_one_each() -> None:
+    core = cluster("4")
+    core.add(*(assigned_to(worker(number), "node-a") for number in range(3)))
+    gang = Gang(core).come()
+    core.answer()
+    assert gang.phases == [CONSUMED] * 2
+
+
+def test_after_a_start_each_bound_pod_has_the_member_that_its_binding_names() -> None:
+    """And no other, though somebody has deleted it meanwhile."""
+    gang = Gang(cluster("3"), 3).come()
+    gang.give()
+    took = f"{gang.uid},{gang[1].uid}"
+    lost = f"{gang.uid},uid-of-one-that-is-gone"
+    core = Core(node("node-a", cpu="5"), listed=False)
+    core.add(
+        assigned_to(worker(0, annotations={CLAIMED_LOCKS: took}), "node-a"),
+        assigned_to(worker(1, annotations={CLAIMED_LOCKS: lost}), "node-a"),
+    )
+    gang = gang.succeed(core)
+    core.list_all()
+    core.answer()
+    gang.settle()
+    assert gang.phases == [ACTIVE, CONSUMED, ACTIVE]
+
+
+def test_the_pods_of_a_former_group_take_a_new_one_of_its_name() -> None:
+    core = cluster("4")
+    old = "uid-of-the-former,uid-of-its-member"
+    core.add(assigned_to(worker(annotations={CLAIMED_LOCKS: old}), "node-a"))
+    gang = Gang(core).come()
+    core.answer()
+    assert sorted(gang.phases) == [CONSUMED, PENDING]
+
+
+def test_members_that_pods_took_elsewhere_need_no_room_any_more() -> None:
+    core = cluster("1")
+    gang = Gang(core).come()
+    gang.settle()
+    assert gang.phases == [PENDING] * 2
+    core.add(assigned_to(worker(), "node-b"))
+    core.answer()
+    gang.settle()
+    assert sorted(gang.phases) == [ACTIVE, CONSUMED]
+
+
+def test_when_the_last_is_taken_the_group_is_over() -> None:
+    core = cluster("2")
+    gang = Gang(core).come()
+    gang.give()
+    for number in range(2):
+        bind(core, number=number)
+    gang.settle()
+    core.clock.advance(3600)
+    gang.settle()
+    assert gang.phases == [CONSUMED] * 2
+    for number in range(2):
+        gang.drop(number)
+    gang.settle()
+    assert len(core.book.groups) == 0
