@@ -49,7 +49,7 @@ def check_nothing_left(decider: Decider, stored: Mapping[tuple[str, str], Json])
         "amounts": {name: amounts for name, amounts in held.items() if amounts},
         "waiting": book.waiting,
         "claims": book._claims,
-        "holders": book._on_node,
+        "holders": book.rooms.nodes_with_locks(),
     }
     return left + [f"I4: {what} left of no lock: {some}" for what, some in remains.items() if some]
 

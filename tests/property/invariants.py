@@ -207,10 +207,10 @@ def check_room(process: Process) -> None:
     """I1 in the operator's eyes: no lock uses what its node has too little of, or is on another node."""
     for name, row in process.columns.row_of.items():
         shortfall = process.columns.shortfall(name)
-        for entry in process.book.held_on(name):
+        for entry in process.book.rooms.held_on(name):
             assert not any(entry.held.get(resource) for resource in shortfall), (entry.key, name, shortfall)
             assert entry.node_uid == process.columns.nodes[row].meta.uid, f"{entry.key} is on another {name}"
-    gone = set(process.book.nodes_with_locks()) - process.columns.row_of.keys()
+    gone = set(process.book.rooms.nodes_with_locks()) - process.columns.row_of.keys()
     assert not gone, f"locks on nodes that are gone: {gone}"
 
 
@@ -219,7 +219,7 @@ def check_server(process: Process, disturbed: set[str]) -> None:
     for key, node in process.api.nodes.decoded.items():
         if key.name not in disturbed:
             takers = [p.requests for p in process.api.pods.decoded.values() if _takes(process, p, key.name)]
-            taken = _total([*takers, *(entry.held for entry in process.book.held_on(key.name))])
+            taken = _total([*takers, *(entry.held for entry in process.book.rooms.held_on(key.name))])
             over = {name: units for name, units in taken.items() if units > node.allocatable.get(name, 0)}
             assert not over, f"{key.name}: {over} of {node.allocatable}"
 

@@ -136,7 +136,7 @@ def seen(core: Core, there: list[Node], placed: list[Pod]) -> list[Room]:
         Room(
             each,
             [resident for resident in placed if resident.node_name == each.name],
-            list(core.book.held_on(each.name)),
+            list(core.book.rooms.held_on(each.name)),
             list(core.cache.nominator.on(each.name)),
         )
         for each in there

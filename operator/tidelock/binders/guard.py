@@ -149,7 +149,7 @@ class Guard:
         if chosen is not None and patient and not found.names:
             if self._filtered(pod, names, snapshot, None).names:
                 return None
-        elif guarded := tuple(set(self._book.nodes_with_locks()).intersection(found.names)):
+        elif guarded := tuple(set(self._book.rooms.nodes_with_locks()).intersection(found.names)):
             rows, version = _rows(snapshot, guarded), self._cache.columns.version
             self._choosing[pod.uid] = _Choosing(pod, guarded, rows, version, now + CHOOSING_SECONDS)
         return found
@@ -166,7 +166,7 @@ class Guard:
             for placed in self._cache.pods_on(name):
                 if placed.pod.uid in victims[name]:
                     judged.requested[index] -= judged.vector(placed.pod.requests)
-            for entry in self._book.occupied_on(name):
+            for entry in self._book.rooms.occupied_on(name):
                 for uid in entry.occupants.keys() & victims[name] if entry not in own else ():
                     judged.locked[index] += judged.vector(entry.occupants[uid].uses)
         _, verdicts = self._judge(pod, judged)

@@ -226,7 +226,7 @@ def room_of(decider: Decider, snapshot: Snapshot, node: Node) -> Room:
             ("locked", snapshot.locked),
         )
     }
-    locks = {entry.key: _shown(entry.held) for entry in decider.book.held_on(node.name)}
+    locks = {entry.key: _shown(entry.held) for entry in decider.book.rooms.held_on(node.name)}
     return Room(**amount, locks=locks)
 
 

@@ -102,7 +102,7 @@ def follow_expected_use(
             residents.release(entry.uid)
 
     handle.cache.follow(residents)
-    handle.book.on_hold(told)
+    handle.book.rooms.on_hold(told)
     return residents
 
 

@@ -5,11 +5,8 @@ the columns' `locked` amounts, the place in line, the expiries and the ends. Eve
 now and is safe to repeat. Instants (`now`) are seconds since the epoch.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from math import inf
 
 from msgspec.structs import replace as replace_meta
 
@@ -22,10 +19,10 @@ from tidelock.ledger.endings import Ending, ending
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.groups import Group, Groups
 from tidelock.ledger.leases import differ_in_lease_alone, followed
-from tidelock.ledger.matching import OwnerIndex, is_owner, may_claim
-from tidelock.ledger.occupancy import Claimant, Occupant, left_of, shared_out
+from tidelock.ledger.matching import OwnerIndex, may_claim
 from tidelock.ledger.parking import Parking
 from tidelock.ledger.quotas import Quotas, unlimited
+from tidelock.ledger.rooms import Rooms
 from tidelock.ledger.timers import Timers
 from tidelock.ledger.transitions import SETTLED, Event, after
 from tidelock.model.locks import Reservation
@@ -56,16 +53,6 @@ class Change:
     due: float
 
 
-@dataclass(frozen=True, slots=True)
-class Shift:
-    """A lock now holds another amount on a node than before; NOTHING where it is not there."""
-
-    entry: Entry
-    node: str
-    before: Resources
-    after: Resources
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Claim:
     """The locks that end if a pod is bound, and what those held which it has taken over till that is known.
@@ -86,13 +73,14 @@ class Book:
         columns: where held amounts are counted.
         nominator: where locks are nominated for which room is being made, until they are held or give up.
         quotas: what the namespaces may take; none are limited by default.
-        pods_on: gives the pods of a node, who may be in its locks; `count_occupants` tells that they changed.
+        pods_on: gives the pods of a node, who may be in its locks.
         epoch: number of this leadership, written with every lock that is given.
         move_after: seconds after which a lock for any node leaves a node that takes no pods.
 
     Attributes:
         ended: locks that have come to their end, or were deleted before, for others to take and to tell of.
         groups: the groups of locks, and which pod can take which members.
+        rooms: what each lock holds on its node.
         hearsay: claims of pods that a watch says are bound, for others to take and to ask the API server.
         refusers: plugins that have refused locks since all that wait were last tried.
 
@@ -113,7 +101,6 @@ class Book:
         self.untried: dict[Key, Entry] = {}
         self.changed: dict[Key, None] = {}
         self.changes: list[Change] = []
-        self.shifts: list[Shift] = []
         self.ended: list[Entry] = []
         self.hearsay: list[Claim] = []
         self.refusers: set[str] = set()
@@ -124,26 +111,14 @@ class Book:
         self.quotas.on_room(self._try_parked)
         self._parked = Parking()
         self.groups = Groups()
+        self.rooms = Rooms(columns, pods_on, self._touch)
         self._pods_on = pods_on
         self._prolongable: dict[Key, Entry] = {}
         self._epoch = epoch
         self._move_after = move_after
         self._owners = OwnerIndex()
-        self._on_node: defaultdict[str, dict[Key, Entry]] = defaultdict(dict)
-        self._sticky_on: defaultdict[str, dict[Key, Entry]] = defaultdict(dict)
-        self._tried: list[tuple[Entry, Node]] = []
-        self._visited: dict[Key, None] = {}
         self._claims: dict[str, Claim] = {}
         self._timers: Timers[Key] = Timers()
-        self._lowest: float | None = None
-        self._listeners: list[Callable[[Entry], None]] = []
-
-    def on_hold(self, listener: Callable[[Entry], None]) -> None:
-        """Have a function called with each lock that holds room, and with each that holds another amount."""
-        self._listeners.append(listener)
-        for entries in self._on_node.values():
-            for entry in entries.values():
-                listener(entry)
 
     def lead(self, epoch: int) -> None:
         """Begin a leadership: its number goes with every lock that is given from now on."""
@@ -169,7 +144,7 @@ class Book:
             self.entries[entry.key] = entry
             self.groups.join(entry)
             room, entry.room = entry.room, NOTHING
-            self._hold(entry, room)
+            self.rooms.hold(entry, room)
             if room and not entry.violation:  # maybe less than its status says, if it was edited meanwhile
                 entry.message = _held_text(entry)
             if entry.outlasting:
@@ -209,23 +184,6 @@ class Book:
             self._timers.set(key, entry.deadline())
 
     # What the scheduling cycle decides.
-
-    @contextmanager
-    def trial(self) -> Iterator[Callable[[Entry, Node], None]]:
-        """Give what counts the room of waiting locks on nodes for as long as the context lasts."""
-        freed = self._columns.freed
-
-        def count(entry: Entry, node: Node) -> None:
-            self._tried.append((entry, node))
-            self._columns.lock(node.name, entry.reservation.requests, 1)
-
-        try:
-            yield count
-        finally:
-            for entry, node in self._tried:
-                self._columns.lock(node.name, entry.reservation.requests, -1)
-            self._tried.clear()
-            self._columns.freed = freed  # nobody has more room than before
 
     def admit(self, entry: Entry, node: Node, now: float) -> None:
         """Hold the room of a waiting lock on a node where it fits: first admission, growth or move."""
@@ -343,44 +301,12 @@ class Book:
             else:
                 self._take_back(entry, held, claim.failure, now)
 
-    # Locks for reuse.
-
-    def count_occupants(self, node_name: str) -> None:
-        """Have the locks for reuse of a node hold what their owners there do not use of them."""
-        if node_name in self._sticky_on:
-            self._share_out(node_name)
-
-    def credit(self, entry: Entry, node_name: str) -> Resources:
-        """Tell what of its room a lock need not find free on a node, as owners of it use that there.
-
-        What is left of its room, the lock's own `held` included, has to be free for it.
-        """
-        room = entry.reservation.requests
-        others = [each for each in self._sticky_of(node_name) if each is not entry]
-        _, left = self._shares([*others, entry], [*(each.room for each in others), room], node_name)
-        use = {
-            name: units
-            + sum(each.held.get(name, 0) for each in others)
-            - sum(amounts.get(name, 0) for amounts in left)
-            for name, units in room.items()
-        }
-        return {name: units for name, units in use.items() if units}
-
-    def occupied_on(self, node_name: str) -> list[Entry]:
-        """Locks of a node that owners are in, by name: when an owner goes, what it used is theirs again."""
-        return [entry for entry in self._sticky_of(node_name) if entry.occupants]
-
     # What becomes of nodes.
-
-    def recount(self, node_name: str) -> None:
-        """Count the locks of a node that has just come to be known."""
-        for entry in self._on_node.get(node_name, {}).values():
-            self._columns.lock(node_name, entry.held, 1)
 
     def settle_node(self, name: str, now: float, intruder: Pod | None = None) -> None:
         """Bring the locks of a node in line with what the node is now; an intruder is a pod new to it."""
         node = self._node(name)
-        for entry in tuple(self._on_node.get(name, {}).values()):
+        for entry in list(self.rooms.held_on(name)):
             if node is None or node.meta.uid != entry.node_uid:
                 self._lose(entry, now)
             elif entry.node_problem != _node_problem(node):
@@ -393,44 +319,20 @@ class Book:
 
         That is taken for the newest pod there, if it was made after a lock.
         """
-        if name not in self._on_node:
+        held = list(self.rooms.held_on(name))
+        if not held:
             return
-        since = min(entry.activated_at or 0.0 for entry in self._on_node[name].values())
+        since = min(entry.activated_at or 0.0 for entry in held)
         pods = (placed.pod for placed in self._pods_on(name))
         later = [pod for pod in pods if pod.meta.created > since - 1]  # it is told in whole seconds
         newest = max(later, key=lambda pod: (pod.meta.created, pod.key), default=None)
         self.settle_node(name, now, newest)
 
-    @property
-    def reused(self) -> bool:
-        """Whether any lock for reuse has room."""
-        return bool(self._sticky_on)
-
-    @property
-    def holds_room(self) -> bool:
-        """Whether any lock holds room, be it in a trial."""
-        return bool(self._on_node or self._tried)
-
-    def nodes_with_locks(self) -> list[str]:
-        """Names of the nodes on which a lock is held, sorted."""
-        return sorted(self._on_node)
-
-    def held_on(self, node_name: str) -> Iterator[Entry]:
-        """Locks that hold room on a node, by name."""
-        yield from sorted(self._on_node.get(node_name, {}).values(), key=lambda entry: entry.key)
-
-    def lowest(self) -> float:
-        """Give the lowest priority of a lock that holds room; infinite if none does."""
-        if self._lowest is None:
-            held = (entry.priority for entries in self._on_node.values() for entry in entries.values())
-            self._lowest = min(held, default=inf)
-        return self._lowest
-
     # Time.
 
     def next_deadline(self) -> float | None:
         """Earliest instant at which `advance` has something to do; 0 for at once."""
-        at_once = self._prolongable or self._visited or self.groups.unsettled
+        at_once = self._prolongable or self.rooms.visited or self.groups.unsettled
         return 0.0 if at_once else self._timers.next()
 
     def advance(self, now: float) -> None:
@@ -439,7 +341,7 @@ class Book:
         for entry in prolongable.values():
             self._renew_expiry(entry)
             self._touch(entry)
-        visited, self._visited = self._visited, {}
+        visited, self.rooms.visited = self.rooms.visited, {}
         for key in visited:
             self._note_occupants(self.entries[key], now)
         for key in self._timers.pop_due(now):
@@ -483,13 +385,13 @@ class Book:
     def _claim(self, pod: Pod, own: list[Entry], text: str, failure: str, now: float) -> Claim:
         taken = tuple((entry, entry.held) for entry in own if entry.phase is not Phase.BOUND)
         for entry, _ in taken:
-            self._hold(entry, NOTHING)
+            self.rooms.hold(entry, NOTHING)
             entry.bound_pod = BoundPod(name=pod.meta.name, uid=pod.uid)
             self._step(entry, Event.CLAIM, reasons.CLAIMED, text, now)
         return Claim(pod, tuple(own), taken, failure)
 
     def _consume(self, entry: Entry, pod: Pod, node_name: str, now: float) -> None:
-        self._hold(entry, NOTHING)
+        self.rooms.hold(entry, NOTHING)
         entry.bound_pod = BoundPod(name=pod.meta.name, uid=pod.uid)
         message = f"pod {pod.key} is bound to {node_name}"
         self._end(entry, Event.OWNER_BOUND, reasons.CONSUMED, message, now)
@@ -498,14 +400,14 @@ class Book:
         edited = reservation.meta.generation != entry.reservation.meta.generation
         known, before, spec = entry.reservation, entry.reservation.spec, reservation.spec
         if entry.held and before is not None and spec is not None and before.owners != spec.owners:
-            self.shifts.append(Shift(entry, entry.node, NOTHING, entry.held))  # new to its new owners
+            self.rooms.retell(entry)
         entry.reservation, entry.problem = reservation, reservation.problem
         if not edited or entry.final:
             return
         self._follow_lease(entry, now)
         if differ_in_lease_alone(known, reservation):
             return  # else who renews its lease would be tried again and again, or brought back
-        self._hold(entry, entry.room)  # maybe others are its owners now
+        self.rooms.hold(entry, entry.room)  # maybe others are its owners now
         if entry.problem:
             self._reject_if_unreadable(entry, now)
             return
@@ -544,7 +446,7 @@ class Book:
     def _recap(self, namespace: str) -> None:
         """Learn that the quotas of a namespace have changed."""
         ceiling = self.quotas.ceiling(namespace)
-        self._lowest = None
+        self.rooms.reprioritise()
         for entry in self.entries.values():
             if entry.key.namespace == namespace:
                 entry.ceiling = ceiling
@@ -595,7 +497,7 @@ class Book:
         if spec is not None and spec.node_name not in (None, entry.node):
             self._displace(entry, reasons.WAITING, f"the spec now names {spec.node_name}", now)
             return
-        self._hold(entry, entry.kept_of(entry.room))
+        self.rooms.hold(entry, entry.kept_of(entry.room))
         if not entry.outlasting:
             entry.resize_problem = ""
         if not entry.violation:
@@ -623,12 +525,9 @@ class Book:
 
     def _displace_overcommitted(self, name: str, now: float, intruder: Pod | None) -> None:
         """Take room from locks until the node's pods and locks fit: lowest priority first, then newest."""
-        while name in self._on_node and (shortfall := self._columns.shortfall(name)):
-            losers = [
-                entry
-                for entry in self._on_node.get(name, {}).values()
-                if any(entry.held.get(resource) for resource in shortfall)
-            ]
+        while held := list(self.rooms.held_on(name)):
+            shortfall = self._columns.shortfall(name)
+            losers = [entry for entry in held if any(entry.held.get(resource) for resource in shortfall)]
             if not losers:
                 return
             loser = max(losers, key=lambda entry: (-entry.priority, entry.activated_at or 0.0, entry.key))
@@ -645,7 +544,7 @@ class Book:
         text = f"pod {intruder.key} took {_amounts_text(taken)} locked on {entry.node}"
         entry.violation = text
         if left and not entry.moves_when_violated:
-            self._hold(entry, left)
+            self.rooms.hold(entry, left)
             self._step(entry, Event.VIOLATE, reasons.VIOLATED, text, now)
         else:
             self._displace(entry, reasons.VIOLATED, text, now)
@@ -670,7 +569,7 @@ class Book:
     def _lose(self, entry: Entry, now: float) -> None:
         text = f"node {entry.node} (uid {entry.node_uid}) is gone"
         if entry.pinned:
-            self._hold(entry, NOTHING)
+            self.rooms.hold(entry, NOTHING)
             self._end(entry, Event.LOSE_NODE, reasons.NODE_LOST, text, now)
         else:
             self._displace(entry, reasons.NODE_LOST, text, now)
@@ -695,7 +594,7 @@ class Book:
             self._touch(entry)
 
     def _expire(self, entry: Entry, over: Ending, now: float) -> None:
-        self._hold(entry, NOTHING)
+        self.rooms.hold(entry, NOTHING)
         self._end(entry, over.event, over.reason, over.message, now, over.due)
 
     def _end(
@@ -729,7 +628,7 @@ class Book:
         entry.node_problem = entry.move_at = None
         entry.moving = False
         self._note_problem(entry, node, now)
-        self._hold(entry, requests)
+        self.rooms.hold(entry, requests)
 
     def _note_problem(self, entry: Entry, node: Node, now: float) -> None:
         """Note what is wrong with a lock's node; a lock for any node leaves it if that lasts for long."""
@@ -741,71 +640,8 @@ class Book:
         entry.node_problem = problem
 
     def _unplace(self, entry: Entry) -> None:
-        self._hold(entry, NOTHING)
+        self.rooms.hold(entry, NOTHING)
         entry.node = entry.node_uid = ""
-
-    def _hold(self, entry: Entry, room: Resources) -> None:
-        """Make the room that an entry has on its node exactly this much."""
-        self._lowest = None
-        entry.room = room
-        _list(self._on_node, entry, there=bool(room))
-        was_sticky = entry.node in self._sticky_on and entry.key in self._sticky_on[entry.node]
-        _list(self._sticky_on, entry, there=bool(room) and entry.sticky)
-        if not (room and entry.sticky):
-            entry.occupants = {}
-            self._keep_free(entry, room)
-        if was_sticky or entry.sticky:
-            self._share_out(entry.node, moved=entry)
-
-    def _keep_free(self, entry: Entry, resources: Resources) -> None:
-        """Make what an entry holds of its node, and nobody else may use, exactly this much."""
-        if resources != entry.held:
-            self.shifts.append(Shift(entry, entry.node, entry.held, resources))
-            self._columns.lock(entry.node, entry.held, -1)
-            self._columns.lock(entry.node, resources, 1)
-            entry.held = resources
-        for listener in self._listeners:
-            listener(entry)
-
-    def _share_out(self, node_name: str, moved: Entry | None = None) -> None:
-        """Have the locks for reuse of a node hold what is left of them; one that moved is told of anyway."""
-        entries = self._sticky_of(node_name)
-        if not entries:
-            return
-        occupants, held = self._shares(entries, [entry.room for entry in entries], node_name)
-        for entry, inside, left in zip(entries, occupants, held, strict=True):
-            if inside == entry.occupants and left == entry.held and entry is not moved:
-                continue
-            entry.occupants = inside
-            self._visited[entry.key] = None
-            self._keep_free(entry, left)
-            if entry is not moved:
-                self._touch(entry)
-
-    def _sticky_of(self, node_name: str) -> list[Entry]:
-        there = self._sticky_on[node_name].values() if node_name in self._sticky_on else ()
-        return sorted(there, key=lambda entry: entry.key)
-
-    def _shares(
-        self, entries: Sequence[Entry], rooms: Sequence[Resources], node_name: str
-    ) -> tuple[list[dict[str, Occupant]], list[Resources]]:
-        """Tell for locks with these rooms on a node who would be in them, and what would be left of each."""
-        claimants, inside = [], []
-        for placed in sorted(self._pods_on(node_name), key=lambda each: (each.pod.key, each.pod.uid)):
-            # One that is on its way out uses the room until it is gone.
-            own = [
-                index
-                for index, entry in enumerate(entries)
-                if is_owner(placed.pod, entry.key, entry.reservation.spec)
-            ]
-            if own:
-                claimants.append(Claimant(placed.pod.requests, own))
-                inside.append(placed)
-        uses = shared_out(rooms, claimants)
-        occupants = [
-            {inside[index].pod.uid: _occupant(inside[index], use[index]) for index in use} for use in uses
-        ]
-        return occupants, [left_of(room, use) for room, use in zip(rooms, uses, strict=True)]
 
     def _note_occupants(self, entry: Entry, now: float) -> None:
         """Note who is in a lock for reuse, once they have been seen there."""
@@ -853,14 +689,14 @@ class Book:
     def _drop(self, entry: Entry) -> None:
         if entry.phase not in SETTLED:
             self.ended.append(entry)
-        self._hold(entry, NOTHING)
+        self.rooms.hold(entry, NOTHING)
         self._nominator.remove(entry.uid)
         self._owners.discard(entry.key)
         self._timers.set(entry.key, None)
         self.waiting.pop(entry.key, None)
         self.untried.pop(entry.key, None)
         self.changed.pop(entry.key, None)
-        self._visited.pop(entry.key, None)
+        self.rooms.visited.pop(entry.key, None)
         del self.entries[entry.key]
         self.groups.leave(entry)
         self._prolongable.pop(entry.key, None)
@@ -871,20 +707,6 @@ class Book:
     def _node(self, name: str) -> Node | None:
         row = self._columns.row_of.get(name)
         return None if row is None else self._columns.nodes[row]
-
-
-def _list(entries: defaultdict[str, dict[Key, Entry]], entry: Entry, *, there: bool) -> None:
-    """List an entry under its node, or no more."""
-    if there:
-        entries[entry.node][entry.key] = entry
-    elif entry.node in entries:
-        entries[entry.node].pop(entry.key, None)
-        if not entries[entry.node]:
-            del entries[entry.node]
-
-
-def _occupant(placed: Placed, uses: Resources) -> Occupant:
-    return Occupant(placed.pod.key, placed.pod.uid, placed.assumed, uses)
 
 
 def _node_problem(node: Node) -> tuple[str, str] | None:

@@ -164,7 +164,7 @@ class DefaultPreemption(PostFilter):
             return self._advised(advice.victims, advice.error)
         rows = self._possible(state, pod, snapshot, verdict)
         counts: Counter[str] = Counter({_NOT_HELPFUL: len(snapshot) - len(rows)})
-        if pod.spec.priority <= min(self._residents.lowest, self.handle.book.lowest()):
+        if pod.spec.priority <= min(self._residents.lowest, self.handle.book.rooms.lowest()):
             counts[_NO_VICTIMS], rows = len(rows), rows[:0]  # on a full cluster that is all that is asked
         found: list[_Candidates] = []
         enough = max(self._enough(len(rows)), 1)
@@ -188,7 +188,7 @@ class DefaultPreemption(PostFilter):
         cache, book = self.handle.cache, self.handle.book
         left = {}
         for node_name, victims in candidates.items():
-            here = {entry.uid for entry in book.held_on(node_name)}
+            here = {entry.uid for entry in book.rooms.held_on(node_name)}
             placed = (cache.get(each.pod.uid) for each in victims.pods)
             pods = tuple(each for each in placed if each is not None and each.node_name == node_name)
             locks = tuple(entry for entry in victims.locks if entry.uid in here)
@@ -296,10 +296,10 @@ class DefaultPreemption(PostFilter):
         self, pod: Pod, snapshot: Snapshot, rows: Rows, crew: Crew, own: OwnLocks
     ) -> Iterator[tuple[int, int]]:
         """Give the places of the pods on some rows that are in a lock which is not below the pod."""
-        if not self.handle.book.reused:
+        if not self.handle.book.rooms.reused:
             return
         for index, row in enumerate(rows.tolist()):
-            entries = self.handle.book.occupied_on(snapshot.nodes[row].name)
+            entries = self.handle.book.rooms.occupied_on(snapshot.nodes[row].name)
             safe = [
                 each for each in entries if each.priority >= pod.spec.priority and each not in own.entries
             ]
@@ -314,7 +314,7 @@ class DefaultPreemption(PostFilter):
         for index in np.flatnonzero(snapshot.locked[rows].any(axis=1)).tolist():
             entries = [
                 entry
-                for entry in self.handle.book.held_on(snapshot.nodes[rows[index]].name)
+                for entry in self.handle.book.rooms.held_on(snapshot.nodes[rows[index]].name)
                 if entry.priority < pod.spec.priority and entry not in own.entries
             ]
             if entries:

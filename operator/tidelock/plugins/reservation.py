@@ -77,7 +77,7 @@ class Reservation(PreEnqueue, PreFilter, Filter, PreScore, Score, Reserve, Enque
         if own is None:
             own = OwnLocks(tuple(book.own(pod)))
             state.write(own)
-        if not book.holds_room and not pod.requires_reservation:
+        if not book.rooms.holds_room and not pod.requires_reservation:
             return SKIP
         special = pod.requires_reservation or any(_serves(entry, pod) for entry in own.entries)
         return SUCCESS if special else SUCCESS_ALIKE
@@ -133,7 +133,7 @@ class Reservation(PreEnqueue, PreFilter, Filter, PreScore, Score, Reserve, Enque
         for resource, (needed, free) in self._shortages(state, pod, snapshot, row).items():
             lockers = [
                 entry
-                for entry in self.handle.book.held_on(snapshot.nodes[row].name)
+                for entry in self.handle.book.rooms.held_on(snapshot.nodes[row].name)
                 if entry.held.get(resource) and entry not in own
             ]
             locked = sum(entry.held[resource] for entry in lockers)

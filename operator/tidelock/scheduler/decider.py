@@ -141,7 +141,7 @@ class Decider:
 
     def next_due(self) -> float | None:
         """Instant at which there is something to do without any event; 0 for at once, None for never."""
-        if self._line or self.book.untried or self.book.shifts or self._freed != self.columns.freed:
+        if self._line or self.book.untried or self.book.rooms.shifts or self._freed != self.columns.freed:
             return 0.0
         if self._advice is not None:
             return 0.0
@@ -294,7 +294,7 @@ class Decider:
 
     def _tell_of_room(self, now: float, claimed_by: Assumed | None = None) -> None:
         """Tell the queue of the room that locks and nominations have got, or given back to others."""
-        shifts, self.book.shifts = self.book.shifts, []
+        shifts, self.book.rooms.shifts = self.book.rooms.shifts, []
         taken_over = NOTHING
         for shift in shifts:
             entry = shift.entry

@@ -83,7 +83,7 @@ class Feed:
         self.ready = True
         for entry in tuple(self.book.entries.values()):
             self.look_for_owner(entry)
-        for name in self.book.nodes_with_locks():
+        for name in self.book.rooms.nodes_with_locks():
             self.book.settle_unseen(name, self.clock.now())
         self.wake()
 
@@ -203,7 +203,7 @@ class NodeSink:
         known = columns.nodes[row] if row is not None else None
         feed.cache.put_node(new)
         if known is None:
-            feed.book.recount(new.name)
+            feed.book.rooms.recount(new.name)
         feed.settle(new.name)
         if known is None:
             feed.notify(NODE_ADD, None, new)

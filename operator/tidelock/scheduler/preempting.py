@@ -61,7 +61,9 @@ class Preempting:
         own = self._book.own(pod)
         leaving = {placed.pod.uid for placed in victims.pods}
         # What a victim uses of a lock would be the lock's again, and not the pod's.
-        left = (e for e in self._book.occupied_on(attempt.node_name) if not leaving.isdisjoint(e.occupants))
+        left = (
+            e for e in self._book.rooms.occupied_on(attempt.node_name) if not leaving.isdisjoint(e.occupants)
+        )
         locks = dict.fromkeys((*victims.locks, *(entry for entry in left if entry not in own)))
         for entry in locks:
             self._book.preempt(entry, f"{attempt.kind} {pod.key}", now)

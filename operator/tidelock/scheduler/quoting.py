@@ -135,7 +135,7 @@ class Quoting:
             for column, units in wanted
             if free[column] < units
         }
-        held = (entry for entry in self._book.held_on(name) if _part(entry.held, lacking))
+        held = (entry for entry in self._book.rooms.held_on(name) if _part(entry.held, lacking))
         locks = heapq.nsmallest(MOST_NAMED, held, key=lambda entry: (_end(entry), entry.key))
         placed = (each.pod for each in self._cache.pods_on(name) if _part(each.pod.requests, lacking))
         first = next(iter(lacking), "")
@@ -166,7 +166,7 @@ class Quoting:
         Only what is known counts: pods stay, and locks end when they end at the latest. A node for which
         pods are nominated is left out, as nobody knows when these come.
         """
-        if not self._book.holds_room:
+        if not self._book.rooms.holds_room:
             return None
         hopeful = sound & snapshot.free_for(wanted, beside_locks=False)
         hopeful &= ~snapshot.called(self._cache.nominator.nodes)
@@ -175,7 +175,7 @@ class Quoting:
             return None
         found = []
         for row in rows.tolist():
-            entries = sorted(self._book.held_on(snapshot.nodes[row].name), key=_end)
+            entries = sorted(self._book.rooms.held_on(snapshot.nodes[row].name), key=_end)
             free = snapshot.allocatable[row] - snapshot.requested[row] - snapshot.locked[row]
             for count, entry in enumerate(entries, 1):
                 free = free + snapshot.vector(entry.held)

@@ -79,7 +79,7 @@ class Together:
         found: list[tuple[Entry, Node]] = []
         lacks: list[_Lack] = []
         beside = Charge()
-        with self._book.trial() as count:
+        with self._book.rooms.trial() as count:
             for entry in waiting:
                 if problem := self._book.quotas.problem(entry, beside):
                     lacks.append(_excess(entry, len(found), problem))

@@ -12,8 +12,8 @@ class Visitors(Follower):
 
     def place(self, placed: Placed) -> None:
         """Note a pod that has come, or is another there, as when its binding was seen."""
-        self._book.count_occupants(placed.node_name)
+        self._book.rooms.count_occupants(placed.node_name)
 
     def displace(self, placed: Placed) -> None:
         """Note a pod that has left."""
-        self._book.count_occupants(placed.node_name)
+        self._book.rooms.count_occupants(placed.node_name)

@@ -34,8 +34,8 @@ def test_an_admitted_lock_holds_its_room_for_its_time(ledger: Ledger) -> None:
     assert (entry.activated_at, entry.expires_at) == (NOW, NOW + 60)
     assert ledger.columns.named(ledger.columns.locked[0]) == {"cpu": 1500, "memory": 2**30, "pods": 1}
     assert not ledger.book.waiting
-    assert list(ledger.book.held_on("node-a")) == [entry]
-    assert ledger.book.nodes_with_locks() == ["node-a"]
+    assert list(ledger.book.rooms.held_on("node-a")) == [entry]
+    assert ledger.book.rooms.nodes_with_locks() == ["node-a"]
 
 
 def test_the_change_is_recorded_for_events_and_metrics(ledger: Ledger) -> None:

@@ -222,6 +222,6 @@ def test_a_held_lock_on_a_node_that_is_gone_goes_with_it(ledger: Ledger) -> None
     status = render(ledger.active(nodeName="node-a"), NOW)
     successor = Ledger("node-b")
     entry = successor.lock(nodeName="node-a", status=status, at=LATER)
-    assert successor.book.nodes_with_locks() == ["node-a"]
+    assert successor.book.rooms.nodes_with_locks() == ["node-a"]
     successor.book.settle_node("node-a", LATER)
     assert entry.phase is Phase.LOST

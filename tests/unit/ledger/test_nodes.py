@@ -89,7 +89,7 @@ def test_a_lock_for_one_node_is_lost_with_it(ledger: Ledger, recreated: bool) ->
         ledger.drop_node("node-a", at=NOW + 1)
     assert (entry.phase, entry.reason, entry.finished_at) == (Phase.LOST, reasons.NODE_LOST, NOW + 1)
     assert entry.message == "node node-a (uid uid-node-a) is gone"
-    assert ledger.book.nodes_with_locks() == []
+    assert ledger.book.rooms.nodes_with_locks() == []
 
 
 @pytest.mark.parametrize("recreated", [False, True])
@@ -118,8 +118,8 @@ def test_locks_are_counted_on_a_node_that_comes_to_be_known_after_them(ledger: L
     again = Ledger("node-a")
     ledger.columns.put(again.node("node-a"))
     assert ledger.locked("node-a") == 0
-    ledger.book.recount("node-a")
-    ledger.book.recount("node-b")
+    ledger.book.rooms.recount("node-a")
+    ledger.book.rooms.recount("node-b")
     assert (ledger.locked("node-a"), ledger.locked("node-b")) == (1000, 0)
 
 

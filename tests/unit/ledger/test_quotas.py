@@ -272,14 +272,14 @@ def test_priority_above_the_ceiling_counts_as_the_ceiling(ledger: Limited) -> No
     entry = ledger.ask(priority=5)
     ledger.limit(maxPriority=3)
     assert entry.priority == 3
-    assert ledger.book.lowest() == 3
+    assert ledger.book.rooms.lowest() == 3
     ledger.edit(priority=9)
     assert (entry.held["cpu"], entry.priority) == (CORE, 3)
     quota = ledger.reservation_quotas.get("team", NAMESPACE)
     assert quota is not None
     ledger.reservation_quotas.remove(quota)
     assert entry.priority == 9
-    assert ledger.book.lowest() == 9
+    assert ledger.book.rooms.lowest() == 9
 
 
 def test_a_claimed_lock_counts_until_its_owner_is_bound(ledger: Limited) -> None:

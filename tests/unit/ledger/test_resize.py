@@ -105,13 +105,13 @@ def test_owners_that_change_in_a_race_are_the_owners(ledger: Ledger) -> None:
 
 
 def test_the_lowest_priority_is_that_of_the_locks_that_hold_room(ledger: Ledger) -> None:
-    assert ledger.book.lowest() == inf
+    assert ledger.book.rooms.lowest() == inf
     ledger.active("high", priority=9)
     ledger.lock("waits", priority=1)
-    assert ledger.book.lowest() == 9
+    assert ledger.book.rooms.lowest() == 9
     ledger.active("low", priority=3)
-    assert ledger.book.lowest() == 3
+    assert ledger.book.rooms.lowest() == 3
     ledger.edit("low", priority=5)
-    assert ledger.book.lowest() == 5
+    assert ledger.book.rooms.lowest() == 5
     ledger.consume(pod("web-0", uid="uid-owner"))
-    assert ledger.book.lowest() == inf
+    assert ledger.book.rooms.lowest() == inf

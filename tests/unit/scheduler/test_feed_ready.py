@@ -50,7 +50,7 @@ def test_a_lock_does_not_lose_a_node_that_is_not_listed_yet() -> None:
 def test_a_lock_whose_node_is_in_no_list_is_lost() -> None:
     core = Core(node("node-b"), listed=False)
     entry = core.lock(status=HELD, nodeName="node-a")
-    assert core.book.nodes_with_locks() == ["node-a"]
+    assert core.book.rooms.nodes_with_locks() == ["node-a"]
     core.list_all()
 
     assert entry.phase is Phase.LOST

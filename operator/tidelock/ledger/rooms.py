@@ -1,0 +1,226 @@
+"""Who has which room: what each lock holds on its node, and what of that its owners use.
+
+A lock for reuse does not hold what its owners there use of it: that follows from the node's pods, each time
+that they change, and is told to whoever keeps the locks' state.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import inf
+
+from tidelock.cluster.cache import Placed
+from tidelock.cluster.columns import Columns
+from tidelock.ledger.entry import Entry
+from tidelock.ledger.matching import is_owner
+from tidelock.ledger.occupancy import Claimant, Occupant, left_of, shared_out
+from tidelock.model.meta import Key
+from tidelock.model.nodes import Node
+from tidelock.model.quantities import NOTHING, Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """A lock now holds another amount on a node than before; NOTHING where it is not there."""
+
+    entry: Entry
+    node: str
+    before: Resources
+    after: Resources
+
+
+class Rooms:
+    """The room that locks have on nodes; the columns' `locked` amounts follow from it.
+
+    Args:
+        columns: where held amounts are counted.
+        pods_on: gives the pods of a node, who may be in its locks; `count_occupants` tells that they changed.
+        renew: called with each lock that holds another amount as its owners have come or gone.
+
+    Attributes:
+        shifts: what locks hold otherwise than before, for others to take.
+        visited: locks whose owners have come or gone, for others to take.
+
+    """
+
+    def __init__(
+        self,
+        columns: Columns,
+        pods_on: Callable[[str], Collection[Placed]],
+        renew: Callable[[Entry], None],
+    ) -> None:
+        self.shifts: list[Shift] = []
+        self.visited: dict[Key, None] = {}
+        self._columns = columns
+        self._pods_on = pods_on
+        self._renew = renew
+        self._on_node: defaultdict[str, dict[Key, Entry]] = defaultdict(dict)
+        self._sticky_on: defaultdict[str, dict[Key, Entry]] = defaultdict(dict)
+        self._tried: list[tuple[Entry, Node]] = []
+        self._lowest: float | None = None
+        self._listeners: list[Callable[[Entry], None]] = []
+
+    def on_hold(self, listener: Callable[[Entry], None]) -> None:
+        """Have a function called with each lock that holds room, and with each that holds another amount."""
+        self._listeners.append(listener)
+        for entries in self._on_node.values():
+            for entry in entries.values():
+                listener(entry)
+
+    @contextmanager
+    def trial(self) -> Iterator[Callable[[Entry, Node], None]]:
+        """Give what counts the room of waiting locks on nodes for as long as the context lasts."""
+        freed = self._columns.freed
+
+        def count(entry: Entry, node: Node) -> None:
+            self._tried.append((entry, node))
+            self._columns.lock(node.name, entry.reservation.requests, 1)
+
+        try:
+            yield count
+        finally:
+            for entry, node in self._tried:
+                self._columns.lock(node.name, entry.reservation.requests, -1)
+            self._tried.clear()
+            self._columns.freed = freed  # nobody has more room than before
+
+    def recount(self, node_name: str) -> None:
+        """Count the locks of a node that has just come to be known."""
+        for entry in self._on_node.get(node_name, {}).values():
+            self._columns.lock(node_name, entry.held, 1)
+
+    def hold(self, entry: Entry, room: Resources) -> None:
+        """Make the room that an entry has on its node exactly this much."""
+        self._lowest = None
+        entry.room = room
+        _list(self._on_node, entry, there=bool(room))
+        was_sticky = entry.node in self._sticky_on and entry.key in self._sticky_on[entry.node]
+        _list(self._sticky_on, entry, there=bool(room) and entry.sticky)
+        if not (room and entry.sticky):
+            entry.occupants = {}
+            self._keep_free(entry, room)
+        if was_sticky or entry.sticky:
+            self._share_out(entry.node, moved=entry)
+
+    def retell(self, entry: Entry) -> None:
+        """Tell of what a lock holds as of something new: others are its owners now."""
+        self.shifts.append(Shift(entry, entry.node, NOTHING, entry.held))
+
+    def count_occupants(self, node_name: str) -> None:
+        """Have the locks for reuse of a node hold what their owners there do not use of them."""
+        if node_name in self._sticky_on:
+            self._share_out(node_name)
+
+    def credit(self, entry: Entry, node_name: str) -> Resources:
+        """Tell what of its room a lock need not find free on a node, as owners of it use that there.
+
+        What is left of its room, the lock's own `held` included, has to be free for it.
+        """
+        room = entry.reservation.requests
+        others = [each for each in self._sticky_of(node_name) if each is not entry]
+        _, left = self._shares([*others, entry], [*(each.room for each in others), room], node_name)
+        use = {
+            name: units
+            + sum(each.held.get(name, 0) for each in others)
+            - sum(amounts.get(name, 0) for amounts in left)
+            for name, units in room.items()
+        }
+        return {name: units for name, units in use.items() if units}
+
+    def occupied_on(self, node_name: str) -> list[Entry]:
+        """Locks of a node that owners are in, by name: when an owner goes, what it used is theirs again."""
+        return [entry for entry in self._sticky_of(node_name) if entry.occupants]
+
+    @property
+    def reused(self) -> bool:
+        """Whether any lock for reuse has room."""
+        return bool(self._sticky_on)
+
+    @property
+    def holds_room(self) -> bool:
+        """Whether any lock holds room, be it in a trial."""
+        return bool(self._on_node or self._tried)
+
+    def nodes_with_locks(self) -> list[str]:
+        """Names of the nodes on which a lock is held, sorted."""
+        return sorted(self._on_node)
+
+    def held_on(self, node_name: str) -> Iterator[Entry]:
+        """Locks that hold room on a node, by name."""
+        yield from sorted(self._on_node.get(node_name, {}).values(), key=lambda entry: entry.key)
+
+    def reprioritise(self) -> None:
+        """Learn that locks may have other priorities than before."""
+        self._lowest = None
+
+    def lowest(self) -> float:
+        """Give the lowest priority of a lock that holds room; infinite if none does."""
+        if self._lowest is None:
+            held = (entry.priority for entries in self._on_node.values() for entry in entries.values())
+            self._lowest = min(held, default=inf)
+        return self._lowest
+
+    def _keep_free(self, entry: Entry, resources: Resources) -> None:
+        """Make what an entry holds of its node, and nobody else may use, exactly this much."""
+        if resources != entry.held:
+            self.shifts.append(Shift(entry, entry.node, entry.held, resources))
+            self._columns.lock(entry.node, entry.held, -1)
+            self._columns.lock(entry.node, resources, 1)
+            entry.held = resources
+        for listener in self._listeners:
+            listener(entry)
+
+    def _share_out(self, node_name: str, moved: Entry | None = None) -> None:
+        """Have the locks for reuse of a node hold what is left of them; one that moved is told of anyway."""
+        entries = self._sticky_of(node_name)
+        if not entries:
+            return
+        occupants, held = self._shares(entries, [entry.room for entry in entries], node_name)
+        for entry, inside, left in zip(entries, occupants, held, strict=True):
+            if inside == entry.occupants and left == entry.held and entry is not moved:
+                continue
+            entry.occupants = inside
+            self.visited[entry.key] = None
+            self._keep_free(entry, left)
+            if entry is not moved:
+                self._renew(entry)
+
+    def _sticky_of(self, node_name: str) -> list[Entry]:
+        there = self._sticky_on[node_name].values() if node_name in self._sticky_on else ()
+        return sorted(there, key=lambda entry: entry.key)
+
+    def _shares(
+        self, entries: Sequence[Entry], rooms: Sequence[Resources], node_name: str
+    ) -> tuple[list[dict[str, Occupant]], list[Resources]]:
+        """Tell for locks with these rooms on a node who would be in them, and what would be left of each."""
+        claimants, inside = [], []
+        for placed in sorted(self._pods_on(node_name), key=lambda each: (each.pod.key, each.pod.uid)):
+            # One that is on its way out uses the room until it is gone.
+            own = [
+                index
+                for index, entry in enumerate(entries)
+                if is_owner(placed.pod, entry.key, entry.reservation.spec)
+            ]
+            if own:
+                claimants.append(Claimant(placed.pod.requests, own))
+                inside.append(placed)
+        uses = shared_out(rooms, claimants)
+        occupants = [
+            {inside[index].pod.uid: _occupant(inside[index], use[index]) for index in use} for use in uses
+        ]
+        return occupants, [left_of(room, use) for room, use in zip(rooms, uses, strict=True)]
+
+
+def _list(entries: defaultdict[str, dict[Key, Entry]], entry: Entry, *, there: bool) -> None:
+    """List an entry under its node, or no more."""
+    if there:
+        entries[entry.node][entry.key] = entry
+    elif entry.node in entries:
+        entries[entry.node].pop(entry.key, None)
+        if not entries[entry.node]:
+            del entries[entry.node]
+
+
+def _occupant(placed: Placed, uses: Resources) -> Occupant:
+    return Occupant(placed.pod.key, placed.pod.uid, placed.assumed, uses)
