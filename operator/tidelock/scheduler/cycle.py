@@ -204,9 +204,10 @@ class Cycle:
         pod, state = _stand_in(entry), _state_at(now)
         state.write(OwnLocks((entry,)))
         with _course(state, profile):
-            found: Node | _Unfit | _Filtered = self._filter(profile, pod, state, among=among)
-            if not isinstance(found, _Unfit):
-                found = self._choose(pod, state, *found)
+            filtered = self._filter(profile, pod, state, among=among)
+            if isinstance(filtered, _Unfit):
+                return filtered.refusal
+            found = self._choose(pod, state, *filtered)
         return found.refusal if isinstance(found, _Unfit) else found
 
     def domains(self, key: str) -> dict[str, Mask]:
