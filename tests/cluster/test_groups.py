@@ -276,7 +276,11 @@ def test_after_a_crash_a_group_holds_on_and_a_pod_takes_no_second_member(
     pod = gang_pod(world, 0)
     pod.until_bound()
     until_taken(group, 1)
-    (taken,) = (lock for lock in members(world, count=3) if lock.status()["phase"] == "Consumed")
+
+    def consumed() -> list[Lock]:
+        return [lock for lock in members(world, count=3) if lock.status().get("phase") == "Consumed"]
+
+    (taken,) = wait_for(consumed, what="a member to be stored as consumed")
     left = [lock for lock in members(world, count=3) if lock.uid != taken.uid]
     before = [lock.status() for lock in left]
     operator.kill()
