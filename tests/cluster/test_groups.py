@@ -75,6 +75,24 @@ def test_no_member_is_active_before_all_are_stored_with_their_nodes(world: World
     raise AssertionError(f"only {active} are active")
 
 
+def test_members_are_packed_into_one_zone_or_spread_over_all(world: World) -> None:
+    zone = "topology.tidelock.dev/zone"
+    for name in ("x1", "x2", "y1", "y2"):
+        world.node(name, cpu="2", labels={zone: f"{world.namespace}-{name[0]}"})
+
+    def zones(group: str) -> list[str]:
+        places = [lock.until_phase("Active")["nodeName"] for lock in members(world, group, 4)]
+        return sorted(place.rpartition("-")[2][0] for place in places)
+
+    packed = world.group("packed", members=4, topology={"mode": "Pack", "key": zone})
+    until_phase(packed, "Active")
+    assert zones("packed") == ["x"] * 4
+    packed.delete()
+    world.member("packed-worker-0").until_gone()
+    until_phase(world.group("spread", members=4, topology={"mode": "Spread", "key": zone}), "Active")
+    assert zones("spread") == ["x", "x", "y", "y"]
+
+
 def test_where_not_all_fit_none_is_held_and_the_numbers_are_told(world: World) -> None:
     node = world.node(cpu="3")
     group = world.group(members=4)
@@ -258,7 +276,11 @@ def test_after_a_crash_a_group_holds_on_and_a_pod_takes_no_second_member(
     pod = gang_pod(world, 0)
     pod.until_bound()
     until_taken(group, 1)
-    (taken,) = (lock for lock in members(world, count=3) if lock.status()["phase"] == "Consumed")
+
+    def consumed() -> list[Lock]:
+        return [lock for lock in members(world, count=3) if lock.status().get("phase") == "Consumed"]
+
+    (taken,) = wait_for(consumed, what="a member to be stored as consumed")
     left = [lock for lock in members(world, count=3) if lock.uid != taken.uid]
     before = [lock.status() for lock in left]
     operator.kill()

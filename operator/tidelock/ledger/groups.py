@@ -19,7 +19,7 @@ from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import covers
-from tidelock.model.reservations import Phase
+from tidelock.model.reservations import Phase, Topology
 
 
 class GroupKey(NamedTuple):
@@ -46,6 +46,7 @@ class Group:
     key: GroupKey
     size: int
     least: int
+    topology: Topology | None = None
     given: bool = False
     over_quota: bool = False
     tried_with: tuple[int, int] = (0, 0)
@@ -67,6 +68,11 @@ class Group:
     def served(self) -> int:
         """How many members have room, or had it until their pods took it."""
         return sum(entry.phase in _SERVED for entry in self.members.values())
+
+    @property
+    def nodes(self) -> list[str]:
+        """Names of the nodes where members have room or had it, one for each."""
+        return [entry.node for entry in self.members.values() if entry.phase in _SERVED and entry.node]
 
     @property
     def complete(self) -> bool:
@@ -146,7 +152,8 @@ class Groups:
             return
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = Group(key, membership.members, membership.min_members)
+            size, least = membership.members, membership.min_members
+            group = self._groups[key] = Group(key, size, least, membership.topology)
         group.members[entry.key] = entry
         # One that is stored as active was given together with the others.
         group.give(given=group.given or entry.reservation.status.get("phase") == Phase.ACTIVE)
@@ -172,9 +179,7 @@ class Groups:
     def over_quota(self, namespace: str) -> list[Entry]:
         """Give the first waiting member of each group of a namespace that is over its quota."""
         groups = (
-            group
-            for group in self._groups.values()
-            if group.over_quota and group.key.namespace == namespace and not group.complete
+            group for group in self._groups.values() if group.over_quota and group.key.namespace == namespace
         )
         return [waiting[0] for group in groups if (waiting := group.waiting)]
 

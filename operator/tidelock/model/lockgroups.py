@@ -101,12 +101,14 @@ def _members(
 ) -> dict[str, dict[str, Any]]:
     """Write the specs of the members. What is left of one shows what the group was, until that goes."""
     size = sum(kind.count for kind in spec.members)
-    membership = {
+    membership: dict[str, Any] = {
         "name": meta.name,
         "uid": meta.uid,
         "members": size,
         "minMembers": min(spec.min_members or size, size),
     }
+    if "topology" in plain:
+        membership["topology"] = plain["topology"]
     of_all = {name: plain[name] for name in _OF_ALL if name in plain}
     return {
         f"{meta.name}-{kind.name}-{number}": {name: asked[name] for name in asked if name not in _OWN}

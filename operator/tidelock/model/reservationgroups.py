@@ -13,6 +13,7 @@ from tidelock.model.reservations import (
     Phase,
     Priority,
     Room,
+    Topology,
 )
 from tidelock.model.wire import (
     Conditions,
@@ -49,6 +50,8 @@ class ReservationGroupSpec(Wire):
     """The members by kind: at most 256 in all."""
     min_members: Annotated[int, Field(ge=1, le=MOST_MEMBERS)] | None = None
     """How many members must find room at once; absent: all. The others follow one by one, if they can."""
+    topology: Topology | None = None
+    """How members are laid over racks, zones or other domains of nodes; absent: wherever they fit best."""
     expire_at: EndOfLife | None = None
     """When all end, with a time zone; exactly one of expireAt and ttlSeconds is required."""
     ttl_seconds: Annotated[int, Field(ge=1, le=YEAR_SECONDS)] | None = None

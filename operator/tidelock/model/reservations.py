@@ -23,6 +23,7 @@ from tidelock.model.wire import (
     Condition,
     Conditions,
     Generation,
+    LabelKey,
     Refused,
     Rule,
     StatusWire,
@@ -48,6 +49,7 @@ __all__ = [
     "ReservationSpec",
     "ReservationStatus",
     "Toleration",
+    "Topology",
     "owner_text",
     "spec_problems",
 ]
@@ -167,6 +169,15 @@ class Ask(Room):
     """Importance: the lowest loses its room first, if a node shrinks or to a pod of higher priority."""
 
 
+class Topology(Wire):
+    """How members of a group are laid over domains: values of a label of nodes, such as racks or zones."""
+
+    mode: Literal["Pack", "Spread"]
+    """Pack: all in one domain. Spread: each in the domain with the fewest of them that has room for it."""
+    key: LabelKey
+    """Label of nodes whose values are the domains; nodes without it take no member."""
+
+
 class Membership(Wire):
     """The group that a lock is a member of, as the operator writes it."""
 
@@ -178,6 +189,8 @@ class Membership(Wire):
     """How many members it has."""
     min_members: Annotated[int, Field(ge=1, le=MOST_MEMBERS)]
     """How many of them hold room, or have been taken by their pods, or none holds any."""
+    topology: Topology | None = None
+    """How they are laid over domains of nodes; absent: wherever they fit best."""
 
 
 Owners = Annotated[list[Owner], Field(min_length=1, max_length=16)]

@@ -100,6 +100,10 @@ class _Unfit:
     verdict: Verdict
 
 
+_Filtered = tuple[Snapshot, Verdicts, Verdict]
+"""What passes the filters, in a snapshot."""
+
+
 class Cycle:
     """Decides one pod or lock at a time over the cache and the ledger."""
 
@@ -193,13 +197,30 @@ class Cycle:
         self._book.admit(entry, found, now)
         return None
 
-    def find_room(self, profile: Profile, entry: Entry, now: float) -> Node | Refusal:
-        """Find room for a lock that waits for its first, and leave it at that."""
-        state = _state_at(now)
+    def find_room(
+        self, profile: Profile, entry: Entry, now: float, among: Mask | None = None
+    ) -> Node | Refusal:
+        """Find room for a lock that waits for its first, on these nodes or on any, and leave it at that."""
+        pod, state = _stand_in(entry), _state_at(now)
         state.write(OwnLocks((entry,)))
         with _course(state, profile):
-            found = self._find(profile, _stand_in(entry), state)
+            filtered = self._filter(profile, pod, state, among=among)
+            if isinstance(filtered, _Unfit):
+                return filtered.refusal
+            found = self._choose(pod, state, *filtered)
         return found.refusal if isinstance(found, _Unfit) else found
+
+    def domains(self, key: str) -> dict[str, Mask]:
+        """Tell for each value of a label which nodes have it; if none has it, there is an empty domain."""
+        nodes = self._cache.columns.nodes
+        values = np.array([node.meta.labels.get(key, "") for node in nodes], np.str_)
+        found = {str(value): values == value for value in np.unique(values) if value}
+        return found or {"": np.zeros(len(nodes), np.bool_)}
+
+    def node(self, name: str) -> Node | None:
+        """Give a node by its name."""
+        columns = self._cache.columns
+        return columns.nodes[columns.row_of[name]] if name in columns.row_of else None
 
     def survey(self, profile: Profile, pod: Pod, state: CycleState) -> Survey:
         """Find the best node for a lock by its stand-in, and do nothing about it."""
@@ -223,9 +244,7 @@ class Cycle:
         """Name the cause for which a lock that waits has no room, for programs."""
         return self._reason(_stand_in(entry), refusal)
 
-    def _home(
-        self, entry: Entry, pod: Pod, state: CycleState, filtered: tuple[Snapshot, Verdicts, Verdict]
-    ) -> Node | None:
+    def _home(self, entry: Entry, pod: Pod, state: CycleState, filtered: _Filtered) -> Node | None:
         """Find the node of owners of a lock for reuse, if it fits there beside what they use of its room."""
         if not entry.sticky or entry.reservation.spec is None:
             return None
@@ -270,9 +289,15 @@ class Cycle:
         return snapshot.nodes[_best(scores, rows, snapshot)]
 
     def _filter(
-        self, profile: Profile, pod: Pod, state: CycleState, *, sound_only: bool = False
-    ) -> tuple[Snapshot, Verdicts, Verdict] | _Unfit:
-        """Run PreFilter and Filter over a snapshot of now.
+        self,
+        profile: Profile,
+        pod: Pod,
+        state: CycleState,
+        *,
+        sound_only: bool = False,
+        among: Mask | None = None,
+    ) -> _Filtered | _Unfit:
+        """Run PreFilter and Filter over a snapshot of now, `among` some nodes or all.
 
         `sound_only` leaves out nodes from which a lock would have to move again.
         """
@@ -308,7 +333,7 @@ class Cycle:
             shared.plan = shared.plan.without(filters=tuple(silent))
         course.enter("Filter")
         filters = shared.plan.filters(tuple(skipped), tuple(sharing))
-        eligible = _sound(snapshot) if sound_only else None
+        eligible = _sound(snapshot) if sound_only else among
         verdict = _run_filters(filters, state, pod, snapshot, shared, course, eligible, barred)
         verdict = yielding(verdict, self._cache.nominator, state, pod, snapshot)
         course.leave(Code.SUCCESS)

@@ -5,8 +5,14 @@ before anything is decided. So no group ever holds a part of what it needs while
 two groups that need the same room cannot keep it from each other.
 """
 
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
+import numpy as np
+
+from tidelock.framework.api import Mask
 from tidelock.framework.profile import Profile
 from tidelock.ledger import reasons
 from tidelock.ledger.book import Book
@@ -28,6 +34,13 @@ class _Lack:
     over_quota: bool = False
 
 
+_Layout = tuple[list[tuple[Entry, Node]], list[_Lack]]
+"""Which members would be where, and which nowhere."""
+
+_Seek = Callable[[Entry, Mask | None], Node | Refusal]
+"""Looks for room for a lock on some nodes or on any."""
+
+
 class Together:
     """Places the waiting members of a group over the cycle's cache and ledger."""
 
@@ -38,7 +51,9 @@ class Together:
     def awaited(self, entry: Entry) -> Group | None:
         """Give the group with which a lock has to be placed, if it can't be placed by itself."""
         group = self._book.groups.of(entry.reservation)
-        return None if group is None or group.complete or entry.phase is not Phase.PENDING else group
+        if group is None or entry.phase is not Phase.PENDING:
+            return None
+        return group if group.topology is not None or not group.complete else None
 
     def first_of_each(self, entries: list[Entry]) -> list[Entry]:
         """Leave one of the locks that have to be placed together, so that each group is tried once."""
@@ -62,7 +77,7 @@ class Together:
             group.over_quota = True
             self._refuse(group, lack, now)
             return
-        found, lacks = self._try(profile, waiting, spare, now)
+        found, lacks = self._lay_out(profile, group, spare, now)
         group.over_quota = any(lack.over_quota for lack in lacks)
         if len(lacks) > spare:
             self._refuse(group, lacks[-1], now)
@@ -70,11 +85,32 @@ class Together:
         for entry, node in found:
             self._book.admit(entry, node, now)
         for lack in lacks:
-            self._cycle.refuse_lock(lack.entry, lack.refusal, now)
+            if not lack.over_quota or self._book.within_quota(lack.entry, now):
+                self._cycle.refuse_lock(lack.entry, lack.refusal, now)
 
-    def _try(
-        self, profile: Profile, waiting: list[Entry], spare: int, now: float
-    ) -> tuple[list[tuple[Entry, Node]], list[_Lack]]:
+    def _lay_out(self, profile: Profile, group: Group, spare: int, now: float) -> _Layout:
+        """Look for room for all that wait: anywhere, or as the group is to be laid over domains of nodes."""
+
+        def seek(entry: Entry, among: Mask | None = None) -> Node | Refusal:
+            return self._cycle.find_room(profile, entry, now, among)
+
+        topology = group.topology
+        if topology is None:
+            return self._try(group.waiting, spare, seek)
+        domains = self._cycle.domains(topology.key)
+        nodes = (self._cycle.node(name) for name in group.nodes)
+        counts = Counter(node.meta.labels.get(topology.key, "") for node in nodes if node is not None)
+        if topology.mode == "Spread":
+            spread = partial(_in_the_emptiest, seek=seek, domains=domains, counts=counts, key=topology.key)
+            return self._try(group.waiting, spare, spread)
+        layouts = []
+        for among in [domains[name] for name in domains if name in counts] or domains.values():
+            layouts.append(self._try(group.waiting, spare, partial(seek, among=among)))
+            if not layouts[-1][1]:
+                break
+        return max(layouts, key=lambda layout: len(layout[0]))
+
+    def _try(self, waiting: list[Entry], spare: int, seek: Callable[[Entry], Node | Refusal]) -> _Layout:
         """Look for room for each beside all before it, until more than can be spared have none."""
         found: list[tuple[Entry, Node]] = []
         lacks: list[_Lack] = []
@@ -83,7 +119,7 @@ class Together:
             for entry in waiting:
                 if problem := self._book.quotas.problem(entry, beside):
                     lacks.append(_excess(entry, len(found), problem))
-                elif isinstance(room := self._cycle.find_room(profile, entry, now), Node):
+                elif isinstance(room := seek(entry), Node):
                     found.append((entry, room))
                     count(entry, room)
                     beside += Charge.asked_for(entry)
@@ -112,6 +148,19 @@ class Together:
             f"; {entry.key.name} beside them: {refusal.message}"
         )
         self._book.refuse_together(group, reason, text, now, refusal.plugins)
+
+
+def _in_the_emptiest(
+    entry: Entry, *, seek: _Seek, domains: Mapping[str, Mask], counts: Counter[str], key: str
+) -> Node | Refusal:
+    """Look for room in the domains with the fewest members, then in those with one more, and so on."""
+    for least in sorted({counts[name] for name in domains}):
+        among = np.logical_or.reduce([domains[name] for name in domains if counts[name] == least])
+        room = seek(entry, among)
+        if isinstance(room, Node):
+            counts[room.meta.labels[key]] += 1
+            return room
+    return seek(entry, np.logical_or.reduce(list(domains.values())))
 
 
 def _excess(entry: Entry, before: int, problem: str) -> _Lack:

@@ -17,12 +17,16 @@ OWNERS = [{"selector": {"matchLabels": {"job": "train"}}}]
 class Gang:
     """Members of a group, of one cpu each for any pod of the job, named train-0 and so on."""
 
-    def __init__(self, core: Core, size: int = 2, least: int = 0, name: str = "train") -> None:
+    def __init__(
+        self, core: Core, size: int = 2, least: int = 0, name: str = "train", topology: Json | None = None
+    ) -> None:
         self.core = core
         self.name = name
         self.uid = f"uid-{name}"
         self.size = size
-        self.membership = {"name": name, "uid": self.uid, "members": size, "minMembers": least or size}
+        self.membership: Json = {"name": name, "uid": self.uid, "members": size, "minMembers": least or size}
+        if topology:
+            self.membership["topology"] = topology
         self.objects: dict[str, Json] = {}
 
     def come(self, count: int = 0, **fields: Any) -> "Gang":

@@ -231,6 +231,76 @@ def test_the_quota_counts_all_members_and_they_wait_for_it_together() -> None:
     assert gang.phases == [ACTIVE] * 3
 
 
+def test_one_that_is_over_quota_beyond_the_minimum_follows_when_it_may() -> None:
+    core = cluster("4")
+    limit(core, "2")
+    gang = Gang(core, 3, least=2).come()
+    gang.settle()
+    assert gang.phases == [ACTIVE, ACTIVE, PENDING]
+    assert gang[2].reason == reasons.QUOTA_EXCEEDED
+    limit(core, "4", version=2)
+    gang.settle()
+    assert gang.phases == [ACTIVE] * 3
+
+
+# Domains of nodes.
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def zones(**cpus: str) -> Core:
+    """Make nodes named after their zone and a number, such as x1, with so much cpu."""
+    return Core(*(node(name, cpu=cpu, labels={ZONE: name[0]}) for name, cpu in cpus.items()))
+
+
+def places(gang: Gang) -> list[str]:
+    return sorted(gang[number].node for number in range(gang.size))
+
+
+def test_a_packed_group_is_in_one_domain_or_nowhere() -> None:
+    core = zones(x1="2", y1="1", y2="2", z1="9")
+    core.feed.nodes.upsert(None, node("nowhere", cpu="9"))
+    core.feed.nodes.remove(core.decider.columns.nodes[core.decider.columns.row_of["z1"]])
+    gang = Gang(core, 3, topology={"mode": "Pack", "key": ZONE}).come()
+    gang.give()
+    assert places(gang) == ["y1", "y2", "y2"]
+    large = Gang(core, 3, name="large", topology={"mode": "Pack", "key": ZONE}).come()
+    large.settle()
+    assert large.phases == [PENDING] * 3
+    assert "needs room for 3 locks at once, and 2 would have some" in large[0].message
+
+
+def test_who_follows_a_packed_group_goes_where_that_is() -> None:
+    core = zones(x1="2", y1="9")
+    core.add(pod("there", node_name="y1", requests={"cpu": "9"}))
+    gang = Gang(core, 3, least=2, topology={"mode": "Pack", "key": ZONE}).come(pendingDeadlineSeconds=600)
+    gang.give()
+    assert gang.phases == [ACTIVE, ACTIVE, PENDING]
+    core.feed.nodes.upsert(None, node("y2", labels={ZONE: "y"}))
+    gang.settle()
+    assert gang.phases == [ACTIVE, ACTIVE, PENDING]
+    core.feed.nodes.upsert(None, node("x2", labels={ZONE: "x"}))
+    gang.settle()
+    assert places(gang) == ["x1", "x1", "x2"]
+
+
+def test_a_spread_group_is_in_each_domain_as_evenly_as_there_is_room() -> None:
+    core = zones(x1="9", y1="9", z1="1")
+    gang = Gang(core, 5, topology={"mode": "Spread", "key": ZONE}).come()
+    gang.give()
+    assert places(gang) == ["x1", "x1", "y1", "y1", "z1"]
+    small = Gang(core, 15, name="small", topology={"mode": "Spread", "key": ZONE}).come()
+    small.settle()
+    assert "and 14 would have some" in small[0].message
+
+
+@pytest.mark.parametrize("mode", ["Pack", "Spread"])
+def test_without_any_domain_no_member_has_room(mode: str) -> None:
+    gang = Gang(cluster("9"), topology={"mode": mode, "key": ZONE}).come()
+    gang.settle()
+    assert gang.phases == [PENDING] * 2
+
+
 # Pods.
 
 
