@@ -10,10 +10,15 @@ import yaml
 from celpy.adapter import json_to_cel
 from lupa.lua51 import LuaRuntime
 
-from builders import NOW, Json
+from builders import NAMESPACE, NOW, Json, node
+from tidelock.ledger.groups import GroupKey
+from tidelock.ledger.groupstatus import render_group
 from tidelock.ledger.status import render
 from unit.ledger import states
 from unit.ledger.ledger import Ledger
+from unit.scheduler.gang import Gang
+from unit.scheduler.machinery import Core
+from unit.scheduler.test_group_keeper import group
 
 GITOPS = Path(__file__).resolve().parents[3] / "manifests" / "gitops"
 NEVER_SEEN = {"observedGeneration": -1}  # the default of the CRD
@@ -63,10 +68,11 @@ def argo(found: Json) -> tuple[str, str]:
     return health["status"], health["message"]
 
 
-def flux(found: Json) -> str:
-    """Ask Flux's expressions in Flux's order: failed, then in progress, then current."""
+def flux(found: Json, kind: str = "Reservation") -> str:
+    """Ask Flux's expressions for a kind in Flux's order: failed, then in progress, then current."""
     environment = celpy.Environment()
-    (expressions,) = read("flux-kustomization.yaml")["spec"]["healthCheckExprs"]
+    checks = read("flux-kustomization.yaml")["spec"]["healthCheckExprs"]
+    (expressions,) = (each for each in checks if each["kind"] == kind)
     for verdict in ("failed", "inProgress", "current"):
         program = environment.program(environment.compile(expressions[verdict]))
         activation = {name: json_to_cel(value) for name, value in found.items()}
@@ -119,6 +125,21 @@ def test_what_the_operator_has_not_seen_is_in_progress(found: Json) -> None:
 def test_argo_shows_the_reason_and_the_message() -> None:
     _, message = argo(lock(states.rejected))
     assert message == "DeadlineExceeded: no room within spec.pendingDeadlineSeconds (0): full"
+
+
+@pytest.mark.parametrize(
+    ("cpu", "deadline", "argo_status", "flux_verdict"),
+    [("1", 60, "Progressing", "inProgress"), ("2", 60, "Healthy", "current"), ("1", 0, "Degraded", "failed")],
+    ids=["waiting", "given", "rejected"],
+)
+def test_a_group_reads_as_its_locks_do(cpu: str, deadline: int, argo_status: str, flux_verdict: str) -> None:
+    gang = Gang(Core(node("node-a", cpu=cpu)), 2).come(pendingDeadlineSeconds=deadline)
+    gang.give()
+    members = gang.core.book.groups.get(GroupKey(NAMESPACE, "train", "uid-train"))
+    found = stored(render_group(group(), members, NOW)) | {"kind": "ReservationGroup"}
+
+    assert argo(found)[0] == argo_status
+    assert flux(found, "ReservationGroup") == flux_verdict
 
 
 def test_a_water_level_without_measurements_is_degraded() -> None:
