@@ -477,6 +477,10 @@ class Book:
             for entry in group.waiting:
                 text = f"too many locks of group {group.key.name} are over for it to be whole again"
                 self._end(entry, Event.GIVE_UP, reasons.GROUP_FAILED, text, now)
+        elif group.spare < 0:
+            for entry in group.waiting:  # whatever they lacked before: they wait for members, and for no room
+                entry.tried = False
+                self._timers.set(entry.key, entry.deadline())
         elif group.standing != group.tried_with:  # who has come or gone may be what it waited for
             group.tried_with = group.standing
             self.untried.update((entry.key, entry) for entry in group.waiting if entry.key in self.waiting)

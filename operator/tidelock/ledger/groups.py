@@ -85,6 +85,11 @@ class Group:
         return sum(entry.phase in _FAILED for entry in self.members.values()) > self.size - self.least
 
     @property
+    def spare(self) -> int:
+        """How many of the waiting members the group can do without; negative while members are missing."""
+        return self.served + len(self.waiting) - self.least
+
+    @property
     def stored(self) -> bool:
         """Whether the API server knows all that a next process needs to find the group complete."""
         return all(_stored(entry) for entry in self.members.values() if entry.phase in _SERVED)

@@ -69,8 +69,7 @@ class Together:
             PluginError: a plugin failed; nothing is held.
 
         """
-        waiting = group.waiting
-        spare = group.served + len(waiting) - group.least
+        waiting, spare = group.waiting, group.spare
         if spare < 0:
             return  # there are members yet to come
         if spare == 0 and (lack := self._quota_lack(waiting)):  # else what one leaves may be another's

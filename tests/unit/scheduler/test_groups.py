@@ -29,6 +29,21 @@ def test_nothing_is_tried_before_all_members_are_there() -> None:
     assert gang.phases == [ACTIVE] * 3
 
 
+def test_who_waits_for_members_is_not_given_up_whatever_was_tried_before() -> None:
+    gang = Gang(cluster("1"), 2).come(pendingDeadlineSeconds=60)
+    gang.settle()
+    assert gang[1].deadline() is not None
+    gang.drop(0)
+    gang.settle()
+    gang.core.clock.advance(60)
+    gang.settle()
+    assert gang[1].phase is PENDING
+
+    gang.member(0, pendingDeadlineSeconds=60)
+    gang.settle()
+    assert gang[1].phase is REJECTED
+
+
 def test_if_one_has_no_room_none_has_and_all_say_the_numbers() -> None:
     core = cluster("1", "1")
     gang = Gang(core, 3).come()
