@@ -459,16 +459,19 @@ class Book:
         entry.expires_at = entry.expiry_from(entry.activated_at)
 
     def _settle_group(self, group: Group, now: float) -> None:
-        """Have a group that has become short give its room back, and end if it can't be whole any more."""
+        """Have a group be given once it is stored, or give its room back once it is short."""
         for entry in group.late:  # it ends with the others, be it that it never finds room
             self._begin(entry, now)
             self._touch(entry)
-        if group.complete:
-            if not group.given and group.stored:
-                group.give(given=True)
-                for entry in group.holding:
-                    self._touch(entry)
-            return
+        if not group.complete:
+            self._break_up(group, now)
+        elif not group.given and group.stored:
+            group.give(given=True)
+            for entry in group.holding:
+                self._touch(entry)
+
+    def _break_up(self, group: Group, now: float) -> None:
+        """Have all members of a group that is short wait together, or end if it can't be whole any more."""
         group.give(given=False)
         text = f"{group.served} of the {group.least} locks that group {group.key.name} needs are left"
         for entry in group.holding:
