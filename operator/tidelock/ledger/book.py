@@ -5,7 +5,7 @@ the columns' `locked` amounts, the place in line, the expiries and the ends. Eve
 now and is safe to repeat. Instants (`now`) are seconds since the epoch.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
 from msgspec.structs import replace as replace_meta
@@ -20,7 +20,7 @@ from tidelock.ledger.entry import Entry
 from tidelock.ledger.groups import Group, Groups
 from tidelock.ledger.leases import differ_in_lease_alone, followed
 from tidelock.ledger.matching import OwnerIndex, may_claim
-from tidelock.ledger.parking import Parking
+from tidelock.ledger.parking import Parking, quota_demand, room_demand
 from tidelock.ledger.quotas import Quotas, unlimited
 from tidelock.ledger.rooms import Rooms
 from tidelock.ledger.timers import Timers
@@ -36,6 +36,8 @@ from tidelock.model.reservations import BoundPod, Phase
 # busy cluster would rewrite the status of every waiting lock; and of many that wait, so many a second.
 REFUSAL_RENEWAL = 10.0
 _RENEWALS_A_SECOND = 50
+# Of locks that are alike the first is tried for all; so many others at a time have their numbers renewed.
+_RENEWED = 16
 
 _ROOM_LOST = frozenset({reasons.OVERCOMMITTED, reasons.PREEMPTED, reasons.VIOLATED})
 
@@ -109,7 +111,9 @@ class Book:
         self.quotas = quotas or unlimited()
         self.quotas.on_change(self._recap)
         self.quotas.on_room(self._try_parked)
-        self._parked = Parking()
+        self._parked = Parking(quota_demand)
+        self._roomless = Parking(room_demand)
+        self._sent: set[Key] = set()  # to be tried for those alike, which are roomless
         self.groups = Groups()
         self.rooms = Rooms(columns, pods_on, self._touch)
         self._pods_on = pods_on
@@ -207,7 +211,20 @@ class Book:
     def refuse(
         self, entry: Entry, reason: str, message: str, now: float, plugins: Collection[str] = ()
     ) -> None:
-        """Note why there is no room for a waiting lock; why one has lost its room is not overwritten."""
+        """Note why there is no room for a waiting lock, which is tried again when room comes free."""
+        self._refuse(entry, reason, message, now, plugins)
+        self.set_aside(entry)
+
+    def set_aside(self, entry: Entry) -> None:
+        """Have a lock wait until room comes free."""
+        if entry.key in self.waiting and entry.key not in self._parked:
+            self._sent.discard(entry.key)
+            self._roomless.put(entry)
+
+    def _refuse(
+        self, entry: Entry, reason: str, message: str, now: float, plugins: Collection[str] = ()
+    ) -> None:
+        """Note why a waiting lock gets no room; why one has lost its room is not overwritten."""
         first, entry.tried = not entry.tried, True
         self.refusers.update(plugins)
         renewal = max(REFUSAL_RENEWAL, len(self.waiting) / _RENEWALS_A_SECOND)
@@ -230,9 +247,10 @@ class Book:
             self._try_parked(entry.key.namespace)  # those alike
             return True
         self._nominator.remove(entry.uid)
-        self.refuse(entry, reasons.QUOTA_EXCEEDED, problem, now)
+        self._refuse(entry, reasons.QUOTA_EXCEEDED, problem, now)
         if entry.wanting:
             self._parked.put(entry)
+            self._leave_roomless(entry.key)
         return False
 
     def refuse_together(
@@ -362,19 +380,19 @@ class Book:
                 self._settle_group(group, now)
 
     def in_line(self, *, untried_only: bool) -> list[Entry]:
-        """List the locks that wait for room, in their order: all, or those that came or changed meanwhile.
+        """List the locks that are to be tried, in their order: those that came or changed meanwhile.
 
-        Those that wait for quota are none of them.
+        As room came free, also the first of those that are alike, and a few others for their numbers.
         """
-        line = self.untried if untried_only else self.waiting
-        entries = sorted(
-            (entry for entry in line.values() if entry.key not in self._parked),
+        if not untried_only:
+            self._send(self._roomless.take_first_of_all())
+            self._send(self._roomless.take_longest(_RENEWED))
+            self.refusers.clear()
+        untried, self.untried = self.untried, {}
+        return sorted(
+            (entry for entry in untried.values() if entry.key not in self._parked),
             key=lambda entry: entry.order,
         )
-        self.untried.clear()
-        if not untried_only:
-            self.refusers.clear()
-        return entries
 
     # Inside.
 
@@ -418,8 +436,7 @@ class Book:
             self._step(entry, Event.REVISE, reasons.WAITING, "the spec was edited", now)
         self._renew_expiry(entry)
         if entry.key in self.waiting:
-            if not self._parked.discard(entry.key):
-                self._try_parked(entry.key.namespace)  # those for which it was tried
+            self._unpark(entry)
             self.untried[entry.key] = entry
         if entry.phase is not Phase.BOUND and (over := ending(entry, now)) is not None:
             self._expire(entry, over, now)
@@ -441,7 +458,32 @@ class Book:
             if entry.outlasting:
                 self._prolongable[entry.key] = entry
             if entry.key in self.waiting:
-                self.untried[entry.key] = entry
+                self._retry([entry])
+
+    def _retry(self, entries: Iterable[Entry]) -> None:
+        """Have locks that wait be tried again."""
+        for entry in entries:
+            self._roomless.discard(entry.key)
+            self.untried[entry.key] = entry
+
+    def _send(self, entries: Iterable[Entry]) -> None:
+        """Have locks be tried again, for those that are alike."""
+        for entry in entries:
+            self._sent.add(entry.key)
+            self.untried[entry.key] = entry
+
+    def _leave_roomless(self, key: Key) -> None:
+        """Have a lock not wait for room any more; if it was to be tried for others, the next of these are."""
+        self._roomless.discard(key)
+        if key in self._sent:
+            self._sent.discard(key)
+            self._send(self._roomless.take_first(key.namespace))
+
+    def _unpark(self, entry: Entry) -> None:
+        """Have a lock wait for nothing any more."""
+        if not self._parked.discard(entry.key):
+            self._try_parked(entry.key.namespace)  # those for which it was tried
+        self._leave_roomless(entry.key)
 
     def _recap(self, namespace: str) -> None:
         """Learn that the quotas of a namespace have changed."""
@@ -486,7 +528,7 @@ class Book:
                 self._timers.set(entry.key, entry.deadline())
         elif group.standing != group.tried_with:  # who has come or gone may be what it waited for
             group.tried_with = group.standing
-            self.untried.update((entry.key, entry) for entry in group.waiting if entry.key in self.waiting)
+            self._retry(entry for entry in group.waiting if entry.key in self.waiting)
 
     def _give_up(self, entry: Entry, now: float) -> None:
         self._end(entry, Event.GIVE_UP, reasons.DEADLINE_EXCEEDED, _given_up_text(entry), now)
@@ -689,6 +731,7 @@ class Book:
             self.untried.pop(key, None)
             if self.waiting.pop(key, None) is not None and not parked:
                 self._try_parked(key.namespace)  # those for which it was tried
+            self._leave_roomless(key)
             self._nominator.remove(entry.uid)  # never as placed: what it holds is no pod on the node
         elif key not in self.waiting:
             self.waiting[key] = self.untried[key] = entry
@@ -708,8 +751,7 @@ class Book:
         self.groups.leave(entry)
         self._prolongable.pop(entry.key, None)
         self.quotas.discharge(entry.key)
-        if not self._parked.discard(entry.key):
-            self._try_parked(entry.key.namespace)  # those for which it was tried
+        self._unpark(entry)
 
     def _node(self, name: str) -> Node | None:
         row = self._columns.row_of.get(name)

@@ -1,25 +1,33 @@
-"""Locks that are over their namespace's quota, kept out of the line until it allows more.
+"""Locks that were refused, kept out of the line until there may be room, or quota, for them.
 
-What a quota says is the same for locks that ask for the same, so of those the first in line is tried for all,
-and the others follow one by one as long as it is given: thousands of locks that wait for quota cost nothing.
+The answer is the same for locks that ask for the same, so of those the first in line is tried for all, and
+the others follow one by one as long as it is given: thousands of locks that wait cost nothing.
 """
 
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from itertools import islice
 from operator import itemgetter
 
 from tidelock.ledger.entry import Entry, Order
 from tidelock.model.meta import Key
+from tidelock.model.reservations import Phase
 
 _Lines = defaultdict[Hashable, list[tuple[Order, Entry]]]
 _ORDER = itemgetter(0)
 
 
 class Parking:
-    """Parked locks in their order, by namespace and by what they ask for."""
+    """Parked locks in their order, by namespace and by what they ask for.
 
-    def __init__(self) -> None:
+    Args:
+        demand: gives a value that is equal for locks that are answered alike.
+
+    """
+
+    def __init__(self, demand: Callable[[Entry], Hashable]) -> None:
+        self._demand = demand
         self._places: dict[Key, tuple[Hashable, Order]] = {}
         self._lines: defaultdict[str, _Lines] = defaultdict(lambda: defaultdict(list))
 
@@ -29,7 +37,7 @@ class Parking:
     def put(self, entry: Entry) -> None:
         """Park a lock."""
         self.discard(entry.key)
-        demand, order = self._places[entry.key] = _demand(entry), entry.order
+        demand, order = self._places[entry.key] = self._demand(entry), entry.order
         insort(self._lines[entry.key.namespace][demand], (order, entry), key=_ORDER)
 
     def discard(self, key: Key) -> bool:
@@ -55,8 +63,41 @@ class Parking:
             self.discard(entry.key)
         return first
 
+    def take_first_of_all(self) -> list[Entry]:
+        """Take out the first lock of each kind of each namespace."""
+        return [entry for namespace in tuple(self._lines) for entry in self.take_first(namespace)]
 
-def _demand(entry: Entry) -> Hashable:
+    def take_longest(self, count: int) -> list[Entry]:
+        """Take out so many of those that have been parked for longest."""
+        longest = [self._get(key) for key in islice(self._places, count)]
+        for entry in longest:
+            self.discard(entry.key)
+        return longest
+
+    def _get(self, key: Key) -> Entry:
+        demand, order = self._places[key]
+        line = self._lines[key.namespace][demand]
+        return line[bisect_left(line, order, key=_ORDER)][1]
+
+
+def shape(entry: Entry) -> Hashable | None:
+    """Give a value that is equal for locks of which all or none fit; None for one that may have room already.
+
+    While nothing is freed, what was refused to one is refused to all alike.
+    """
+    pod = entry.reservation.pod
+    if pod is None or entry.phase is Phase.ACTIVE or entry.sticky or pod.spec.may_preempt:
+        return None
+    return pod.spec.priority, pod.placement_key  # priority: whose nominations it has to yield to
+
+
+def room_demand(entry: Entry) -> Hashable:
+    """Give a value that is equal for locks for which there is room alike; own for members of a group."""
+    alike = shape(entry) if entry.membership is None else None
+    return entry.key if alike is None else alike
+
+
+def quota_demand(entry: Entry) -> Hashable:
     """Give a value that is equal for locks that a quota treats alike; own for one that holds room already."""
     if entry.room:
         return entry.key

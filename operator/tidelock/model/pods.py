@@ -234,6 +234,11 @@ class PodSpec(WorkloadResources, frozen=True, rename="camel"):
     volumes: tuple[Volume, ...] = ()
     resource_claims: tuple[ResourceClaim, ...] = ()
 
+    @property
+    def may_preempt(self) -> bool:
+        """Whether others may be evicted for it."""
+        return self.preemption_policy != "Never"
+
 
 class PodCondition(msgspec.Struct, frozen=True, rename="camel"):
     """One condition of a pod's status."""

@@ -46,8 +46,6 @@ from tidelock.ledger.entry import Entry
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 
-NEVER = "Never"
-
 _PERCENTAGE, _ABSOLUTE = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"
 _NO_VICTIMS = "No preemption victims found for incoming pod"
 _NOT_HELPFUL = "Preemption is not helpful for scheduling"
@@ -201,7 +199,7 @@ class DefaultPreemption(PostFilter):
 
     def _obstacle(self, state: CycleState, pod: Pod, snapshot: Snapshot, verdict: Verdict) -> str:
         """Say why the pod may evict nobody now; empty if it may."""
-        if pod.spec.preemption_policy == NEVER:
+        if not pod.spec.may_preempt:
             return _BY_POLICY
         cache = self.handle.cache
         node_name = cache.nominator.node_of(pod.uid)

@@ -31,7 +31,6 @@ from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, pinned_to
 from tidelock.model.quantities import PODS
 from tidelock.model.reservations import Phase
-from tidelock.plugins.default_preemption import NEVER
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
 from tidelock.plugins.node_unschedulable import NodeUnschedulable
 from tidelock.plugins.reservation import Reservation
@@ -454,7 +453,7 @@ def _may_preempt(entry: Entry, pod: Pod) -> bool:
     """Whether a lock may have others evicted: as its spec says, while it waits for its first room."""
     spec = entry.reservation.spec
     waits = entry.phase is Phase.PENDING and spec is not None and spec.pending_deadline_seconds > 0
-    return waits and pod.spec.preemption_policy != NEVER
+    return waits and pod.spec.may_preempt
 
 
 def _sound(snapshot: Snapshot) -> Mask:

@@ -23,12 +23,12 @@ from tidelock.ledger.book import Book, Claim
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.groups import Group
 from tidelock.ledger.matching import owner_names
+from tidelock.ledger.parking import shape
 from tidelock.ledger.quotas import Quotas
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, assigned_to
 from tidelock.model.quantities import NOTHING, covers, minus, plus
-from tidelock.model.reservations import Phase
-from tidelock.plugins.default_preemption import NEVER, DefaultPreemption
+from tidelock.plugins.default_preemption import DefaultPreemption
 from tidelock.plugins.extender import ExtenderAdvice
 from tidelock.scheduler.cycle import Assumed, Candidates, Cycle, Refusal
 from tidelock.scheduler.line import Line
@@ -193,15 +193,17 @@ class Decider:
         self.queue.activate(waiting_uid, now)
 
     def _line_up(self) -> None:
-        """Line up the locks that may fit: all that wait if room came free, else those that are new."""
-        if self._freed != self.columns.freed:
+        """Line up the locks that may fit: those that are new, and some of all that wait if room came free."""
+        freed = self._freed != self.columns.freed
+        if freed:
             self._freed = self.columns.freed
             self._refused.clear()
-            self._line.clear()
-            entries = self.book.in_line(untried_only=False)
-        else:
-            entries = self.book.in_line(untried_only=True)
-        self._line.add(self._together.first_of_each(entries))
+        entries = self.book.in_line(untried_only=not freed)
+        first = self._together.first_of_each(entries)
+        self._line.add(first)
+        if len(first) < len(entries):
+            for entry in set(entries).difference(first):  # tried with the first of their group
+                self.book.set_aside(entry)
 
     def _place(self, entry: Entry, now: float) -> None:
         if self.book.waiting.get(entry.key) is not entry:
@@ -211,14 +213,14 @@ class Decider:
             return
         if not self.book.within_quota(entry, now):
             return
-        shape = _shape(entry)
-        refusal = self._refused.get(shape)
+        alike = shape(entry)
+        refusal = self._refused.get(alike)
         if refusal is None:
             refusal = self._place_anew(entry, now)
         else:
             self._cycle.refuse_lock(entry, refusal, now)
-        if refusal is not None and shape is not None:
-            self._refused[shape] = refusal
+        if refusal is not None and alike is not None:
+            self._refused[alike] = refusal
 
     def _place_anew(self, entry: Entry, now: float) -> Refusal | None:
         """Find room for a lock; if a plugin fails, that is why it has none."""
@@ -340,14 +342,3 @@ def _failure(error: Exception) -> Refusal:
     """Say what went wrong; no plugin has refused anything."""
     text = str(error) if isinstance(error, PluginError) else f"{type(error).__name__}: {error}"
     return Refusal(text, frozenset(), error=True)
-
-
-def _shape(entry: Entry) -> object:
-    """Give a value that is equal for locks of which all or none fit; None for one that may have room already.
-
-    While nothing is freed, what was refused to one is refused to all alike, so a long line costs little.
-    """
-    pod = entry.reservation.pod
-    if pod is None or entry.phase is Phase.ACTIVE or entry.sticky or pod.spec.preemption_policy != NEVER:
-        return None
-    return pod.spec.priority, pod.placement_key  # priority: whose nominations it has to yield to

@@ -3,8 +3,9 @@
 import pytest
 
 from builders import NOW, pod
-from tidelock.ledger import reasons
+from tidelock.ledger import book, reasons
 from tidelock.ledger.book import REFUSAL_RENEWAL
+from tidelock.ledger.entry import Entry
 from tidelock.ledger.transitions import Event
 from tidelock.model.instants import format_instant
 from tidelock.model.reservations import Phase
@@ -73,7 +74,46 @@ def test_only_locks_that_are_new_or_edited_are_untried(ledger: Ledger) -> None:
     ledger.edit("first", resources={"cpu": "500m"})
     assert ledger.book.in_line(untried_only=True) == [first]
     assert ledger.book.in_line(untried_only=True) == []
-    assert ledger.book.in_line(untried_only=False) == [first, second]
+
+
+def refuse(ledger: Ledger, *entries: Entry) -> None:
+    for entry in entries:
+        ledger.book.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW)
+
+
+def test_of_refused_locks_that_are_alike_the_first_is_tried_for_all_when_room_comes_free(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(book, "_RENEWED", 0)
+    first, second, third = (ledger.lock(name) for name in ("a", "b", "c"))
+    larger = ledger.lock("d", resources={"cpu": "2"})
+    assert len(ledger.book.in_line(untried_only=True)) == 4
+    refuse(ledger, first, second, third, larger)
+    assert ledger.book.in_line(untried_only=True) == []
+    assert ledger.book.in_line(untried_only=False) == [first, larger]
+    refuse(ledger, first, larger)
+    assert ledger.book.in_line(untried_only=False) == [first, larger]
+
+    ledger.book.admit(first, ledger.node(), NOW)  # so there may be room for the next one
+    assert ledger.book.in_line(untried_only=True) == [second]
+    ledger.edit("b", resources={"cpu": "3"})  # so it is not tried for the others any more
+    assert ledger.book.in_line(untried_only=True) == [second, third]
+
+
+def test_of_refused_locks_that_are_alike_some_have_their_numbers_renewed_each_time(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(book, "_RENEWED", 2)
+    entries = [ledger.lock(f"lock-{number}") for number in range(7)]
+    ledger.book.in_line(untried_only=True)
+    refuse(ledger, *entries)
+    seen = set()
+    for _ in range(4):
+        line = ledger.book.in_line(untried_only=False)
+        assert len(line) <= 3
+        seen.update(line)
+        refuse(ledger, *line)
+    assert seen == set(entries)
 
 
 def test_a_refused_lock_says_why_and_waits_on(ledger: Ledger) -> None:
