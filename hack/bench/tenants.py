@@ -16,6 +16,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +33,7 @@ from devcluster import LocalCluster
 from devcluster.output import say
 from devcluster.programs import APISERVER_GOGC
 from tidelock.kube.client import RESERVATIONQUOTAS, RESERVATIONS, KubeClient
+from tidelock.kube.errors import TransientError
 
 _MILLI = 1000
 _TARGET = 2.0
@@ -155,7 +157,7 @@ async def measure(
         await answered(client, options.flood)
         await asyncio.sleep(_REST)
         situations[f"{kind}, there"].add(await one_at_a_time(client, locks, full), quiet)
-        await client.delete(_FLOOD)
+        await _clear(client)
         await client.delete(RESERVATIONQUOTAS.collection(BACKGROUND))
         await asyncio.sleep(_REST)
 
@@ -178,6 +180,14 @@ async def _while_they_come(
     taken = await one_at_a_time(client, locks, _while(coming))
     await coming
     return taken
+
+
+async def _clear(client: KubeClient) -> None:
+    """Delete the flood; the API server gives a request up in which it has not deleted all of it in time."""
+    while True:
+        with suppress(TransientError):
+            await client.delete(_FLOOD)
+            return
 
 
 async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
