@@ -8,7 +8,7 @@ from tidelock.ledger import reasons
 from tidelock.ledger.leases import Lease
 from tidelock.ledger.occupancy import Occupant
 from tidelock.ledger.transitions import FINAL, SETTLED
-from tidelock.model.instants import from_datetime
+from tidelock.model.lifetimes import expiry_from, removable_at
 from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key
 from tidelock.model.quantities import NOTHING, Resources, at_most, covers, plus
@@ -195,23 +195,12 @@ class Entry:
         spec = self.reservation.spec
         if self.finished_at is None or spec is None:
             return None
-        if spec.ttl_seconds_after_finished is not None and (self.retained or self.phase not in _FULFILLED):
-            return self.finished_at + spec.ttl_seconds_after_finished
-        if self.retained:
-            return None
-        if self.phase in _FULFILLED:
-            return self.finished_at
-        # What failed is left for people to see, for as long as the lock itself was to live.
-        return self.expiry_from(self.finished_at)
+        return removable_at(spec, self.phase, self.finished_at)
 
     def expiry_from(self, start: float) -> float | None:
         """Tell when a lock that begins at `start` ends."""
         spec = self.reservation.spec
-        if spec is None:
-            return None
-        if spec.expire_at is not None:
-            return from_datetime(spec.expire_at)
-        return round(start + spec.ttl_seconds, 3) if spec.ttl_seconds is not None else None
+        return None if spec is None else expiry_from(spec, start)
 
     def end_as_asked(self) -> None:
         """Have a lock that has begun end as its spec says; what can't be read changes nothing."""
@@ -239,7 +228,6 @@ class Entry:
 
 
 _GIVEN = frozenset({Phase.ACTIVE, Phase.BOUND})
-_FULFILLED = frozenset({Phase.CONSUMED, Phase.EXPIRED})
 
 
 def _earliest(*instants: float | None) -> float | None:

@@ -6,15 +6,15 @@ from typing import Any
 import msgspec
 import pydantic
 
-from tidelock.model.instants import from_datetime, parse_instant
-from tidelock.model.meta import Key, ObjectMeta
+from tidelock.model.instants import parse_instant
+from tidelock.model.lifetimes import removable_at
+from tidelock.model.meta import Key, ObjectMeta, Stored
 from tidelock.model.reservationgroups import ReservationGroupSpec
-from tidelock.model.reservations import Phase
 from tidelock.model.wire import spec_problems
 
 _API_VERSION = "tidelock.dev/v1alpha1"
+_OWN = ("name", "count")
 _OF_ALL = ("expireAt", "ttlSeconds", "pendingDeadlineSeconds", "priority")
-_FULFILLED = frozenset({Phase.CONSUMED, Phase.EXPIRED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +48,7 @@ class ReservationGroup:
         finished_at, spec = self.finished_at, self.spec
         if finished_at is None or spec is None:
             return None
-        fulfilled = self.status.get("phase") in _FULFILLED
-        if spec.ttl_seconds_after_finished is not None and (spec.retention == "Retain" or not fulfilled):
-            return finished_at + spec.ttl_seconds_after_finished
-        if spec.retention == "Retain":
-            return None
-        if fulfilled:
-            return finished_at
-        if spec.expire_at is not None:
-            return from_datetime(spec.expire_at)
-        return finished_at + (spec.ttl_seconds or 0)
+        return removable_at(spec, str(self.status.get("phase")), finished_at)
 
     def manifest(self, name: str) -> dict[str, Any]:
         """Write the Reservation of a member, which goes with its group."""
@@ -76,13 +67,7 @@ class ReservationGroup:
         }
 
 
-class _Object(msgspec.Struct, frozen=True):
-    metadata: ObjectMeta
-    spec: dict[str, Any] = {}
-    status: dict[str, Any] = {}
-
-
-_DECODER = msgspec.json.Decoder(_Object)
+_DECODER = msgspec.json.Decoder(Stored)
 
 
 def decode_group(raw: bytes | msgspec.Raw) -> ReservationGroup:
@@ -117,6 +102,3 @@ def _members(
         for kind, asked in zip(spec.members, plain["members"], strict=True)
         for number in range(kind.count)
     }
-
-
-_OWN = ("name", "count")

@@ -6,7 +6,6 @@ with those that the group asks for, and its status with what the ledger knows.
 
 import asyncio
 import logging
-from contextlib import suppress
 from typing import NoReturn
 
 from tidelock.kube.client import RESERVATIONGROUPS, RESERVATIONS
@@ -17,12 +16,11 @@ from tidelock.ledger.groupstatus import render_group
 from tidelock.ledger.timers import Timers
 from tidelock.model.lockgroups import ReservationGroup, decode_group
 from tidelock.model.meta import Key
+from tidelock.scheduler.tasks import until_news
 from tidelock.scheduler.tools import Tools
 
 logger = logging.getLogger(__name__)
 
-# Longest sleep: a system clock that was set forward is noticed within it.
-_LONGEST_SLEEP = 5.0
 # Seconds for which a member that was made may be unseen by the watch before it is looked for again.
 _UNSEEN_SECONDS = 10.0
 
@@ -75,7 +73,7 @@ class GroupKeeper:
         """Keep groups for ever, from the moment that all locks are known."""
         await started.wait()
         while True:
-            await self._sleep()
+            await until_news(self._news, self._due.next(), self._clock)
             for key in self._due.pop_due(self._clock.now()):
                 self._note(key)
             for key in [key for key in self._changed if key not in self._writing]:
@@ -97,15 +95,6 @@ class GroupKeeper:
             return False
         return bool(self._missing(group)) or self._differs(group) or self._removable(group)
 
-    async def _sleep(self) -> None:
-        """Sleep until there is news or something is due."""
-        due = self._due.next()
-        left = _LONGEST_SLEEP if due is None else due - self._clock.now()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(max(min(left, _LONGEST_SLEEP), 0.0)):
-                await self._news.wait()
-        self._news.clear()
-
     def _note(self, key: Key) -> None:
         """Note a group that is to be looked at."""
         if key in self._groups:
@@ -119,6 +108,7 @@ class GroupKeeper:
             while (group := self._groups.get(key)) is not None:
                 try:
                     if not await self._write_once(group):
+                        self._note(key)  # what was due may be so no more, if the clock was set back
                         return
                 except (Conflict, NotFound):
                     return  # the watch will tell, or has told

@@ -71,12 +71,10 @@ class Publisher:
 
     def reconcile(self, key: Key) -> None:
         """Make one object what it ought to be, in the background."""
-        if key in self._writing:
-            return
         if self.lags(key):
             self._writing.add(key)
             self._tasks.spawn(self._write(key))
-        else:
+        elif key not in self._writing:
             self._book.await_removal(key)
 
     def lags(self, key: Key) -> bool:

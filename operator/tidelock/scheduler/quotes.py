@@ -7,7 +7,6 @@ them, however many wait, and an answer is of the moment in which it is sent.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import NoReturn
 
 from tidelock.kube.client import RESERVATIONQUOTES
@@ -18,14 +17,13 @@ from tidelock.model.meta import Key
 from tidelock.model.quotes import Quote, decode_quote
 from tidelock.scheduler.decider import Decider
 from tidelock.scheduler.quoting import Answer, render_answer
+from tidelock.scheduler.tasks import until_news
 from tidelock.scheduler.tools import Tools
 
 logger = logging.getLogger(__name__)
 
 # Requests of quotes under way at once.
 _WRITES = 8
-# Longest sleep: a system clock that was set forward is noticed within it.
-_LONGEST_SLEEP = 5.0
 # Their turn among the namespaces: all quotes together are one, beside the locks' statuses.
 _TENANT = "/quotes"
 
@@ -78,22 +76,13 @@ class QuoteDesk:
         """Answer for ever, from the moment that the cluster is known."""
         await started.wait()
         while True:
-            await self._sleep()
+            await until_news(self._news, self._ends.next(), self._clock)
             for key in self._ends.pop_due(self._clock.now()):
                 await self._begin(key, self._remove)
             while self._waiting:
                 key = next(iter(self._waiting))
                 del self._waiting[key]
                 await self._begin(key, self._answer)
-
-    async def _sleep(self) -> None:
-        """Sleep until there is news or something is due."""
-        due = self._ends.next()
-        left = _LONGEST_SLEEP if due is None else due - self._clock.now()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(max(min(left, _LONGEST_SLEEP), 0.0)):
-                await self._news.wait()
-        self._news.clear()
 
     async def _begin(self, key: Key, write: Callable[[Quote], Awaitable[None]]) -> None:
         """Have a request be made as soon as few are under way, and let others have their turn."""

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from random import Random
 from typing import Any, NoReturn
 
+from tidelock.clock import Clock
 from tidelock.framework.api import Api, PatchKind
 from tidelock.kube.backoff import Backoff
 from tidelock.kube.errors import ApiError
@@ -20,6 +21,17 @@ _SHORTEST_RETRY = 0.1
 _LONGEST_RETRY = 5.0
 # Seconds after the last task in which another is likely to come, as people send work in series.
 _CALM = 0.1
+# Longest sleep in seconds: a system clock that was set forward is noticed within it.
+_LONGEST_SLEEP = 5.0
+
+
+async def until_news(news: asyncio.Event, due: float | None, clock: Clock) -> None:
+    """Sleep until there is news, which is then heard, or until an instant; or else for some seconds."""
+    left = _LONGEST_SLEEP if due is None else due - clock.now()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(max(min(left, _LONGEST_SLEEP), 0.0)):
+            await news.wait()
+    news.clear()
 
 
 class Tasks:

@@ -131,6 +131,26 @@ async def test_a_group_that_is_over_goes_unless_it_is_retained() -> None:
     assert PATH not in works.api.objects
 
 
+async def test_a_group_whose_time_was_over_until_the_clock_was_set_back_goes_later() -> None:
+    works = Works()
+    works.ask(retention="Retain", ttlSecondsAfterFinished=60)
+    async with works.open():
+        await works.go_on()
+        works.shell.clock.advance(600)
+        await works.go_on()
+        await turns(30)
+        works.shell.clock.advance(60)
+        assert list(works.keeper._due.pop_due(works.shell.clock.now())) == [KEY]
+        works.keeper.reconcile(KEY)
+        works.shell.clock.advance(-0.02)
+        await turns(30)
+        assert works.status["phase"] == "Expired"
+        works.shell.clock.advance(0.02)
+        await asyncio.sleep(0.1)  # longer than what was left until then
+        await turns(30)
+    assert PATH not in works.api.objects
+
+
 async def test_a_rejected_group_tells_why_and_makes_no_member_anew() -> None:
     works = Works(cpu="1")
     works.ask(pendingDeadlineSeconds=0)

@@ -1,0 +1,27 @@
+"""When locks and groups of locks end, and when their objects may go, by what their specs say."""
+
+from tidelock.model.instants import from_datetime
+from tidelock.model.reservationgroups import ReservationGroupSpec
+from tidelock.model.reservations import Phase, ReservationSpec
+
+Spec = ReservationSpec | ReservationGroupSpec
+
+_FULFILLED = frozenset({Phase.CONSUMED, Phase.EXPIRED})
+
+
+def expiry_from(spec: Spec, start: float) -> float | None:
+    """Tell when what begins at `start` ends."""
+    if spec.expire_at is not None:
+        return from_datetime(spec.expire_at)
+    return round(start + spec.ttl_seconds, 3) if spec.ttl_seconds is not None else None
+
+
+def removable_at(spec: Spec, phase: str, finished_at: float) -> float | None:
+    """Tell when an object may be deleted: at once after its end, after its time to live, or never."""
+    retained, fulfilled = spec.retention == "Retain", phase in _FULFILLED
+    if spec.ttl_seconds_after_finished is not None and (retained or not fulfilled):
+        return finished_at + spec.ttl_seconds_after_finished
+    if retained:
+        return None
+    # What failed is left for people to see, for as long as it was to live itself.
+    return finished_at if fulfilled else expiry_from(spec, finished_at)
