@@ -147,9 +147,10 @@ async def _rest(story: Story, record: Record, patience: float) -> tuple[Life, fl
     while True:
         unrest = _unrest(story, record)
         if not unrest:  # all are of one mind, which may be an old one
-            stored = await _stored(story)
+            writes, stored = story.proxy.writes, await _stored(story)
             unrest = _unrest(story, record)
-            if story.life is not None and not unrest and story.life.knows() == stored:
+            quiet = story.proxy.writes == writes  # else what is stored may be newer by now than what all know
+            if story.life is not None and quiet and not unrest and story.life.knows() == stored:
                 return story.life, story.clock.now()
         if asyncio.get_running_loop().time() > deadline:
             raise RestlessError(f"no rest within {patience:g} s: {unrest or 'watches lag'}")
