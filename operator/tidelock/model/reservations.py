@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tidelock.model.amounts import LockedAmounts
+from tidelock.model.commits import Commit, CommitStatus
 from tidelock.model.leases import Lease, LeaseStatus
 from tidelock.model.placement import (
     Affinity,
@@ -22,6 +23,7 @@ from tidelock.model.wire import (
     LARGEST_INTEGER,
     Condition,
     Conditions,
+    DnsLabel,
     Generation,
     LabelKey,
     Refused,
@@ -208,6 +210,10 @@ class ReservationSpec(Ask):
     """How long the lock holds once it is active; exactly one of expireAt and ttlSeconds is required."""
     lease: Lease | None = None
     """Has the lock end earlier if its holder does not renew it; may be changed at any time."""
+    commit: Commit | None = None
+    """Makes it a lock in two phases: active is prepared, and it ends unless it is committed soon."""
+    any_of: DnsLabel | None = None
+    """Name of a set of locks of this namespace: as soon as one is chosen all others end. Can't be changed."""
     pending_deadline_seconds: Annotated[int, Field(ge=0, le=YEAR_SECONDS)] = 60
     """How long the lock may wait for room before it is rejected; 0: take it now or be rejected."""
     # Without a default in the CRD: an operator older than that does not read what it does not know.
@@ -229,8 +235,8 @@ class ReservationSpec(Ask):
         ONE_END,
         Rule(
             "!has(self.group) || !has(self.lease) && self.preemptionPolicy == 'Never'"
-            " && !(has(self.reuse) && self.reuse == 'Always')",
-            "a member of a group has no lease, evicts nobody and is not for reuse",
+            " && !(has(self.reuse) && self.reuse == 'Always') && !has(self.commit) && !has(self.anyOf)",
+            "a member of a group has no lease, no commit and no anyOf, evicts nobody and is not for reuse",
             field=".group",
             reason="FieldValueForbidden",
         ),
@@ -275,6 +281,8 @@ class ReservationStatus(StatusWire):
     """When the lock ends at the latest."""
     lease: LeaseStatus | None = None
     """How the lease stands, if the lock has one."""
+    commit: CommitStatus | None = None
+    """How the lock is committed, if it is one in two phases."""
     finished_at: Timestamp | None = None
     """When the lock ended."""
     bound_pod: BoundPod | None = None
@@ -290,7 +298,7 @@ class ReservationStatus(StatusWire):
     owner: Annotated[str, Field(max_length=_OWNER_TEXT_LENGTH)] | None = None
     """Who may take the lock, in short."""
     conditions: Conditions = Field(default_factory=list)
-    """Active, Ready, Reconciling, Stalled, Expired, Violated, LeaseLapsed and Occupied."""
+    """Active, Ready, Reconciling, Stalled, Expired, Violated, LeaseLapsed, Occupied and Committed."""
 
 
 def owner_text(owners: Sequence[Owner]) -> str:
