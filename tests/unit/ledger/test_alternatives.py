@@ -141,7 +141,7 @@ def stored(ledger: Ledger, name: str, **spec: object) -> Reservation:
 
 @pytest.mark.parametrize("order", [*permutations("abc")], ids="".join)
 def test_the_next_process_finds_the_same_choice_in_any_order(ledger: Ledger, order: tuple[str, ...]) -> None:
-    """The first one had chosen b and ended before it wrote that the others are over; a was committed too late."""
+    """The first one had chosen b, and ended before it wrote that the others are over."""
     for name in "abc":
         ledger.active(name, **TWO_PHASES)
     ledger.edit("b", **committed("b"))

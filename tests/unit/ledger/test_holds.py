@@ -105,7 +105,7 @@ def test_a_commit_tries_nothing_again(ledger: Ledger) -> None:
 
 
 def test_room_that_was_lost_and_found_anew_is_another_hold(ledger: Ledger) -> None:
-    """Else a manager would take the room on another node, or after others had it, for what it was promised."""
+    """Else a manager would take room on another node, or after others had it, for what it was promised."""
     entry = ledger.active(**TWO_PHASES)
     old = token(entry)
     ledger.book.preempt(entry, "pod shop/urgent", NOW + 1)
@@ -182,7 +182,7 @@ def test_the_next_process_goes_on_counting(ledger: Ledger, commits: bool) -> Non
 
 def test_a_commit_while_no_process_ran_counts_if_the_next_one_sees_it_in_time(ledger: Ledger) -> None:
     ledger.active(**TWO_PHASES)
-    commits = {"commit": {"withinSeconds": 30, "token": "uid-lock.1"}, "generation": 2}
+    commits: Json = {"commit": {"withinSeconds": 30, "token": "uid-lock.1"}, "generation": 2}
     for seen_at, phase in ((DUE - 1, Phase.ACTIVE), (DUE, Phase.EXPIRED)):
         successor, entry = ledger.succeeded(at=seen_at, **commits)
         successor.book.advance(seen_at)
