@@ -162,15 +162,18 @@ RESERVATION = CustomResource(
             reason="FieldValueForbidden",
         ),
         Rule(
-            "!oldSelf.spec.?commit.?token.hasValue()"
-            " || oldSelf.spec.?commit.?token != oldSelf.?status.?commit.?token"
-            " || self.spec.?commit.?token == oldSelf.spec.?commit.?token",
+            "!has(oldSelf.spec.commit) || !has(oldSelf.spec.commit.token) || !has(oldSelf.status)"
+            " || !has(oldSelf.status.commit) || !has(oldSelf.status.commit.token)"
+            " || oldSelf.spec.commit.token != oldSelf.status.commit.token"
+            " || has(self.spec.commit) && has(self.spec.commit.token)"
+            " && self.spec.commit.token == oldSelf.spec.commit.token",
             "token is immutable while it is the one of the hold: what is committed stays so",
             field=".spec.commit.token",
             reason="FieldValueForbidden",
         ),
         Rule(
-            "self.spec.?anyOf == oldSelf.spec.?anyOf",
+            "has(self.spec.anyOf) == has(oldSelf.spec.anyOf)"
+            " && (!has(self.spec.anyOf) || self.spec.anyOf == oldSelf.spec.anyOf)",
             "anyOf is immutable: delete the reservation and create it anew",
             field=".spec.anyOf",
             reason="FieldValueForbidden",
