@@ -109,7 +109,7 @@ def test_a_promise_that_was_lost_meanwhile_is_not_trusted(
     """The room that its token names was lost, and others could have had it before the lock got some again."""
     node = east.node()
     west.node(cpu="500m")
-    taken_away = []
+    taken_away: list[Lock] = []
 
     def commit(member: Member, lock: Manifest) -> None:
         if not taken_away:
