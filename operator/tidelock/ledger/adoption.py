@@ -29,6 +29,10 @@ def adopt(reservation: Reservation, now: float) -> Entry:
     else:
         _resume(entry, status, now)
         entry.lease = stored(status.lease)
+    begins = reservation.start_at
+    entry.ahead = entry.phase is Phase.PLANNED or (
+        entry.phase is Phase.PENDING and begins is not None and begins > now
+    )
     if entry.problem and entry.phase is Phase.PENDING:
         entry.phase, entry.reason, entry.message = Phase.REJECTED, reasons.INVALID_SPEC, entry.problem
         entry.finished_at = now
@@ -62,7 +66,8 @@ def _resume(entry: Entry, status: ReservationStatus, now: float) -> None:
                 entry.expires_at = min(entry.expires_at, given)  # a longer life is for the ledger to give
     # A member of a group that was not given yet has a node, and yet is pending.
     placed = status.phase in _HELD or (status.phase is Phase.PENDING and entry.membership is not None)
-    if placed and entry.activated_at is not None and (held := _held(status)):
+    planned = status.phase is Phase.PLANNED and current
+    if (planned or (placed and entry.activated_at is not None)) and (held := _held(status)):
         _resume_held(entry, status, held)
     elif status.phase in FINAL or (status.phase is Phase.REJECTED and current):
         _resume_ended(entry, status, now)
@@ -86,7 +91,7 @@ def _held(status: ReservationStatus) -> Resources:
 
 def _resume_held(entry: Entry, status: ReservationStatus, held: Resources) -> None:
     """Hold what was held; what is asked less of since then is shrunk at once."""
-    entry.phase = Phase.ACTIVE
+    entry.phase = Phase.PLANNED if status.phase is Phase.PLANNED else Phase.ACTIVE
     entry.room = entry.kept_of(held)
     entry.bound_pod = status.bound_pod
     entry.node, entry.node_uid = status.node_name or "", status.node_uid or ""

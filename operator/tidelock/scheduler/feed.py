@@ -132,7 +132,7 @@ class Feed:
             else (placed for name in names if (placed := self.cache.named(name)) is not None)
         )
         for placed in candidates:
-            if not placed.assumed and may_claim(entry.uid, placed.pod) and owns(spec, placed.pod):
+            if not placed.assumed and may_claim(entry, placed.pod) and owns(spec, placed.pod):
                 yield placed.pod, placed.node_name
 
 

@@ -1,0 +1,173 @@
+"""What is on each node for a time alone: locks that are planned, and locks and pods that are known to end.
+
+A node's locks and pods may not exceed it at any time. Those without bounds count at every time; of the others
+it is their peak, the largest sum at any instant. The columns count all of them as if they were there at once,
+and the timeline takes back from `locked` what windows share. So whoever may stay for ever is decided on over
+the columns alone, as if there were no times; who comes or goes at a known instant finds in `relief` what
+need not be free for it.
+
+All instants are seconds since the epoch, and no clock is asked: what ought to be gone, and is not, is noticed
+when the next window begins.
+"""
+
+from collections import defaultdict
+from collections.abc import Hashable
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+
+from tidelock.cluster.columns import Amounts, Columns, Rows
+from tidelock.model.quantities import NOTHING, Resources
+
+_FEW = 64
+
+
+class Span(NamedTuple):
+    """So much of a node, from one instant until before another; either may be infinite."""
+
+    start: float
+    end: float
+    amounts: Resources
+
+
+class Timeline:
+    """The spans of all nodes.
+
+    Args:
+        columns: where spans are counted as if they were there at once, but for what is shared.
+
+    """
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._spans: defaultdict[str, dict[Hashable, Span]] = defaultdict(dict)
+        self._shared: dict[str, Resources] = {}
+        self._place_of: dict[Hashable, tuple[str, int]] = {}
+        self._free: list[int] = []
+        self._ids: dict[str, int] = {}
+        self._start = np.zeros(_FEW)
+        self._end = np.zeros(_FEW)
+        self._node = np.full(_FEW, -1, np.intp)
+        self._amounts = np.zeros((_FEW, len(columns.resources)), np.int64)
+        self._free = list(range(_FEW))
+
+    def __bool__(self) -> bool:
+        """Whether there is any span."""
+        return bool(self._place_of)
+
+    def put(self, key: Hashable, node_name: str, span: Span) -> None:
+        """Add a span, or replace the one of the same key."""
+        if self._spans[node_name].get(key) == span:
+            return
+        self.drop(key)
+        self._spans[node_name][key] = span
+        slot = self._slot()
+        self._place_of[key] = node_name, slot
+        amounts = self._columns.vector(span.amounts)
+        self._widen()
+        self._start[slot], self._end[slot] = span.start, span.end
+        self._node[slot] = self._ids.setdefault(node_name, len(self._ids))
+        self._amounts[slot, : len(amounts)] = amounts
+        self._share(node_name)
+
+    def drop(self, key: Hashable) -> None:
+        """Take a span away, if there is one."""
+        place = self._place_of.pop(key, None)
+        if place is None:
+            return
+        node_name, slot = place
+        self._node[slot] = -1
+        self._amounts[slot] = 0
+        self._free.append(slot)
+        del self._spans[node_name][key]
+        if not self._spans[node_name]:
+            del self._spans[node_name]
+        self._share(node_name)
+
+    def recount(self, node_name: str) -> None:
+        """Take back what windows share on a node that has just come to be known."""
+        self._columns.lock(node_name, self._shared.get(node_name, NOTHING), -1)
+
+    def shares(self, node_name: str) -> bool:
+        """Whether windows share room of a node, so that what one gives up may not be free for others."""
+        return node_name in self._shared
+
+    def relief(self, begin: float, end: float) -> tuple[Rows, Amounts]:
+        """Tell what of each node need not be free for who is there from one instant until before another.
+
+        Gives:
+            the K rows of nodes with spans, and K x R amounts that the columns count of them and that are of
+            before or after.
+
+        """
+        ids, at_most = self._peaks(-inf, inf)
+        some, then = self._peaks(begin, end)
+        at_most[np.searchsorted(ids, some)] -= then
+        names = list(self._ids)
+        rows = np.array([self._columns.row_of.get(names[index], -1) for index in ids.tolist()], np.intp)
+        return rows[rows >= 0], at_most[rows >= 0]
+
+    def _peaks(self, begin: float, end: float) -> tuple[Rows, Amounts]:
+        """Give the ids of nodes with spans in a window, ascending, and the largest sums of these."""
+        there = ((self._node >= 0) & (self._start < end) & (self._end > begin)).nonzero()[0]
+        starts, ends, nodes = np.maximum(self._start[there], begin), self._end[there], self._node[there]
+        amounts = self._amounts[there]
+        leave = ends < end
+        instants = np.concatenate((starts, ends[leave]))
+        comes = np.concatenate((np.ones(len(there)), np.zeros(np.count_nonzero(leave))))
+        at = np.concatenate((nodes, nodes[leave]))
+        order = np.lexsort((comes, instants, at))  # at one instant, who leaves does so first
+        sums = np.concatenate((amounts, -amounts[leave]))[order].cumsum(axis=0)
+        ids, firsts = np.unique(at[order], return_index=True)
+        if not len(ids):
+            return ids, sums
+        before = np.zeros((len(ids), sums.shape[1]), np.int64)
+        before[1:] = sums[firsts[1:] - 1]
+        peaks: Amounts = np.maximum.reduceat(sums, firsts, axis=0) - before
+        return ids, peaks
+
+    def _share(self, node_name: str) -> None:
+        """Have the columns count what windows share on a node but once."""
+        spans = list(self._spans[node_name].values()) if node_name in self._spans else []
+        shared = _shared(spans)
+        before = self._shared.pop(node_name, NOTHING)
+        if shared:
+            self._shared[node_name] = shared
+        if shared != before:
+            self._columns.lock(node_name, before, 1)
+            self._columns.lock(node_name, shared, -1)
+
+    def _slot(self) -> int:
+        if not self._free:
+            more = len(self._node)
+            self._free = list(range(more, 2 * more))
+            self._start = np.concatenate((self._start, np.zeros(more)))
+            self._end = np.concatenate((self._end, np.zeros(more)))
+            self._node = np.concatenate((self._node, np.full(more, -1, np.intp)))
+            self._amounts = np.concatenate((self._amounts, np.zeros_like(self._amounts)))
+        return self._free.pop()
+
+    def _widen(self) -> None:
+        """Have a column for each resource that is known by now."""
+        more = len(self._columns.resources) - self._amounts.shape[1]
+        if more:
+            self._amounts = np.pad(self._amounts, ((0, 0), (0, more)))
+
+
+def _shared(spans: list[Span]) -> Resources:
+    """Tell by how much the sum of spans exceeds their peak."""
+    if all(span.start == -inf for span in spans):
+        return NOTHING
+    together: dict[str, int] = {}
+    for span in spans:
+        for name, units in span.amounts.items():
+            together[name] = together.get(name, 0) + units
+    events = [(span.start, 1, span.amounts) for span in spans]
+    events += [(span.end, -1, span.amounts) for span in spans if span.end < inf]
+    level, peak = dict.fromkeys(together, 0), dict.fromkeys(together, 0)
+    for _, sign, amounts in sorted(events, key=lambda event: event[:2]):
+        for name, units in amounts.items():
+            level[name] += sign * units
+            peak[name] = max(peak[name], level[name])
+    return {name: units - peak[name] for name, units in together.items() if units > peak[name]}
