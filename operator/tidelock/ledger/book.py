@@ -152,7 +152,7 @@ class Book:
             room, entry.room = entry.room, NOTHING
             self.rooms.hold(entry, room)
             if room and not entry.violation:  # maybe less than its status says, if it was edited meanwhile
-                entry.message = _held_text(entry)
+                entry.message = _planned_text(entry) if entry.ahead else _held_text(entry)
             if entry.outlasting:
                 self._prolongable[entry.key] = entry  # when all quotas are known
         else:
@@ -611,6 +611,9 @@ class Book:
         while held := list(self.rooms.held_on(name)):
             shortfall = self._columns.shortfall(name)
             losers = [entry for entry in held if any(entry.held.get(resource) for resource in shortfall)]
+            if any(entry.span is not None for entry in losers):
+                crowd = self.rooms.timeline.crowd(name, shortfall)
+                losers = [entry for entry in losers if entry.span is None or entry.key in crowd]
             if not losers:
                 return
             loser = max(losers, key=lambda entry: (-entry.priority, _since(entry), entry.key))
@@ -812,9 +815,9 @@ def _held_text(entry: Entry) -> str:
 
 def _planned_text(entry: Entry) -> str:
     begins, ends = entry.begins_at, entry.ends_at
-    window = f"from {format_instant(begins)}" if begins is not None else ""
+    since = f" from {format_instant(begins)}" if begins is not None else ""
     until = f" until {format_instant(ends)}" if ends is not None else ""
-    return f"{_held_text(entry)} {window}{until}"
+    return f"{_held_text(entry)}{since}{until}"
 
 
 def _since(entry: Entry) -> float:

@@ -36,12 +36,12 @@ def may_claim(entry: Entry, pod: Pod) -> bool:
     that it took this very lock, as when the operator ended before it could tell. One that was bound before
     the lock's window is of an earlier day, too.
     """
-    if entry.ahead:
-        return False
+    if entry.ahead or entry.uid in pod.claimed_locks:
+        return not entry.ahead
     begun = entry.reservation.start_at
     if begun is not None and pod.node_name and pod.bound_at < floor(begun):  # it is told in whole seconds
         return False
-    return not pod.leaving or entry.uid in pod.claimed_locks
+    return not pod.leaving
 
 
 def owner_names(key: Key, spec: ReservationSpec | None) -> list[Key] | None:

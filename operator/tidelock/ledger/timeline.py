@@ -11,14 +11,15 @@ when the next window begins.
 """
 
 from collections import defaultdict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
+from functools import reduce
 from math import inf
 from typing import NamedTuple
 
 import numpy as np
 
 from tidelock.cluster.columns import Amounts, Columns, Rows
-from tidelock.model.quantities import NOTHING, Resources
+from tidelock.model.quantities import NOTHING, Resources, plus
 
 _FEW = 64
 
@@ -93,25 +94,38 @@ class Timeline:
         """Whether windows share room of a node, so that what one gives up may not be free for others."""
         return node_name in self._shared
 
-    def relief(self, begin: float, end: float) -> tuple[Rows, Amounts]:
+    def crowd(self, node_name: str, excess: Resources) -> set[Hashable]:
+        """Tell whose spans are at instants at which a node is exceeded, as its peak is by so much."""
+        spans = self._spans[node_name] if node_name in self._spans else {}
+        levels = {start: _level(spans.values(), start) for start in {span.start for span in spans.values()}}
+        crowded = set()
+        for name, units in excess.items():
+            limit = max((level.get(name, 0) for level in levels.values()), default=0) - units
+            crowded |= {start for start, level in levels.items() if level.get(name, 0) > limit}
+        return {key for key, span in spans.items() if any(span.start <= at < span.end for at in crowded)}
+
+    def relief(self, begin: float, end: float, now: float) -> tuple[Rows, Amounts]:
         """Tell what of each node need not be free for who is there from one instant until before another.
 
-        Gives:
+        Who ought to be gone by now may stay for ever.
+
+        Returns:
             the K rows of nodes with spans, and K x R amounts that the columns count of them and that are of
             before or after.
 
         """
-        ids, at_most = self._peaks(-inf, inf)
-        some, then = self._peaks(begin, end)
+        ids, at_most = self._peaks(-inf, inf, -inf)
+        some, then = self._peaks(begin, end, now)
         at_most[np.searchsorted(ids, some)] -= then
         names = list(self._ids)
         rows = np.array([self._columns.row_of.get(names[index], -1) for index in ids.tolist()], np.intp)
         return rows[rows >= 0], at_most[rows >= 0]
 
-    def _peaks(self, begin: float, end: float) -> tuple[Rows, Amounts]:
+    def _peaks(self, begin: float, end: float, now: float) -> tuple[Rows, Amounts]:
         """Give the ids of nodes with spans in a window, ascending, and the largest sums of these."""
-        there = ((self._node >= 0) & (self._start < end) & (self._end > begin)).nonzero()[0]
-        starts, ends, nodes = np.maximum(self._start[there], begin), self._end[there], self._node[there]
+        leaves = np.where((self._start == -inf) & (self._end <= now), inf, self._end)
+        there = ((self._node >= 0) & (self._start < end) & (leaves > begin)).nonzero()[0]
+        starts, ends, nodes = np.maximum(self._start[there], begin), leaves[there], self._node[there]
         amounts = self._amounts[there]
         leave = ends < end
         instants = np.concatenate((starts, ends[leave]))
@@ -155,19 +169,17 @@ class Timeline:
             self._amounts = np.pad(self._amounts, ((0, 0), (0, more)))
 
 
+def _level(spans: Iterable[Span], instant: float) -> Resources:
+    """Sum the spans that there are at an instant."""
+    there = (span.amounts for span in spans if span.start <= instant < span.end)
+    return reduce(plus, there, NOTHING)
+
+
 def _shared(spans: list[Span]) -> Resources:
     """Tell by how much the sum of spans exceeds their peak."""
     if all(span.start == -inf for span in spans):
         return NOTHING
-    together: dict[str, int] = {}
-    for span in spans:
-        for name, units in span.amounts.items():
-            together[name] = together.get(name, 0) + units
-    events = [(span.start, 1, span.amounts) for span in spans]
-    events += [(span.end, -1, span.amounts) for span in spans if span.end < inf]
-    level, peak = dict.fromkeys(together, 0), dict.fromkeys(together, 0)
-    for _, sign, amounts in sorted(events, key=lambda event: event[:2]):
-        for name, units in amounts.items():
-            level[name] += sign * units
-            peak[name] = max(peak[name], level[name])
+    together = reduce(plus, (span.amounts for span in spans), NOTHING)
+    levels = [_level(spans, start) for start in {span.start for span in spans}]
+    peak = {name: max(level.get(name, 0) for level in levels) for name in together}
     return {name: units - peak[name] for name, units in together.items() if units > peak[name]}

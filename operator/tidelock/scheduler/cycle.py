@@ -184,11 +184,13 @@ class Cycle:
         with _course(state, profile):
             filtered = self._filter(profile, pod, state, sound_only=entry.moving)
             if isinstance(filtered, _Unfit):
-                begins = now if entry.begins_at is None else entry.begins_at
-                between = self._between(profile, pod, state, filtered, begins, _needed_until(entry, now))
-                found: Node | _Unfit = between or filtered
+                found: Node | _Unfit = filtered
             else:
                 found = self._home(entry, pod, state, filtered) or self._choose(pod, state, *filtered)
+            if isinstance(found, _Unfit):
+                begins = now if entry.begins_at is None else entry.begins_at
+                until = _needed_until(entry, now)
+                found = self._between(profile, pod, state, found, begins, until) or found
             if isinstance(found, _Unfit):
                 refusal = found.refusal
                 if _may_preempt(entry, pod):
@@ -273,14 +275,14 @@ class Cycle:
         self, profile: Profile, pod: Pod, state: CycleState, unfit: _Unfit, begin: float, end: float
     ) -> Node | None:
         """Find a node with room from one instant until before another, where none has it for ever."""
-        timeline, snapshot = self._book.rooms.timeline, unfit.snapshot
-        if not timeline or (begin <= state.expect(Moment).now and end == inf):
+        timeline, snapshot, now = self._book.rooms.timeline, unfit.snapshot, state.expect(Moment).now
+        if not timeline or (begin <= now and end == inf):
             return None
         short = np.zeros(len(snapshot), np.bool_)
         for plugin, mask in unfit.verdict.ruled_out:
             if plugin.name in _CAPACITY_PLUGINS:
                 short |= mask
-        rows, relief = timeline.relief(begin, end)
+        rows, relief = timeline.relief(begin, end, now)
         helped = short[rows] & (relief > 0).any(axis=1)
         rows, relief = rows[helped], relief[helped]
         if not len(rows):
