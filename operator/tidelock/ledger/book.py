@@ -85,6 +85,7 @@ class Book:
         ended: locks that have come to their end, or were deleted before, for others to take and to tell of.
         groups: the groups of locks, and which pod can take which members.
         rooms: what each lock holds on its node.
+        opened: locks whose window has begun, for others to take: an owner may have been bound just now.
         hearsay: claims of pods that a watch says are bound, for others to take and to ask the API server.
         refusers: plugins that have refused locks since all that wait were last tried.
 
@@ -106,6 +107,7 @@ class Book:
         self.changed: dict[Key, None] = {}
         self.changes: list[Change] = []
         self.ended: list[Entry] = []
+        self.opened: list[Entry] = []
         self.hearsay: list[Claim] = []
         self.refusers: set[str] = set()
         self._columns = columns
@@ -424,11 +426,14 @@ class Book:
         if differ_in_lease_alone(known, reservation):
             return  # else who renews its lease would be tried again and again, or brought back
         self.rooms.hold(entry, entry.room)  # maybe others are its owners now
+        if entry.phase is Phase.PLANNED:
+            self._displace(entry, reasons.WAITING, "the spec was edited", now)
         if entry.problem:
             self._reject_if_unreadable(entry, now)
             return
         if entry.phase is Phase.REJECTED:
             entry.finished_at = None
+            entry.look_ahead(now)
             entry.lease = followed(None, reservation, now)
             entry.wait(now)
             self._step(entry, Event.REVISE, reasons.WAITING, "the spec was edited", now)
@@ -438,8 +443,6 @@ class Book:
             self.untried[entry.key] = entry
         if entry.phase is not Phase.BOUND and (over := ending(entry, now)) is not None:
             self._expire(entry, over, now)
-        elif entry.phase is Phase.PLANNED:
-            self._displace(entry, reasons.WAITING, "the spec was edited", now)
         elif entry.phase is Phase.ACTIVE:
             self._resize(entry, now)
 
@@ -462,6 +465,7 @@ class Book:
     def _open(self, entry: Entry, now: float) -> None:
         """Begin the window of a lock: what was planned is held, unless who was to be gone is there yet."""
         begins, entry.ahead = entry.begins_at, False
+        self.opened.append(entry)
         if entry.phase is not Phase.PLANNED:
             self._unpark(entry)
             self._retry([entry])
@@ -472,9 +476,6 @@ class Book:
         self.rooms.hold(entry, entry.room)
         self._step(entry, Event.ADMIT, reasons.ADMITTED, _held_text(entry), now)
         self.rooms.retell(entry)
-        node = self._node(entry.node)
-        if node is not None:
-            self._note_problem(entry, node, now)
         self._displace_overcommitted(entry.node, now, None)
 
     def _renew_expiry(self, entry: Entry) -> None:
@@ -688,6 +689,7 @@ class Book:
     ) -> None:
         self._count_use(entry, now, occupied=False)
         entry.finished_at = now
+        entry.ahead = False
         self.ended.append(entry)
         entry.violation = ""
         self._owners.discard(entry.key)
@@ -698,7 +700,7 @@ class Book:
     ) -> None:
         self._note(entry, event, reason, message, now, now if due is None else due)
         entry.reason, entry.message = reason, message
-        if entry.phase is not Phase.ACTIVE:
+        if entry.phase not in (Phase.ACTIVE, Phase.PLANNED):
             entry.node_problem = entry.move_at = None
             entry.moving = False
         self._touch(entry)

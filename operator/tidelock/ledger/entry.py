@@ -206,6 +206,11 @@ class Entry:
         occupied, since = self.transition_times.get("Occupied", ("False", now))
         return self.occupied_seconds + (max(now - since, 0.0) if occupied == "True" else 0.0)
 
+    def look_ahead(self, now: float) -> None:
+        """Learn whether the lock begins later."""
+        begins = self.reservation.start_at
+        self.ahead = begins is not None and begins > now
+
     def wait(self, now: float) -> None:
         """Begin to wait for room again; the status keeps the instant for a later process."""
         self.seen_waiting_at = self.pending_since = now

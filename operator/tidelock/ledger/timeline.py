@@ -59,8 +59,11 @@ class Timeline:
 
     def put(self, key: Hashable, node_name: str, span: Span) -> None:
         """Add a span, or replace the one of the same key."""
-        if self._spans[node_name].get(key) == span:
+        before = self._spans[node_name].get(key)
+        if before == span:
             return
+        if before is not None:
+            self._columns.freed += 1  # who leaves earlier than was known makes room
         self.drop(key)
         self._spans[node_name][key] = span
         slot = self._slot()
@@ -96,7 +99,7 @@ class Timeline:
 
     def crowd(self, node_name: str, excess: Resources) -> set[Hashable]:
         """Tell whose spans are at instants at which a node is exceeded, as its peak is by so much."""
-        spans = self._spans[node_name] if node_name in self._spans else {}
+        spans = self._spans.get(node_name, {})
         levels = {start: _level(spans.values(), start) for start in {span.start for span in spans.values()}}
         crowded = set()
         for name, units in excess.items():
@@ -143,8 +146,7 @@ class Timeline:
 
     def _share(self, node_name: str) -> None:
         """Have the columns count what windows share on a node but once."""
-        spans = list(self._spans[node_name].values()) if node_name in self._spans else []
-        shared = _shared(spans)
+        shared = _shared(list(self._spans.get(node_name, {}).values()))
         before = self._shared.pop(node_name, NOTHING)
         if shared:
             self._shared[node_name] = shared

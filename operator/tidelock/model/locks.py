@@ -56,9 +56,8 @@ class Reservation:
     @property
     def run_seconds(self) -> float:
         """How long its pod is on its node at most, once it is bound; infinite if nobody knows."""
-        if self.spec is not None and self.spec.run_seconds is not None:
-            return float(self.spec.run_seconds)
-        return self.pod.run_seconds if self.pod is not None else math.inf
+        told = self.spec.run_seconds if self.spec is not None else None
+        return math.inf if told is None else float(told)
 
     @property
     def lifetime(self) -> int | None:

@@ -210,7 +210,7 @@ class ReservationSpec(Ask):
     start_at: Annotated[Timestamp, _reachable("startAt")] | None = None
     """When the lock begins to hold; until then its room is planned, for pods that are gone by then to use."""
     run_seconds: Annotated[int, Field(ge=1, le=YEAR_SECONDS)] | None = None
-    """How long its pod runs at most; absent: its template's activeDeadlineSeconds, or nobody knows."""
+    """How long its pod is on the node at most, once it is bound; absent: nobody knows, so for ever."""
     lease: Lease | None = None
     """Has the lock end earlier if its holder does not renew it; may be changed at any time."""
     pending_deadline_seconds: Annotated[int, Field(ge=0, le=YEAR_SECONDS)] = 60

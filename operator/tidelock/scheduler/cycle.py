@@ -252,7 +252,7 @@ class Cycle:
 
     def _home(self, entry: Entry, pod: Pod, state: CycleState, filtered: _Filtered) -> Node | None:
         """Find the node of owners of a lock for reuse, if it fits there beside what they use of its room."""
-        if not entry.sticky or entry.reservation.spec is None:
+        if not entry.sticky or entry.ahead or entry.reservation.spec is None:
             return None
         snapshot, _, verdict = filtered
         spec, namespace = entry.reservation.spec, entry.key.namespace

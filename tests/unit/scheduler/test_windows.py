@@ -24,7 +24,11 @@ def core() -> Core:
 
 def plan(core: Core, name: str = "lock", begins: float = HOUR, cpu: str = "3", **fields: Any) -> Entry:
     """Have a lock be decided that begins so many seconds from now."""
-    spec = {"startAt": format_instant(core.clock.now() + begins), "resources": {"cpu": cpu}, "ttlSeconds": 600}
+    spec = {
+        "startAt": format_instant(core.clock.now() + begins),
+        "resources": {"cpu": cpu},
+        "ttlSeconds": 600,
+    }
     entry = core.lock(name, created=core.clock.now(), **spec | fields)
     core.step()
     return entry
@@ -50,9 +54,7 @@ def test_it_is_planned_with_its_node_and_its_window(core: Core) -> None:
     assert status["expiresAt"] == format_instant(NOW + HOUR + 600)
     assert "activatedAt" not in status
     assert conditions == {"Active": ("False", "Planned"), "Ready": ("False", "Planned")}
-    assert entry.message == (
-        "cpu 3 held on node-a from 2027-01-15T09:00:00Z until 2027-01-15T09:10:00Z"
-    )
+    assert entry.message == ("cpu 3 held on node-a from 2027-01-15T09:00:00Z until 2027-01-15T09:10:00Z")
 
 
 def test_it_is_active_from_the_instant_at_which_it_begins(core: Core) -> None:
