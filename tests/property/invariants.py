@@ -15,7 +15,7 @@ from property.occupancy import check_occupancy, check_stored_occupancy
 from property.occupancy import is_owner as _owned_by
 from property.process import Process
 from property.usage import UsageObserver, check_parked
-from property.windows import in_the_way, needed_by, taken_at_times
+from property.windows import in_the_way, needed_by
 from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import may_claim, owns
@@ -229,10 +229,11 @@ def check_server(process: Process, disturbed: set[str]) -> None:
     """I1 on the server: bound pods, bindings under way and locks fit, but where others took the room."""
     for key, node in process.api.nodes.decoded.items():
         if key.name not in disturbed:
-            takers = [pod for pod in process.api.pods.decoded.values() if _takes(process, pod, key.name)]
-            for taken in taken_at_times(process, key.name, takers):
-                over = {name: units for name, units in taken.items() if units > node.allocatable.get(name, 0)}
-                assert not over, f"{key.name}: {over} of {node.allocatable}"
+            takers = [p.requests for p in process.api.pods.decoded.values() if _takes(process, p, key.name)]
+            held = [entry.held for entry in process.book.rooms.held_on(key.name) if not entry.ahead]
+            taken = _total([*takers, *held])
+            over = {name: units for name, units in taken.items() if units > node.allocatable.get(name, 0)}
+            assert not over, f"{key.name}: {over} of {node.allocatable}"
 
 
 def check_stored(process: Process) -> None:

@@ -7,7 +7,6 @@ from math import inf
 from property.process import Process
 from tidelock.cluster.cache import Placed
 from tidelock.ledger.entry import Entry
-from tidelock.model.pods import Pod
 from tidelock.model.quantities import NOTHING, Resources, plus
 
 
@@ -23,18 +22,6 @@ def needed_by(held: Sequence[Entry], placed: Iterable[Placed]) -> dict[str, int]
             peak[name] = max(peak.get(name, 0), units)
     needed = {name: units - pods.get(name, 0) for name, units in peak.items()}
     return {name: units for name, units in needed.items() if units}
-
-
-def taken_at_times(process: Process, node_name: str, pods: Iterable[Pod]) -> list[Resources]:
-    """Sum what pods and locks take of a node at each instant at which it may be most.
-
-    A pod that ought to be gone is taken to be so from when it ought to.
-    """
-    spans = [_span(entry) for entry in process.book.rooms.held_on(node_name)]
-    for pod in pods:
-        placed = process.cache.get(pod.uid)
-        spans.append((-inf, pod.gone_by(placed.since if placed is not None else 0.0), pod.requests))
-    return [_sum_at(start, spans) for start in {-inf, *(start for start, _, _ in spans)}]
 
 
 def in_the_way(process: Process, node_name: str) -> list[str]:
