@@ -37,6 +37,9 @@ class _StillClock:
     def now(self) -> float:
         return _NOW
 
+    def monotonic(self) -> float:
+        return _NOW
+
 
 def pod_json(number: int, node: str) -> Json:
     """Make a pod that fills half of its node and ends within the first hour."""
