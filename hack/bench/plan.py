@@ -117,9 +117,10 @@ def main(arguments: Sequence[str]) -> int:
     rows = [("a lock for", "p50", "p99", "target")]
     first = options.locks
     for name, pinned in (("any node", False), ("one node", True)):
+        slots = range(_SLOTS, 2 * _SLOTS) if pinned else range(_SLOTS)  # a node that is named has room then
         seconds = [
             world.plan(
-                lock_json(number, rng.randrange(_SLOTS), node_name(number % options.nodes) if pinned else "")
+                lock_json(number, rng.choice(slots), node_name(number % options.nodes) if pinned else "")
             )
             for number in range(first, first + options.plans)
         ]
