@@ -36,7 +36,7 @@ class HoldObserver:
 
     def _follow(self, process: Process, entry: Entry) -> None:
         spec, hold = entry.reservation.spec, entry.hold
-        if spec is None or spec.commit is None or hold is None or not entry.room:
+        if spec is None or spec.commit is None or hold is None or entry.phase is not Phase.ACTIVE:
             return
         until = process.clock.now() + spec.commit.within_seconds
         self._until.setdefault((entry.uid, hold.number), until)

@@ -26,9 +26,9 @@ def check_occupancy(process: Process) -> None:
             assert covers(placed.pod.requests, occupant.uses), occupant.key
             used = plus(used, occupant.uses)
         assert plus(entry.held, used) == entry.room, f"{entry.key} is counted twice, or not at all"
-        assert entry.sticky or not used, entry.key
-    for node in {entry.node for entry in entries if entry.sticky}:
-        here = [entry for entry in entries if entry.sticky and entry.node == node]
+        assert not used or (entry.sticky and not entry.ahead), entry.key
+    for node in {entry.node for entry in entries if entry.sticky and not entry.ahead}:
+        here = [entry for entry in entries if entry.sticky and not entry.ahead and entry.node == node]
         pods = [placed.pod for placed in process.cache.pods_on(node)]
         for resource in {name for entry in here for name in entry.room}:
             used_here = sum(each.uses.get(resource, 0) for entry in here for each in entry.occupants.values())
@@ -53,7 +53,9 @@ def check_stored_occupancy(process: Process) -> None:
             inside = [each.uses for each in entry.occupants.values() if not each.assumed]
             uses = {name: units for name, units in reduce(plus, inside, NOTHING).items() if name != PODS}
             assert parse_resources(status.get("used", {})) == uses, entry.key
-            alone = [each for each in process.book.entries.values() if each.sticky and each.room]
+            alone = [
+                each for each in process.book.entries.values() if each.sticky and each.room and not each.ahead
+            ]
             assert told is not None or not owners or len(alone) > 1, f"{owners} are in {entry.key}"
 
 

@@ -120,10 +120,11 @@ def _belongs_in_template(field: str) -> Rule:
     )
 
 
-_REACHABLE = Rule(
-    "self >= timestamp('1970-01-01T00:00:00Z') && self < timestamp('9999-01-01T00:00:00Z')",
-    "expireAt must be between the years 1970 and 9998",
-)
+def _reachable(field: str) -> Rule:
+    return Rule(
+        "self >= timestamp('1970-01-01T00:00:00Z') && self < timestamp('9999-01-01T00:00:00Z')",
+        f"{field} must be between the years 1970 and 9998",
+    )
 
 
 ONE_END = Rule(
@@ -196,7 +197,7 @@ class Membership(Wire):
 
 
 Owners = Annotated[list[Owner], Field(min_length=1, max_length=16)]
-EndOfLife = Annotated[Timestamp, _REACHABLE]
+EndOfLife = Annotated[Timestamp, _reachable("expireAt")]
 
 
 class ReservationSpec(Ask):
@@ -208,6 +209,10 @@ class ReservationSpec(Ask):
     """When the lock ends, with a time zone; exactly one of expireAt and ttlSeconds is required."""
     ttl_seconds: Annotated[int, Field(ge=1, le=YEAR_SECONDS)] | None = None
     """How long the lock holds once it is active; exactly one of expireAt and ttlSeconds is required."""
+    start_at: Annotated[Timestamp, _reachable("startAt")] | None = None
+    """When the lock begins to hold; until then its room is planned, for pods that are gone by then to use."""
+    run_seconds: Annotated[int, Field(ge=1, le=YEAR_SECONDS)] | None = None
+    """How long its pod is on the node at most, once it is bound; absent: nobody knows, so for ever."""
     lease: Lease | None = None
     """Has the lock end earlier if its holder does not renew it; may be changed at any time."""
     commit: Commit | None = None
@@ -234,6 +239,17 @@ class ReservationSpec(Ask):
         *Ask.rules,
         ONE_END,
         Rule(
+            "!has(self.startAt) || !has(self.expireAt) || self.startAt < self.expireAt",
+            "expireAt must be after startAt",
+            field=".expireAt",
+        ),
+        Rule(
+            "!has(self.group) || !has(self.startAt)",
+            "a member of a group holds its room as soon as all others do",
+            field=".startAt",
+            reason="FieldValueForbidden",
+        ),
+        Rule(
             "!has(self.group) || !has(self.lease) && self.preemptionPolicy == 'Never'"
             " && !(has(self.reuse) && self.reuse == 'Always') && !has(self.commit) && !has(self.anyOf)",
             "a member of a group has no lease, no commit and no anyOf, evicts nobody and is not for reuse",
@@ -247,6 +263,7 @@ class Phase(StrEnum):
     """Summary of the conditions for people to read."""
 
     PENDING = "Pending"
+    PLANNED = "Planned"
     ACTIVE = "Active"
     BOUND = "Bound"
     CONSUMED = "Consumed"

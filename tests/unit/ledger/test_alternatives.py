@@ -8,6 +8,7 @@ from builders import NOW, Json, encode, pod, reservation, reservation_json
 from tidelock.ledger import reasons
 from tidelock.ledger.status import render
 from tidelock.ledger.transitions import Event
+from tidelock.model.instants import format_instant
 from tidelock.model.locks import Reservation, decode_reservation
 from tidelock.model.meta import Key
 from tidelock.model.reservations import Phase
@@ -114,6 +115,13 @@ def test_a_choice_that_is_over_stands_in_nobody_s_way(ledger: Ledger) -> None:
     next_one = ledger.active("b", at=NOW + 11, **SET)
     ledger.book.advance(NOW + 11)
     assert next_one.phase is Phase.ACTIVE
+
+
+def test_what_is_planned_is_chosen_when_it_begins_and_ends_when_another_is(ledger: Ledger) -> None:
+    later = [ledger.active(name, startAt=format_instant(NOW + 100), **SET) for name in "ab"]
+    assert {each.phase for each in later} == {Phase.PLANNED}
+    ledger.book.advance(NOW + 100)
+    assert phases(ledger) == {"a": Phase.ACTIVE, "b": Phase.EXPIRED}
 
 
 def test_sets_of_other_names_and_namespaces_are_others(ledger: Ledger) -> None:

@@ -162,6 +162,15 @@ def test_after_a_failed_binding_its_time_counts_again(ledger: Ledger, commits: b
     assert entry.phase is phase
 
 
+def test_what_is_planned_is_to_be_committed_once_it_begins(ledger: Ledger) -> None:
+    entry = ledger.active(startAt=format_instant(NOW + 100), **TWO_PHASES)
+    assert (entry.phase, "commit" in render(entry, NOW)) == (Phase.PLANNED, False)
+    ledger.book.advance(NOW + 100)
+    assert (entry.phase, ledger.book.next_deadline()) == (Phase.ACTIVE, NOW + 130)
+    commit(ledger, token(entry), at=NOW + 110)
+    assert conditions(entry)["Committed"][0] == "True"
+
+
 def test_a_lock_with_one_phase_has_no_hold(ledger: Ledger) -> None:
     entry = ledger.active()
     assert "commit" not in render(entry, NOW)
