@@ -20,7 +20,7 @@ class Alternatives:
         return key in self._set_of
 
     def join(self, entry: Entry) -> None:
-        """Add a lock that the ledger has just met to its set, if it is in one."""
+        """Add a lock to its set, if it is in one."""
         spec = entry.reservation.spec
         if spec is not None and spec.any_of is not None:
             name = self._set_of[entry.key] = entry.key.namespace, spec.any_of

@@ -156,7 +156,6 @@ class Book:
             entry.ceiling = self.quotas.ceiling(entry.key.namespace)
             self.entries[entry.key] = entry
             self.groups.join(entry)
-            self._alternatives.join(entry)
             self._await_decision(entry)
             room, entry.room = entry.room, NOTHING
             self.rooms.hold(entry, room)
@@ -691,6 +690,7 @@ class Book:
 
     def _await_decision(self, entry: Entry) -> None:
         """Have a lock be looked at once all are known: it may be committed, or one of its set be chosen."""
+        self._alternatives.join(entry)
         if entry.hold is not None or entry.key in self._alternatives:
             self._undecided[entry.key] = entry
 

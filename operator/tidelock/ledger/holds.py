@@ -85,6 +85,6 @@ def stored(reservation: Reservation, status: CommitStatus | None) -> Hold | None
 def begun(hold: Hold | None, reservation: Reservation, now: float) -> Hold | None:
     """Hold room that was got now, if its lock has a second phase."""
     spec = reservation.spec
-    if hold is None or spec is None or spec.commit is None:
+    if spec is None or spec.commit is None:
         return hold
-    return hold.begun(spec.commit.within_seconds, now)
+    return (hold or Hold(reservation.meta.uid)).begun(spec.commit.within_seconds, now)

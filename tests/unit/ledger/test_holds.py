@@ -214,6 +214,15 @@ def test_room_that_an_older_version_has_given_is_to_be_committed_from_now_on(led
     assert successor.book.next_deadline() == NOW + 80
 
 
+def test_a_spec_that_could_not_be_read_at_first_counts_when_it_can(ledger: Ledger) -> None:
+    entry = ledger.lock(owners="nobody")
+    ledger.edit(owners=[{"pod": {"name": "web-0"}}], anyOf="web", **TWO_PHASES)
+    other = ledger.lock("other", anyOf="web")
+    ledger.admit(entry)
+    commit(ledger, token(entry))
+    assert (entry.phase, other.reason) == (Phase.ACTIVE, reasons.ANOTHER_CHOSEN)
+
+
 def test_how_it_ended_is_told_of_a_tombstone(ledger: Ledger) -> None:
     entry = ledger.active(retention="Retain", **TWO_PHASES)
     ledger.book.advance(DUE)
