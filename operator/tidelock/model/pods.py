@@ -33,6 +33,7 @@ _RESTARTS_ALL = "RestartAllContainersOnContainerExits"
 _OWN_USERS_IN_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
 REQUIRE_RESERVATION = "tidelock.dev/require-reservation"
 CLAIMED_LOCKS = "tidelock.dev/claimed-locks"
+BORROWS = "tidelock.dev/borrows"
 """Annotation that comes with a binding: the uids of the pod's own locks then, separated by commas."""
 
 
@@ -309,6 +310,11 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
     def requires_reservation(self) -> bool:
         """Whether it may only take room that is locked for it."""
         return self.metadata.annotations.get(REQUIRE_RESERVATION) == "true"
+
+    @property
+    def borrows(self) -> bool:
+        """Whether it may use room of borrowable locks, and lets itself be evicted for their owners."""
+        return self.metadata.annotations.get(BORROWS) == "true"
 
     @property
     def claimed_locks(self) -> frozenset[str]:
