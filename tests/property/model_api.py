@@ -1,8 +1,8 @@
 """An API server in memory: objects with versions and generations, watches, refusals and real outcomes.
 
 It knows what the ledger relies on: writes that carry an old version or another uid are refused, a pod is
-bound once, reuse of a lock is fixed, its owners and nodeName are so while its stored status says that it is
-held, and so is the whole spec once the lock has ended.
+bound once, how a lock is shared is fixed, its owners and nodeName are so while its stored status says that it
+is held, and so is the whole spec once the lock has ended.
 """
 
 import json
@@ -116,7 +116,7 @@ class ModelApi:
         after = {name: value for name, value in (before | changes).items() if value is not None}
         fixed = ("owners", "nodeName") if phase in _HELD else tuple(after | before) if phase in _FINAL else ()
         fixed = tuple(after | before) if "group" in before else fixed
-        if any(before.get(name) != after.get(name) for name in (*fixed, "reuse")):
+        if any(before.get(name) != after.get(name) for name in (*fixed, "reuse", "borrowable")):
             raise RefusedError(f"{key} is {phase}")
         if after != before:
             generation = edited["metadata"]["generation"] + 1

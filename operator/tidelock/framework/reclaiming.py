@@ -1,9 +1,9 @@
 """Who has to go from borrowed room when its owner comes.
 
-An owner that fits nowhere, for what borrowers use on the node of its lock, has as few of them evicted as will
-do. Its right depends on no priority and no preemption policy, as the room was its own before. Of the borrowers
-there those are spared first whom a PodDisruptionBudget protects, then the more important. It does not matter of
-which lock on the node one borrows: the others move up.
+An owner that fits nowhere, for what borrowers use on the node of its lock, has as few of them evicted as
+will do. Its right depends on no priority and no preemption policy, as the room was its own before. Of the
+borrowers there those are spared first whom a PodDisruptionBudget protects, then the more important. It does
+not matter of which lock on the node one borrows: the others move up.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -63,7 +63,7 @@ class _Trial:
         self._locked = self._would_hold(self._own)
 
     def victims(self, borrowers: Sequence[Placed]) -> Victims | None:
-        """Give those of the borrowers that have to go, and those that go anyway; None if that is not enough."""
+        """Give the borrowers that have to go, and those that go anyway; None if that is not enough."""
         if not self._fits_without(borrowers):
             return None
         by_rank = sorted(borrowers, key=rank)

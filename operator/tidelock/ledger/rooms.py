@@ -1,6 +1,6 @@
 """Who has which room: what each lock holds on its node, and what of that its owners use.
 
-A lock for reuse does not hold what its owners there use of it, nor a borrowable lock what borrowers there use.
+A lock for reuse does not hold what its owners there use of it, nor a borrowable one what borrowers there use.
 That follows from the node's pods, each time that they change, and is told to whoever keeps the locks' state.
 
 Borrowers count as in the locks as far as these go, whatever is free beside them: so what is free stays so for

@@ -5,7 +5,7 @@ left out. An owner goes to the node of its lock if it can; one that is annotated
 `tidelock.dev/require-reservation: "true"` goes nowhere else. Once it is reserved, its locks are released.
 
 To a pod that is annotated with `tidelock.dev/borrows: "true"` what borrowable locks hold is free room. It is
-evicted when an owner fits nowhere for what it uses, whatever the priorities and preemption policies of the two.
+evicted when an owner fits nowhere for what it uses, whatever the priorities and preemption policies of both.
 """
 
 from collections import Counter

@@ -1,8 +1,8 @@
 """Preemption's side of the API: evicts victims and takes outdone nominations away, off the decision loop.
 
 As kube-scheduler 1.36 does (framework/preemption/executor.go): a victim is given the condition
-DisruptionTarget and deleted, or, if it still waits for its permit, refused that instead. Who gives back what it
-has borrowed is evicted through the Eviction API, or, where a budget does not allow that, as any victim.
+DisruptionTarget and deleted, or, if it still waits for its permit, refused that instead. Who gives back
+what it has borrowed is evicted through the Eviction API, or, where a budget forbids that, as any victim.
 """
 
 import logging
