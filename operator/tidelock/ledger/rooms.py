@@ -161,11 +161,11 @@ class Rooms:
         return [placed for placed in self._pods_on(node_name) if placed.pod.borrows]
 
     def evictable(self, node_name: str) -> Resources:
-        """Sum what borrowers on a node use beyond what locks lend them; they go as a whole."""
-        takes = reduce(plus, (placed.pod.requests for placed in self.borrowers_on(node_name)), NOTHING)
-        entries = (entry for entry in self._shared_of(node_name) if entry.borrowable)
-        uses = (each.uses for entry in entries for each in entry.occupants.values())
-        return minus(takes, reduce(plus, uses, NOTHING))
+        """Sum what borrowers on a node use beyond what locks there have for them; they go as a whole."""
+        borrowers = {placed.pod.uid: placed.pod.requests for placed in self.borrowers_on(node_name)}
+        occupants = (each for entry in self._shared_of(node_name) for each in entry.occupants.values())
+        uses = (each.uses for each in occupants if each.uid in borrowers)
+        return minus(reduce(plus, borrowers.values(), NOTHING), reduce(plus, uses, NOTHING))
 
     def any_on(self, node_name: str) -> bool:
         """Whether any lock holds room on a node."""

@@ -229,12 +229,13 @@ class Reservation(PreEnqueue, PreFilter, Filter, PostFilter, PreScore, Score, Re
 
     def _lendable(self, pod: Pod, snapshot: Snapshot, own: OwnLocks) -> "_Lendable":
         """Sum what locks have left to lend to a pod that is not their owner."""
-        amounts = np.zeros((len(snapshot), len(snapshot.resources)), np.int64)
+        amounts = np.zeros((len(self.handle.columns), len(snapshot.resources)), np.int64)
+        wanted = [(snapshot.resources[column], column) for column, _ in self._wanted(pod, snapshot)]
         for entry in self.handle.book.rooms.lenders.values():
             row = snapshot.row(entry.node)
             if row is not None and entry not in own.entries:
-                for column, _ in self._wanted(pod, snapshot):
-                    amounts[row, column] += entry.held.get(snapshot.resources[column], 0)
+                for resource, column in wanted:
+                    amounts[row, column] += entry.held.get(resource, 0)
         return _Lendable(amounts)
 
     def _shortages(
