@@ -3,6 +3,7 @@
 import operator
 from collections import Counter
 from collections.abc import Iterable
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from property.occupancy import check_lent, check_occupancy, check_stored_occupan
 from property.occupancy import is_owner as _owned_by
 from property.process import Process
 from property.usage import UsageObserver, check_parked
+from property.windows import in_the_way, needed_by
 from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import may_claim, owns
@@ -96,7 +98,7 @@ class Observer:
             nodes += [entry.node for entry in entries if outcome.pod.uid in entry.occupants]
             assert not outcome.pod.requires_reservation or outcome.node_name in nodes, outcome.pod.key
             alone = [entry for entry in entries if not entry.sticky and entry.membership is None]
-            still = [e.key for e in alone if e.held and _owned_by(e, outcome.pod)]
+            still = [e.key for e in alone if e.held and not e.ahead and _owned_by(e, outcome.pod)]
             assert not still, f"{still} are held beside their owner {outcome.pod.key}"
         highest = max((each.pod.spec.priority for each in process.attempts), default=-(2**31))
         for change in process.book.changes:
@@ -111,13 +113,14 @@ class Observer:
         self._held = {e.uid: _Held(e, e.node, e.held) for e in process.book.entries.values() if e.held}
         for uid in self._held.keys() - before.keys():
             entry = self._held[uid].entry
-            alive = entry.expires_at is not None and entry.expires_at > process.clock.now()
+            alive = entry.ends_at is not None and entry.ends_at > process.clock.now()
             assert alive or not process.feed.ready, f"{entry.key} has expired and is held"
         stayed = [self._held[uid] for uid in self._held.keys() & before.keys()]
         for uid in before.keys() - self._held.keys():
             loser, node, amounts = before[uid]
             if loser.phase is Phase.PENDING and loser.reason == reasons.OVERCOMMITTED:
                 rivals = [h.entry for h in stayed if h.node == node and h.amounts.keys() >= amounts.keys()]
+                rivals = [rival for rival in rivals if rival.span is None or rival.span.start == -inf]
                 spared = [rival.key for rival in rivals if _rank(rival) < _rank(loser)]
                 assert not spared, f"{loser.key} has lost its room, and {spared} have not"
 
@@ -133,11 +136,12 @@ def check_sums(process: Process) -> None:
     """I4: the columns are the sums of what the cache and the ledger list."""
     columns, placed_pods = process.columns, process.cache._placed.values()
     for name, row in columns.row_of.items():
-        placed = [placed.pod for placed in placed_pods if placed.node_name == name]
-        held = [entry.held for entry in process.book.entries.values() if entry.node == name]
+        on_node = [placed for placed in placed_pods if placed.node_name == name]
+        placed = [each.pod for each in on_node]
+        held = [entry for entry in process.book.entries.values() if entry.node == name and entry.held]
         assert columns.named(columns.requested[row]) == _total(pod.requests for pod in placed), name
         assert columns.nonzero[row].tolist() == [sum(pod.nonzero[i] for pod in placed) for i in (0, 1)], name
-        assert columns.named(columns.locked[row]) == _total(held), name
+        assert columns.named(columns.locked[row]) == needed_by(held, on_node), name
         assert np.array_equal(columns.allocatable[row], columns.vector(columns.nodes[row].allocatable)), name
 
 
@@ -154,7 +158,11 @@ def check_holders(process: Process) -> None:
     assert all(count == 1 for count in claims.values()), claims
     assert book._claims.keys() <= process.in_flight.keys(), "a claim without a binding"
     for entry in book.entries.values():
-        assert bool(entry.room) == (entry.phase is Phase.ACTIVE), (entry.key, entry.phase, entry.room)
+        assert bool(entry.room) == (entry.phase in (Phase.ACTIVE, Phase.PLANNED)), (
+            entry.key,
+            entry.phase,
+            entry.room,
+        )
         assert (entry.phase is Phase.BOUND) == (entry.key in claims), (entry.key, entry.phase)
         assert (entry.key in book.waiting) == entry.wanting, entry.key
         assert entry.kept_of(entry.room) == entry.room, f"{entry.key} has more than its spec asks for"
@@ -165,7 +173,7 @@ def check_index(process: Process) -> None:
     entries = process.book.entries
     for pod in process.api.pods.decoded.values():
         owned = [e for e in entries.values() if e.phase not in SETTLED and _owned_by(e, pod)]
-        alone = sorted(e.key for e in owned if e.membership is None and may_claim(e.uid, pod))
+        alone = sorted(e.key for e in owned if e.membership is None and may_claim(e, pod))
         own = process.book.own(pod)
         assert [entry.key for entry in own if entry.membership is None] == alone, pod.key
         check_own(process, pod, own, owned)
@@ -196,10 +204,14 @@ def check_ends(process: Process) -> None:
     check_taken(process, bound, doubtful)
     for entry in process.book.entries.values():
         if entry.room:
-            assert entry.expires_at is not None
-            assert entry.expires_at > process.decided_at, f"{entry.key} is held after its expiry"
+            assert entry.ends_at is not None
+            assert entry.ends_at > process.decided_at, f"{entry.key} is held after its expiry"
+            assert entry.begins_at is None or entry.begins_at > process.decided_at, (
+                f"{entry.key} is ahead yet"
+            )
             if entry not in doubtful and not entry.sticky and entry.membership is None:
-                assert not any(_owned_by(entry, pod) for pod in bound), f"{entry.key}: its owner is bound"
+                owners = [pod.key for pod in bound if _owned_by(entry, pod) and may_claim(entry, pod)]
+                assert not owners, f"{entry.key}: its owner is bound"
         if entry.phase is Phase.CONSUMED and entry.uid in stored:
             assert entry.uid in process.api.owned, f"{entry.key} was consumed by nobody"
 
@@ -207,9 +219,8 @@ def check_ends(process: Process) -> None:
 def check_room(process: Process) -> None:
     """I1 in the operator's eyes: no lock uses what its node has too little of, or is on another node."""
     for name, row in process.columns.row_of.items():
-        shortfall = process.columns.shortfall(name)
+        assert not in_the_way(process, name), name
         for entry in process.book.rooms.held_on(name):
-            assert not any(entry.held.get(resource) for resource in shortfall), (entry.key, name, shortfall)
             assert entry.node_uid == process.columns.nodes[row].meta.uid, f"{entry.key} is on another {name}"
     gone = set(process.book.rooms.nodes_with_locks()) - process.columns.row_of.keys()
     assert not gone, f"locks on nodes that are gone: {gone}"
@@ -220,7 +231,8 @@ def check_server(process: Process, disturbed: set[str]) -> None:
     for key, node in process.api.nodes.decoded.items():
         if key.name not in disturbed:
             takers = [p.requests for p in process.api.pods.decoded.values() if _takes(process, p, key.name)]
-            taken = _total([*takers, *(entry.held for entry in process.book.rooms.held_on(key.name))])
+            held = [entry.held for entry in process.book.rooms.held_on(key.name) if not entry.ahead]
+            taken = _total([*takers, *held])
             over = {name: units for name, units in taken.items() if units > node.allocatable.get(name, 0)}
             assert not over, f"{key.name}: {over} of {node.allocatable}"
 
@@ -235,7 +247,9 @@ def check_stored(process: Process) -> None:
     for lock in process.api.reservations.decoded.values():
         status = lock.status
         phase = Phase(status["phase"])
-        owners = [pod.key for pod in pods if lock.spec and _bound(pod) and owns(lock.spec, pod)]
+        entry = process.book.entries[lock.key]
+        bound = [pod for pod in pods if _bound(pod) and may_claim(entry, pod)]
+        owners = [pod.key for pod in bound if lock.spec and owns(lock.spec, pod)]
         shared = lock.spec is not None and (lock.spec.reuse == "Always" or lock.spec.group is not None)
         assert not owners or shared or phase in SETTLED, f"{lock.key} is {phase} beside {owners}"
         if lock.spec is None or lock.problem or phase in SETTLED:
@@ -293,7 +307,7 @@ def check_rebuild(process: Process) -> None:
     for key, entry in process.book.entries.items():
         stored = process.api.reservations.objects[key]["status"]
         assert process.wanted(entry) == stored
-        assert rebuilt.wanted(rebuilt.book.entries[key]) == stored
+        assert rebuilt.wanted(rebuilt.book.entries[key]) == stored, key
     for _ in process.book.entries:
         rebuilt.step()
     # What is kept for nominated pods is so by whoever decides them.
@@ -309,7 +323,7 @@ def _waits_for_members(process: Process, lock: Reservation) -> bool:
 
 def _rank(entry: Entry) -> tuple[int, float]:
     """Order locks by who keeps its room for longer: higher priority, then older."""
-    return entry.priority, -(entry.activated_at or 0.0)
+    return entry.priority, -inf if entry.activated_at is None else -entry.activated_at
 
 
 def _bound(pod: Pod) -> bool:

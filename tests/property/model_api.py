@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from builders import Json, encode
 from tidelock.kube.watch import HasMeta, Sink
 from tidelock.ledger.matching import owns
-from tidelock.model.instants import format_instant
+from tidelock.model.instants import format_instant, parse_instant
 from tidelock.model.limits import ReservationQuota, decode_reservation_quota
 from tidelock.model.locks import Reservation, decode_reservation
 from tidelock.model.meta import Key
@@ -78,7 +78,8 @@ class ModelApi:
 
     """
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.now = now
         self.nodes: Collection[Node] = Collection(decode_node)
         self.pods: Collection[Pod] = Collection(decode_pod)
         self.reservations: Collection[Reservation] = Collection(decode_reservation)
@@ -94,6 +95,9 @@ class ModelApi:
             pod["metadata"] |= {
                 "annotations": {**pod["metadata"]["annotations"], CLAIMED_LOCKS: ",".join(claims)}
             }
+        at = format_instant(int(self.now()))  # as metav1.Time is told
+        scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": at}
+        self.pods.change(key, "status", conditions=[scheduled])
         self.pods.change(key, "spec", nodeName=node_name)
         self.note_owned()
 
@@ -116,8 +120,14 @@ class ModelApi:
         after = {name: value for name, value in (before | changes).items() if value is not None}
         fixed = ("owners", "nodeName") if phase in _HELD else tuple(after | before) if phase in _FINAL else ()
         fixed = tuple(after | before) if "group" in before else fixed
-        if any(before.get(name) != after.get(name) for name in (*fixed, "reuse", "borrowable")):
+        if "runSeconds" in before | after:
+            fixed = (*fixed, "runSeconds", "ttlSeconds", "expireAt")
+        if any(before.get(name) != after.get(name) for name in (*fixed, "reuse", "borrowable", "startAt")):
             raise RefusedError(f"{key} is {phase}")
+        if after.get("borrowable") and "runSeconds" in after:
+            raise RefusedError(f"{key} is borrowable")
+        if ends_before_it_begins(after):
+            raise RefusedError(f"{key} would end before it begins")
         if after != before:
             generation = edited["metadata"]["generation"] + 1
             self.reservations.put(
@@ -229,6 +239,11 @@ class Delivering(Protocol):
     def deliver(self) -> None: ...
     def repeat(self) -> None: ...
     def relist(self) -> None: ...
+
+
+def ends_before_it_begins(spec: Json) -> bool:
+    begins, ends = spec.get("startAt"), spec.get("expireAt")
+    return None not in (begins, ends) and parse_instant(ends) <= parse_instant(begins)
 
 
 def key_of(plain: Json) -> Key:

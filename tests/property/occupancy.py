@@ -44,7 +44,7 @@ def check_lent(process: Process) -> None:
     for name, row in process.columns.row_of.items():
         pods = [placed.pod for placed in process.cache.pods_on(name)]
         others = reduce(plus, (pod.requests for pod in pods if not pod.borrows), NOTHING)
-        entries = [entry for entry in process.book.entries.values() if entry.node == name]
+        entries = [e for e in process.book.entries.values() if e.node == name and not e.ahead]
         rooms = reduce(plus, (entry.room for entry in entries), NOTHING)
         lasting = {pod.uid for pod in pods if not pod.borrows}
         occupants = (each for entry in entries if entry.sticky for each in entry.occupants.values())
@@ -76,7 +76,9 @@ def check_stored_occupancy(process: Process) -> None:
             inside = [each.uses for each in entry.occupants.values() if not each.assumed]
             uses = {name: units for name, units in reduce(plus, inside, NOTHING).items() if name != PODS}
             assert parse_resources(status.get("used", {})) == uses, entry.key
-            alone = [each for each in process.book.entries.values() if each.sticky and each.room]
+            alone = [
+                each for each in process.book.entries.values() if each.sticky and each.room and not each.ahead
+            ]
             assert told is not None or not owners or len(alone) > 1, f"{owners} are in {entry.key}"
 
 

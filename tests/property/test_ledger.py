@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from builders import NOW, SCHEDULER, Json, node_json, pod_json, reservation_json
 from property import invariants
-from property.model_api import ModelApi, RefusedError
+from property.model_api import ModelApi, RefusedError, ends_before_it_begins
 from property.process import KINDS, HandClock, Process
 from tidelock.ledger import book
 from tidelock.model.instants import format_instant
@@ -84,6 +84,8 @@ LEASES: st.SearchStrategy[Json] = st.sampled_from(
 SHARING: st.SearchStrategy[Json] = st.sampled_from(
     [{}, {"reuse": "Never"}, {"reuse": "Always"}, {"borrowable": True}]
 )
+BEGINNINGS = st.sampled_from([None, None, 9, 40, 90])
+RUNS: st.SearchStrategy[Json] = st.sampled_from([{"runSeconds": seconds} for seconds in (None, None, 1, 30)])
 SKEWS = st.sampled_from([0, 0, -500, 500])
 RANKS: st.SearchStrategy[Json] = st.sampled_from(
     [
@@ -126,14 +128,24 @@ LIMITS: st.SearchStrategy[Json] = st.sampled_from(
 )
 UNREADABLE: st.SearchStrategy[Json] = st.just({"resources": {"cpu": "two"}, "template": None})
 EDITS = st.one_of(
-    SIZES, OWNERS.map(lambda owners: {"owners": owners}), ENDS, RANKS, PLANS, PLACES, UNREADABLE, LEASES
+    *(
+        SIZES,
+        OWNERS.map(lambda owners: {"owners": owners}),
+        ENDS,
+        RANKS,
+        PLANS,
+        PLACES,
+        UNREADABLE,
+        LEASES,
+        RUNS,
+    )
 )
 
 
 POD_KINDS = st.sampled_from(
     [
-        *("plain", "plain", "plain", "urgent", "urgent", "requires", "gated", "choosy", "another's"),
-        *("borrows", "borrows", "urgently borrows"),
+        *("plain", "plain", "short", "short", "urgent", "urgent", "requires", "gated", "choosy", "another's"),
+        *("borrows", "borrows", "urgently borrows", "short, borrows"),
     ]
 )
 
@@ -146,9 +158,9 @@ class World(RuleBasedStateMachine):
         # Locks that are alike follow the first of them, be they not tried for their numbers.
         self._unrenewed = mock.patch.object(book, "_RENEWED", 0)
         self._unrenewed.start()
-        self.api = ModelApi()
-        self.nodes, self.pods, self.locks = self.api.nodes, self.api.pods, self.api.reservations
         self.clock = HandClock(NOW)
+        self.api = ModelApi(self.clock.now)
+        self.nodes, self.pods, self.locks = self.api.nodes, self.api.pods, self.api.reservations
         self.process = Process(self.api, self.clock)
         self.observer = invariants.Observer(self.process)
         self.weather: Weather = (KINDS, None)
@@ -330,8 +342,13 @@ class World(RuleBasedStateMachine):
 
     def _create_lock(self, data: st.DataObject, number: int) -> None:
         spec: Json = {"owners": data.draw(OWNERS)}
-        for part in (SIZES, ENDS, RANKS, PLANS, PLACES, LEASES, SHARING):
+        for part in (SIZES, ENDS, RANKS, PLANS, PLACES, LEASES, SHARING, RUNS):
             spec |= data.draw(part)
+        if spec.get("borrowable"):
+            spec["runSeconds"] = None
+        elif (seconds := data.draw(BEGINNINGS)) is not None:
+            begins = {"startAt": format_instant(self.clock.now() + seconds)}
+            spec |= {} if ends_before_it_begins(spec | begins) else begins
         self.locks.put(reservation_json(f"lock-{number}", uid=self._uid(), created=self.clock.now(), **spec))
 
     def _make_gang(self, data: st.DataObject) -> None:
@@ -379,6 +396,10 @@ class World(RuleBasedStateMachine):
                 priority=3 if kind.startswith("urgent") else 0,
                 schedulingGates=[{"name": "hold"}] if kind == "gated" and not node_name else [],
                 nodeSelector={"name": "node-b"} if kind == "choosy" else {},
+                activeDeadlineSeconds=data.draw(st.sampled_from([1, 30]))
+                if kind.startswith("short")
+                else None,
+                terminationGracePeriodSeconds=0,
                 scheduler="another" if kind == "another's" else SCHEDULER,
             )
         )

@@ -22,6 +22,7 @@ STYLES = {
     "Pending": "yellow",
     "Expired": "dim",
     "Lost": "red",
+    "Planned": "cyan",
     "Rejected": "red",
     "fits": "green",
     "now": "green",

@@ -84,11 +84,14 @@ class Span:
     waited: float
 
 
+_LIVE = frozenset({Phase.PLANNED, Phase.ACTIVE, Phase.BOUND})
+
+
 def spans_of(locks: Sequence[Reservation], window: Window, node: str = "") -> list[Span]:
     """Find the locks that held, or will hold, room within the window: by node, then by their beginning."""
     spans = []
     for seen in map(Seen, locks):
-        start = seen.instant("activatedAt")
+        start = seen.lock.start_at if seen.phase == Phase.PLANNED else seen.instant("activatedAt")
         end = seen.instant("finishedAt") or seen.instant("expiresAt")
         if start is None or end is None or not seen.node or (node and seen.node != node):
             continue
@@ -112,12 +115,17 @@ def screen(spans: Sequence[Span], window: Window) -> list[str]:
         lines += [name, f"  {'':{width}}{scale}"]
         for each in spans:
             if each.node == name:
-                left = each.end - window.now
-                ends = f"ends in {span(left)}" if each.phase in (Phase.ACTIVE, Phase.BOUND) else each.phase
-                told = f"{each.holds}  {ends}, idle {span(each.idle)}"
+                told = f"{each.holds}  {_next(each, window.now)}, idle {span(each.idle)}"
                 lines.append(f"  {each.lock:{width}}{_bar(each, window)}  {told}")
         lines.append("")
     return [*lines, f"{_PAST} held so far   {_AHEAD} held from now on   {_ENDED} ended   | now"]
+
+
+def _next(lock: Span, now: float) -> str:
+    """Say what comes next for a lock."""
+    if lock.phase == Phase.PLANNED:
+        return f"begins in {span(lock.start - now)}"
+    return f"ends in {span(lock.end - now)}" if lock.phase in _LIVE else lock.phase
 
 
 def _bar(lock: Span, window: Window) -> str:
@@ -130,7 +138,7 @@ def _bar(lock: Span, window: Window) -> str:
             cells.append("|")
         elif begin + cell <= lock.start or begin >= lock.end:
             cells.append(" ")
-        elif lock.phase not in (Phase.ACTIVE, Phase.BOUND):
+        elif lock.phase not in _LIVE:
             cells.append(_ENDED)
         else:
             cells.append(_PAST if place < here else _AHEAD)

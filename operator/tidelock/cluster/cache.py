@@ -28,11 +28,12 @@ from tidelock.model.pods import Pod
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A pod on a node, which is assumed until the API server has shown the binding."""
+    """A pod on a node, which is assumed, `since` an instant, until the API server has shown the binding."""
 
     pod: Pod
     node_name: str
     assumed: bool
+    since: float = 0.0
 
 
 Move = Callable[[Placed, int], None]
@@ -103,9 +104,9 @@ class Cache:
         for placed in self._placed.values():
             follower.place(placed)
 
-    def assume(self, pod: Pod, node_name: str) -> None:
+    def assume(self, pod: Pod, node_name: str, now: float = 0.0) -> None:
         """Count a pod on a node before the API server knows."""
-        self._place(Placed(pod, node_name, assumed=True))
+        self._place(Placed(pod, node_name, assumed=True, since=now))
 
     def forget(self, uid: str) -> bool:
         """Undo assume; a pod whose binding has been seen stays, and the answer is False."""

@@ -86,6 +86,10 @@ class WhatIf:
         ):
             change(column, shifted, out=column)
 
+    def relieve(self, amounts: Amounts) -> None:
+        """Count so much of each of the T nodes as requested no longer: T x R amounts."""
+        self.snapshot.requested[:, : amounts.shape[1]] -= amounts
+
     def release(self, index: int, resources: Resources) -> None:
         """Count this much of a node as requested no longer."""
         self.snapshot.requested[index] -= self.snapshot.vector(resources)

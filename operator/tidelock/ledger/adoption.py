@@ -33,6 +33,8 @@ def adopt(reservation: Reservation, now: float) -> Entry:
         entry.phase, entry.reason, entry.message = Phase.REJECTED, reasons.INVALID_SPEC, entry.problem
         entry.finished_at = now
         entry.violation = ""
+    elif entry.phase is Phase.PENDING:
+        entry.look_ahead(now)
     if entry.phase not in SETTLED:
         entry.lease = followed(entry.lease, reservation, now)
     return entry
@@ -62,11 +64,12 @@ def _resume(entry: Entry, status: ReservationStatus, now: float) -> None:
                 entry.expires_at = min(entry.expires_at, given)  # a longer life is for the ledger to give
     # A member of a group that was not given yet has a node, and yet is pending.
     placed = status.phase in _HELD or (status.phase is Phase.PENDING and entry.membership is not None)
-    if placed and entry.activated_at is not None and (held := _held(status)):
+    planned = status.phase is Phase.PLANNED and current and not entry.problem
+    if (planned or (placed and entry.activated_at is not None)) and (held := _held(status)):
         _resume_held(entry, status, held)
     elif status.phase in FINAL or (status.phase is Phase.REJECTED and current):
         _resume_ended(entry, status, now)
-    elif status.phase is Phase.REJECTED:
+    elif status.phase in (Phase.REJECTED, Phase.PLANNED):
         entry.wait(now)
     else:
         _resume_waiting(entry, status)
@@ -86,7 +89,8 @@ def _held(status: ReservationStatus) -> Resources:
 
 def _resume_held(entry: Entry, status: ReservationStatus, held: Resources) -> None:
     """Hold what was held; what is asked less of since then is shrunk at once."""
-    entry.phase = Phase.ACTIVE
+    entry.ahead = status.phase is Phase.PLANNED
+    entry.phase = Phase.PLANNED if entry.ahead else Phase.ACTIVE
     entry.room = entry.kept_of(held)
     entry.bound_pod = status.bound_pod
     entry.node, entry.node_uid = status.node_name or "", status.node_uid or ""

@@ -7,6 +7,7 @@ now and is safe to repeat. Instants (`now`) are seconds since the epoch.
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
+from math import inf
 
 from msgspec.structs import replace as replace_meta
 
@@ -25,6 +26,7 @@ from tidelock.ledger.quotas import Quotas, unlimited
 from tidelock.ledger.rooms import Rooms
 from tidelock.ledger.timers import Timers
 from tidelock.ledger.transitions import SETTLED, Event, after
+from tidelock.model.instants import format_instant
 from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.nodes import Node
@@ -83,6 +85,7 @@ class Book:
         ended: locks that have come to their end, or were deleted before, for others to take and to tell of.
         groups: the groups of locks, and which pod can take which members.
         rooms: what each lock holds on its node.
+        opened: locks whose window has begun, for others to take: an owner may have been bound just now.
         hearsay: claims of pods that a watch says are bound, for others to take and to ask the API server.
         refusers: plugins that have refused locks since all that wait were last tried.
 
@@ -104,6 +107,7 @@ class Book:
         self.changed: dict[Key, None] = {}
         self.changes: list[Change] = []
         self.ended: list[Entry] = []
+        self.opened: list[Entry] = []
         self.hearsay: list[Claim] = []
         self.refusers: set[str] = set()
         self._columns = columns
@@ -150,7 +154,7 @@ class Book:
             room, entry.room = entry.room, NOTHING
             self.rooms.hold(entry, room)
             if room and not entry.violation:  # maybe less than its status says, if it was edited meanwhile
-                entry.message = _held_text(entry)
+                entry.message = _planned_text(entry) if entry.ahead else _held_text(entry)
             if entry.outlasting:
                 self._prolongable[entry.key] = entry  # when all quotas are known
         else:
@@ -190,8 +194,15 @@ class Book:
     # What the scheduling cycle decides.
 
     def admit(self, entry: Entry, node: Node, now: float) -> None:
-        """Hold the room of a waiting lock on a node where it fits: first admission, growth or move."""
+        """Hold the room of a waiting lock on a node where it fits: first admission, growth or move.
+
+        What begins later is planned there.
+        """
         requests = entry.reservation.requests
+        if entry.ahead:
+            self._place(entry, node, requests, now)
+            self._step(entry, Event.PLAN, reasons.PLANNED, _planned_text(entry), now)
+            return
         entry.end_as_asked()
         if entry.phase is Phase.ACTIVE:
             moved = entry.node != node.name
@@ -267,7 +278,7 @@ class Book:
     def own(self, pod: Pod) -> list[Entry]:
         """All locks of which the pod is an owner and which are not over, by name; of a group one a node."""
         entries = (self.entries[key] for key in self._owners.of(pod))
-        return self.groups.open_to(pod, [entry for entry in entries if may_claim(entry.uid, pod)])
+        return self.groups.open_to(pod, [entry for entry in entries if may_claim(entry, pod)])
 
     def locks_for(self, nominated: Iterable[Pod], node_name: str) -> list[Entry]:
         """Give the locks on a node of pods, or stand-ins of locks, that are nominated there."""
@@ -359,7 +370,7 @@ class Book:
         held = list(self.rooms.held_on(name))
         if not held:
             return
-        since = min(entry.activated_at or 0.0 for entry in held)
+        since = min(map(_since, held))
         pods = (placed.pod for placed in self._pods_on(name))
         later = [pod for pod in pods if pod.meta.created > since - 1]  # it is told in whole seconds
         newest = max(later, key=lambda pod: (pod.meta.created, pod.key), default=None)
@@ -383,18 +394,7 @@ class Book:
             self._note_occupants(self.entries[key], now)
             self._note_borrowers(self.entries[key], now)
         for key in self._timers.pop_due(now):
-            entry = self.entries[key]
-            if entry.phase in SETTLED:
-                self.changed[key] = None
-            elif (over := ending(entry, now)) is not None:
-                self._expire(entry, over, now)
-            elif entry.lease is not None and entry.lease.due <= now:
-                self._lapse(entry, now)
-            elif entry.phase is Phase.PENDING:
-                self._give_up(entry, now)
-            else:
-                entry.move_at, entry.moving = None, True
-                self._touch(entry)
+            self._do_due(self.entries[key], now)
         while groups := self.groups.take_unsettled():
             for group in groups:
                 self._settle_group(group, now)
@@ -446,11 +446,14 @@ class Book:
         if differ_in_lease_alone(known, reservation):
             return  # else who renews its lease would be tried again and again, or brought back
         self.rooms.hold(entry, entry.room)  # maybe others are its owners now
+        if entry.phase is Phase.PLANNED:
+            self._displace(entry, reasons.WAITING, "the spec was edited", now)
         if entry.problem:
             self._reject_if_unreadable(entry, now)
             return
         if entry.phase is Phase.REJECTED:
             entry.finished_at = None
+            entry.look_ahead(now)
             entry.lease = followed(None, reservation, now)
             entry.wait(now)
             self._step(entry, Event.REVISE, reasons.WAITING, "the spec was edited", now)
@@ -462,6 +465,38 @@ class Book:
             self._expire(entry, over, now)
         elif entry.phase is Phase.ACTIVE:
             self._resize(entry, now)
+
+    def _do_due(self, entry: Entry, now: float) -> None:
+        """Do what is due about a lock."""
+        if entry.phase in SETTLED:
+            self.changed[entry.key] = None
+        elif (over := ending(entry, now)) is not None:
+            self._expire(entry, over, now)
+        elif entry.lease is not None and entry.lease.due <= now:
+            self._lapse(entry, now)
+        elif entry.begins_at is not None and entry.begins_at <= now:
+            self._open(entry, now)
+        elif entry.phase is Phase.PENDING:
+            self._give_up(entry, now)
+        else:
+            entry.move_at, entry.moving = None, True
+            self._touch(entry)
+
+    def _open(self, entry: Entry, now: float) -> None:
+        """Begin the window of a lock: what was planned is held, unless who was to be gone is there yet."""
+        begins, entry.ahead = entry.begins_at, False
+        self.opened.append(entry)
+        if entry.phase is not Phase.PLANNED:
+            self._unpark(entry)
+            self._retry([entry])
+            self._touch(entry)
+            return
+        entry.activated_at, entry.epoch = begins, self._epoch
+        entry.end_as_asked()
+        self.rooms.hold(entry, entry.room)
+        self._step(entry, Event.ADMIT, reasons.ADMITTED, _held_text(entry), now)
+        self.rooms.retell(entry)
+        self._displace_overcommitted(entry.node, now, None)
 
     def _renew_expiry(self, entry: Entry) -> None:
         """Have a lock that has begun end as its spec says, but later only if its quota allows that."""
@@ -601,12 +636,15 @@ class Book:
         while held := list(self.rooms.held_on(name)):
             shortfall = self._columns.shortfall(name)
             losers = [entry for entry in held if any(entry.held.get(resource) for resource in shortfall)]
+            if any(entry.span is not None for entry in losers):
+                crowd = self.rooms.timeline.crowd(name, shortfall)
+                losers = [entry for entry in losers if entry.span is None or entry.key in crowd]
             if not losers:
                 shortfall = beyond(shortfall, self.rooms.evictable(name))
                 losers = [entry for entry in held if entry.borrowable and at_most(entry.room, shortfall)]
             if not losers:
                 return
-            loser = max(losers, key=lambda entry: (-entry.priority, entry.activated_at or 0.0, entry.key))
+            loser = max(losers, key=lambda entry: (-entry.priority, _since(entry), entry.key))
             if intruder is None:
                 text = f"{name} is overcommitted by {_amounts_text(shortfall)}"
                 self._displace(loser, reasons.OVERCOMMITTED, text, now)
@@ -678,6 +716,7 @@ class Book:
     ) -> None:
         self._count_use(entry, now, occupied=False)
         entry.finished_at = now
+        entry.ahead = False
         self.ended.append(entry)
         entry.violation = ""
         self._owners.discard(entry.key)
@@ -688,7 +727,7 @@ class Book:
     ) -> None:
         self._note(entry, event, reason, message, now, now if due is None else due)
         entry.reason, entry.message = reason, message
-        if entry.phase is not Phase.ACTIVE:
+        if entry.phase not in (Phase.ACTIVE, Phase.PLANNED):
             entry.node_problem = entry.move_at = None
             entry.moving = False
         self._touch(entry)
@@ -765,6 +804,7 @@ class Book:
         key = entry.key
         self.changed[key] = None
         self._timers.set(key, entry.deadline())
+        self.rooms.time(entry)
         self.groups.note(entry)
         self.quotas.charge(entry)
         parked = key in self._parked
@@ -816,6 +856,18 @@ def _amounts_text(resources: Resources) -> str:
 def _held_text(entry: Entry) -> str:
     amounts = {name: units for name, units in entry.room.items() if name != PODS}
     return f"{_amounts_text(amounts) or 'a place for a pod'} held on {entry.node}"
+
+
+def _planned_text(entry: Entry) -> str:
+    begins, ends = entry.begins_at, entry.ends_at
+    since = f" from {format_instant(begins)}" if begins is not None else ""
+    until = f" until {format_instant(ends)}" if ends is not None else ""
+    return f"{_held_text(entry)}{since}{until}"
+
+
+def _since(entry: Entry) -> float:
+    """When a lock became active; what is planned is newer than all that is."""
+    return inf if entry.activated_at is None else entry.activated_at
 
 
 def _given_up_text(entry: Entry) -> str:

@@ -1,17 +1,18 @@
 """One lock as the ledger knows it."""
 
-import math
 from dataclasses import dataclass, field
 from functools import reduce
+from math import ceil, inf
 
 from tidelock.ledger import reasons
 from tidelock.ledger.leases import Lease
 from tidelock.ledger.occupancy import Occupant
+from tidelock.ledger.timeline import Span
 from tidelock.ledger.transitions import FINAL, SETTLED
 from tidelock.model.lifetimes import expiry_from, removable_at
 from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key
-from tidelock.model.pods import Pod
+from tidelock.model.pods import START_SECONDS, Pod
 from tidelock.model.quantities import NOTHING, Resources, at_most, covers, plus
 from tidelock.model.reservations import BoundPod, Membership, Phase
 
@@ -33,6 +34,7 @@ class Entry:
     `room` is all that the lock has, `held` what of that nobody else may use: a lock for reuse, or one that is
     borrowable, does not hold what its `occupants`, by their uids, use of it. `occupied_seconds` counts up to
     when the last one left.
+    A lock that is `ahead` begins later: it has no owners yet, and its room is for whoever is gone by then.
     """
 
     reservation: Reservation
@@ -63,6 +65,7 @@ class Entry:
     violation: str = ""
     deleted: bool = False
     given: bool = True
+    ahead: bool = False
     ceiling: int | None = None
     transition_times: dict[str, tuple[str, float]] = field(default_factory=dict)
     key: Key = field(init=False)
@@ -112,11 +115,11 @@ class Entry:
     @property
     def shared(self) -> bool:
         """Whether it has room that it does not hold itself while others are in it."""
-        return self.sticky or self.borrowable
+        return not self.ahead and (self.sticky or self.borrowable)
 
     def lends_to(self, pod: Pod) -> bool:
         """Whether a pod may use its room without being an owner."""
-        return self.borrowable and pod.borrows
+        return self.borrowable and not self.ahead and pod.borrows
 
     @property
     def inside(self) -> list[Occupant]:
@@ -138,7 +141,7 @@ class Entry:
     def moves_when_violated(self) -> bool:
         """Whether it looks for room elsewhere, rather than keep what is left, when others take room of it."""
         spec = self.reservation.spec
-        return spec is not None and (spec.on_violation == "Move" or spec.group is not None)
+        return self.ahead or (spec is not None and (spec.on_violation == "Move" or spec.group is not None))
 
     @property
     def order(self) -> Order:
@@ -168,7 +171,7 @@ class Entry:
         """Whole seconds for which the lock lives at the longest, as it was given."""
         if self.activated_at is None or self.expires_at is None:
             return self.wanted_life
-        given = math.ceil(round(self.expires_at - self.activated_at, 3))
+        given = ceil(round(self.expires_at - self.activated_at, 3))
         return given if self.reservation.pod is None or self.outlasting else self.wanted_life
 
     @property
@@ -186,9 +189,27 @@ class Entry:
         return readable and (self.phase is Phase.PENDING or self.growing or self.moving)
 
     @property
+    def begins_at(self) -> float | None:
+        """The instant at which the lock begins to hold, if that is to come."""
+        return self.reservation.start_at if self.ahead else None
+
+    @property
     def ends_at(self) -> float | None:
         """The instant at which the lock ends at the latest, if that is known before it is active."""
-        return self.expires_at if self.expires_at is not None else self.reservation.expire_at
+        if self.expires_at is not None:
+            return self.expires_at
+        begins = self.begins_at
+        return self.reservation.expire_at if begins is None else self.expiry_from(begins)
+
+    @property
+    def span(self) -> Span | None:
+        """From when until when its room is needed, if not from now on and for ever; its pod may come late."""
+        runs = self.reservation.run_seconds
+        if not self.held or not (self.ahead or runs < inf):
+            return None
+        start = self.begins_at
+        end = inf if self.ends_at is None else self.ends_at + START_SECONDS + runs
+        return Span(-inf if start is None else start, end, self.held)
 
     def kept_of(self, room: Resources) -> Resources:
         """Give what stays of room that a lock had: no more than is asked for, if that can be read."""
@@ -199,6 +220,11 @@ class Entry:
         """Seconds for which owners have been in it, if it is for reuse."""
         occupied, since = self.transition_times.get("Occupied", ("False", now))
         return self.occupied_seconds + (max(now - since, 0.0) if occupied == "True" else 0.0)
+
+    def look_ahead(self, now: float) -> None:
+        """Learn whether the lock begins later."""
+        begins = self.reservation.start_at
+        self.ahead = begins is not None and begins > now
 
     def wait(self, now: float) -> None:
         """Begin to wait for room again; the status keeps the instant for a later process."""
@@ -232,7 +258,9 @@ class Entry:
             # A lock is given up only after it has been tried, so that a deadline of 0 means "now or never".
             spec = self.reservation.spec
             given_up = self.pending_since + spec.pending_deadline_seconds if spec and self.tried else None
-            return _earliest(self.ends_at, given_up, lease_due)
+            return _earliest(self.ends_at, given_up, lease_due, self.begins_at)
+        if self.phase is Phase.PLANNED:
+            return _earliest(self.ends_at, lease_due, self.begins_at)
         if self.phase is Phase.ACTIVE:
             return _earliest(self.expires_at, self.move_at, lease_due)
         return None

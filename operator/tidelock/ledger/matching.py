@@ -7,7 +7,9 @@ select by expressions alone are tried one by one, a namespace at a time.
 
 from collections import defaultdict
 from collections.abc import Iterator
+from math import floor
 
+from tidelock.ledger.entry import Entry
 from tidelock.model import reservations as wire
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
@@ -27,13 +29,19 @@ def is_owner(pod: Pod, key: Key, spec: ReservationSpec | None) -> bool:
     return spec is not None and key.namespace == pod.meta.namespace and owns(spec, pod)
 
 
-def may_claim(uid: str, pod: Pod) -> bool:
-    """Whether a pod that matches the owners of the lock with this uid can take it.
+def may_claim(entry: Entry, pod: Pod) -> bool:
+    """Whether a pod that matches the owners of a lock can take it.
 
     One that is leaving has had its day, and the lock is for the next of its name; unless its binding says
-    that it took this very lock, as when the operator ended before it could tell.
+    that it took this very lock, as when the operator ended before it could tell. One that was bound before
+    the lock's window is of an earlier day, too.
     """
-    return not pod.leaving or uid in pod.claimed_locks
+    if entry.ahead or entry.uid in pod.claimed_locks:
+        return not entry.ahead
+    begun = entry.reservation.start_at
+    if begun is not None and pod.node_name and pod.bound_at < floor(begun):  # it is told in whole seconds
+        return False
+    return not pod.leaving
 
 
 def owner_names(key: Key, spec: ReservationSpec | None) -> list[Key] | None:

@@ -8,6 +8,7 @@ from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Hashable
 from itertools import islice
+from math import inf
 from operator import itemgetter
 
 from tidelock.ledger.entry import Entry, Order
@@ -87,6 +88,8 @@ def shape(entry: Entry) -> Hashable | None:
     """
     pod = entry.reservation.pod
     if pod is None or entry.phase is Phase.ACTIVE or entry.sticky or pod.spec.may_preempt:
+        return None
+    if entry.begins_at is not None or entry.reservation.run_seconds < inf:
         return None
     return pod.spec.priority, pod.placement_key  # priority: whose nominations it has to yield to
 

@@ -1,6 +1,7 @@
 """Reasons of conditions and events: words that programs may rely on."""
 
 WAITING = "Waiting"
+PLANNED = "Planned"
 ADMITTED = "Admitted"
 MOVED = "Moved"
 CLAIMED = "Claimed"

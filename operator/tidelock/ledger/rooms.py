@@ -19,6 +19,7 @@ from tidelock.cluster.columns import Columns
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import is_owner
 from tidelock.ledger.occupancy import Claimant, Occupant, left_of, shared_out
+from tidelock.ledger.timeline import Span, Timeline
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
@@ -40,13 +41,14 @@ class Rooms:
 
     Args:
         columns: where held amounts are counted.
-        pods_on: gives the pods of a node, who may be in its locks; `count_occupants` tells that they changed.
+        pods_on: gives the pods of a node, who may be in its locks; `count_pod` tells that they changed.
         renew: called with each lock that holds another amount as its owners or borrowers have come or gone.
 
     Attributes:
         shifts: what locks hold otherwise than before, for others to take.
         visited: locks whose owners or borrowers have come or gone, for others to take.
         lenders: borrowable locks that have room.
+        timeline: which room is taken for a time alone.
 
     """
 
@@ -66,6 +68,7 @@ class Rooms:
         self._shared_on: defaultdict[str, dict[Key, Entry]] = defaultdict(dict)
         self._tried: list[tuple[Entry, Node]] = []
         self._lowest: float | None = None
+        self.timeline = Timeline(columns)
         self._listeners: list[Callable[[Entry], None]] = []
 
     def on_hold(self, listener: Callable[[Entry], None]) -> None:
@@ -96,6 +99,7 @@ class Rooms:
         """Count the locks of a node that has just come to be known."""
         for entry in self._on_node.get(node_name, {}).values():
             self._columns.lock(node_name, entry.held, 1)
+        self.timeline.recount(node_name)
 
     def hold(self, entry: Entry, room: Resources) -> None:
         """Make the room that an entry has on its node exactly this much."""
@@ -104,7 +108,7 @@ class Rooms:
         _list(self._on_node, entry, there=bool(room))
         was_shared = entry.node in self._shared_on and entry.key in self._shared_on[entry.node]
         _list(self._shared_on, entry, there=bool(room) and entry.shared)
-        if room and entry.borrowable:
+        if room and entry.borrowable and entry.shared:
             self.lenders[entry.key] = entry
         else:
             self.lenders.pop(entry.key, None)
@@ -113,6 +117,26 @@ class Rooms:
             self._keep_free(entry, room)
         if was_shared or entry.shared:
             self._share_out(entry.node, moved=entry)
+
+    def time(self, entry: Entry) -> None:
+        """Count what an entry holds for as long as it is needed, and no longer."""
+        span = entry.span
+        if span is not None:
+            self.timeline.put(entry.key, entry.node, span)
+        else:
+            self.timeline.drop(entry.key)
+
+    def count_pod(self, placed: Placed, *, there: bool) -> None:
+        """Count a pod on a node, or no longer, for as long as it is there at most.
+
+        What a borrower gives back is a lock's again, so its end makes no room.
+        """
+        leaves = placed.pod.gone_by(placed.since) if there and not placed.pod.borrows else inf
+        if leaves < inf:
+            self.timeline.put(placed.pod.uid, placed.node_name, Span(-inf, leaves, placed.pod.requests))
+        else:
+            self.timeline.drop(placed.pod.uid)
+        self.count_occupants(placed.node_name)
 
     def retell(self, entry: Entry) -> None:
         """Tell of what a lock holds as of something new: others are its owners now."""
@@ -211,6 +235,7 @@ class Rooms:
             self._columns.lock(entry.node, entry.held, -1)
             self._columns.lock(entry.node, resources, 1)
             entry.held = resources
+            self.time(entry)
         for listener in self._listeners:
             listener(entry)
 

@@ -17,7 +17,8 @@ from tidelock.model.reservations import Phase, owner_text
 # One condition before its times are known: type, status, reason, message.
 _Aspect = tuple[str, bool, str, str]
 
-_AT_REST = frozenset({Phase.CONSUMED, Phase.EXPIRED})
+# Nobody has to wait for these to be ready: they have served their purpose, or their time has not come.
+_AT_REST = frozenset({Phase.CONSUMED, Phase.EXPIRED, Phase.PLANNED})
 
 
 def render(entry: Entry, now: float) -> dict[str, Any]:

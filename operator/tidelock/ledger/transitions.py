@@ -1,11 +1,12 @@
 """The life of a lock: phases, what happens to it, and where that leads.
 
     Pending --ADMIT--> Active --CLAIM--> Bound --OWNER_BOUND--> Consumed
-                          ^                |
-                          +----RETURN------+
+       |                ^ ^                |
+       +---> Planned ---+ +----RETURN------+
 
-A lock is held in the phase Active alone. Bound means that its room has gone to its owner, whose binding is
-under way. Consumed, Expired and Lost are final. A lock for reuse is Active with and without an owner in it.
+A lock is held in the phase Active alone; one that is Planned will be, from an instant to come. Bound means
+that its room has gone to its owner, whose binding is under way. Consumed, Expired and Lost are final. A lock
+for reuse is Active with and without an owner in it.
 """
 
 from enum import StrEnum, auto
@@ -18,6 +19,8 @@ class Event(StrEnum):
 
     ADMIT = auto()
     """Room was found, or found again after the owner's binding failed."""
+    PLAN = auto()
+    """Room was found for the window of a lock that begins later."""
     CLAIM = auto()
     """The owner was reserved on some node."""
     RETURN = auto()
@@ -56,6 +59,7 @@ class Event(StrEnum):
 
 TRANSITIONS: dict[tuple[Phase, Event], Phase] = {
     (Phase.PENDING, Event.ADMIT): Phase.ACTIVE,
+    (Phase.PENDING, Event.PLAN): Phase.PLANNED,
     (Phase.PENDING, Event.CLAIM): Phase.BOUND,
     (Phase.PENDING, Event.OWNER_BOUND): Phase.CONSUMED,
     (Phase.PENDING, Event.EXPIRE): Phase.EXPIRED,
@@ -63,6 +67,13 @@ TRANSITIONS: dict[tuple[Phase, Event], Phase] = {
     (Phase.PENDING, Event.RENEW): Phase.PENDING,
     (Phase.PENDING, Event.FORFEIT): Phase.EXPIRED,
     (Phase.PENDING, Event.GIVE_UP): Phase.REJECTED,
+    (Phase.PLANNED, Event.ADMIT): Phase.ACTIVE,
+    (Phase.PLANNED, Event.EXPIRE): Phase.EXPIRED,
+    (Phase.PLANNED, Event.LAPSE): Phase.PLANNED,
+    (Phase.PLANNED, Event.RENEW): Phase.PLANNED,
+    (Phase.PLANNED, Event.FORFEIT): Phase.EXPIRED,
+    (Phase.PLANNED, Event.LOSE_NODE): Phase.LOST,
+    (Phase.PLANNED, Event.DISPLACE): Phase.PENDING,
     (Phase.ACTIVE, Event.CLAIM): Phase.BOUND,
     (Phase.ACTIVE, Event.OWNER_BOUND): Phase.CONSUMED,
     (Phase.ACTIVE, Event.OCCUPY): Phase.ACTIVE,

@@ -101,6 +101,14 @@ _AGE = Column("Age", ".metadata.creationTimestamp", "date")
 _PHASE = "oldSelf.?status.?phase.orValue('')"
 
 
+def _same(field: str) -> str:
+    """Write that an optional field of the spec is what it was."""
+    return (
+        f"has(self.spec.{field}) == has(oldSelf.spec.{field})"
+        f" && (!has(self.spec.{field}) || self.spec.{field} == oldSelf.spec.{field})"
+    )
+
+
 def _fixed_while_held(field: str, unchanged: str) -> Rule:
     # On the root: a rule on the field itself would be skipped when the field comes or goes.
     return Rule(
@@ -133,6 +141,7 @@ RESERVATION = CustomResource(
         Column("Reason", _condition("Active", "reason"), wide=True),
         Column("Pod", ".status.boundPod.name", wide=True),
         Column("Borrowers", ".status.borrowers", "integer", wide=True),
+        Column("Starts", ".spec.startAt", wide=True),
         Column("Priority", ".spec.priority", "integer", wide=True),
         Column("Retention", ".spec.retention", wide=True),
         Column("Renew-By", ".status.lease.renewBy", wide=True),
@@ -143,8 +152,7 @@ RESERVATION = CustomResource(
         _fixed_while_held("owners", "self.spec.owners == oldSelf.spec.owners"),
         _fixed_while_held(
             "nodeName",
-            "has(self.spec.nodeName) == has(oldSelf.spec.nodeName)"
-            " && (!has(self.spec.nodeName) || self.spec.nodeName == oldSelf.spec.nodeName)",
+            _same("nodeName"),
         ),
         Rule(
             "(has(self.spec.reuse) && self.spec.reuse == 'Always')"
@@ -158,6 +166,20 @@ RESERVATION = CustomResource(
             " == (has(oldSelf.spec.borrowable) && oldSelf.spec.borrowable)",
             "borrowable is immutable: delete the reservation and create it anew",
             field=".spec.borrowable",
+            reason="FieldValueForbidden",
+        ),
+        Rule(
+            _same("startAt"),
+            "startAt is immutable: delete the reservation and create it anew",
+            field=".spec.startAt",
+            reason="FieldValueForbidden",
+        ),
+        # Others may have been planned for what comes after it.
+        Rule(
+            "!has(self.spec.runSeconds) && !has(oldSelf.spec.runSeconds) || "
+            + " && ".join(map(_same, ("runSeconds", "ttlSeconds", "expireAt"))),
+            "runSeconds, and with it ttlSeconds and expireAt, is immutable: delete and create it anew",
+            field=".spec.runSeconds",
             reason="FieldValueForbidden",
         ),
         # A member's spec is its group's, and the ledger counts on that.

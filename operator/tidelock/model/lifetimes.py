@@ -10,7 +10,7 @@ _FULFILLED = frozenset({Phase.CONSUMED, Phase.EXPIRED})
 
 
 def expiry_from(spec: Spec, start: float) -> float | None:
-    """Tell when what begins at `start` ends."""
+    """Tell when what begins to hold at `start` ends."""
     if spec.expire_at is not None:
         return from_datetime(spec.expire_at)
     return round(start + spec.ttl_seconds, 3) if spec.ttl_seconds is not None else None

@@ -49,13 +49,25 @@ class Reservation:
         return from_datetime(self.spec.expire_at) if self.spec and self.spec.expire_at else None
 
     @property
+    def start_at(self) -> float | None:
+        """The instant at which the lock begins to hold, where the spec gives one."""
+        return from_datetime(self.spec.start_at) if self.spec and self.spec.start_at else None
+
+    @property
+    def run_seconds(self) -> float:
+        """How long its pod is on its node at most, once it is bound; infinite if nobody knows."""
+        told = self.spec.run_seconds if self.spec is not None else None
+        return math.inf if told is None else float(told)
+
+    @property
     def lifetime(self) -> int | None:
-        """Whole seconds of life by the spec, if it tells: its time to live, or from creation to its end."""
+        """Whole seconds of life by the spec, if it tells: its time to live, or from beginning to end."""
         if self.spec is not None and self.spec.ttl_seconds is not None:
             return self.spec.ttl_seconds
         if self.expire_at is None:
             return None
-        return max(math.ceil(round(self.expire_at - self.meta.created, 3)), 0)
+        begins = max(self.meta.created, self.start_at or 0.0)
+        return max(math.ceil(round(self.expire_at - begins, 3)), 0)
 
 
 class _Managed(msgspec.Struct, frozen=True):

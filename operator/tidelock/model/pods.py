@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import datetime
 from functools import cached_property, lru_cache
-from math import nan
+from math import inf, nan
 from typing import NamedTuple
 
 import msgspec
@@ -32,6 +32,10 @@ _INFEASIBLE_RESIZE = ("PodResizePending", "Infeasible")
 _RESTARTS_ALL = "RestartAllContainersOnContainerExits"
 _OWN_USERS_IN_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
 REQUIRE_RESERVATION = "tidelock.dev/require-reservation"
+RUN_SECONDS = "tidelock.dev/run-seconds"
+"""Annotation: how long a pod that has no activeDeadlineSeconds runs at most, as whoever made it says."""
+START_SECONDS = 60.0
+"""Within so many seconds of its binding a pod is taken to be started, from when its deadline counts."""
 CLAIMED_LOCKS = "tidelock.dev/claimed-locks"
 BORROWS = "tidelock.dev/borrows"
 """Annotation that comes with a binding: the uids of the pod's own locks then, separated by commas."""
@@ -225,6 +229,8 @@ class PodSpec(WorkloadResources, frozen=True, rename="camel"):
     priority: int = 0
     preemption_policy: str = "PreemptLowerPriority"
     service_account_name: str = ""
+    active_deadline_seconds: int | None = None
+    termination_grace_period_seconds: int = 30
     host_network: bool = False
     host_users: bool | None = None
     node_selector: dict[str, str] = msgspec.field(default_factory=dict)
@@ -333,6 +339,28 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
         return from_datetime(moment) if moment is not None else 0.0
 
     @cached_property
+    def run_seconds(self) -> float:
+        """How long it is on its node at most, from when it is started there; infinite if nobody knows."""
+        deadline, told = self.spec.active_deadline_seconds, self.metadata.annotations.get(RUN_SECONDS, "")
+        if deadline is None and not told.isdecimal():
+            return inf
+        running = float(told) if deadline is None else float(deadline)
+        return running + self.spec.termination_grace_period_seconds
+
+    def gone_by(self, assumed_at: float) -> float:
+        """Tell by when it is gone from its node: infinite if nobody knows.
+
+        Args:
+            assumed_at: when it was decided that it goes there, if its binding has not been seen.
+
+        """
+        if self.run_seconds == inf:
+            return inf
+        if self.status.start_time is not None:
+            return from_datetime(self.status.start_time) + self.run_seconds
+        return max(assumed_at, self.bound_at if self.node_name else 0.0) + START_SECONDS + self.run_seconds
+
+    @cached_property
     def requests(self) -> Resources:
         """What it takes of a node's allocatable, itself as one of `pods` included."""
         status = self.status
@@ -366,6 +394,8 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
                     priority=0,
                     preemption_policy="",
                     service_account_name="",
+                    active_deadline_seconds=None,
+                    termination_grace_period_seconds=0,
                     affinity=Affinity(node_affinity),
                     scheduling_gates=(),
                     topology_spread_constraints=(),

@@ -118,10 +118,11 @@ def _belongs_in_template(field: str) -> Rule:
     )
 
 
-_REACHABLE = Rule(
-    "self >= timestamp('1970-01-01T00:00:00Z') && self < timestamp('9999-01-01T00:00:00Z')",
-    "expireAt must be between the years 1970 and 9998",
-)
+def _reachable(field: str) -> Rule:
+    return Rule(
+        "self >= timestamp('1970-01-01T00:00:00Z') && self < timestamp('9999-01-01T00:00:00Z')",
+        f"{field} must be between the years 1970 and 9998",
+    )
 
 
 ONE_END = Rule(
@@ -194,7 +195,7 @@ class Membership(Wire):
 
 
 Owners = Annotated[list[Owner], Field(min_length=1, max_length=16)]
-EndOfLife = Annotated[Timestamp, _REACHABLE]
+EndOfLife = Annotated[Timestamp, _reachable("expireAt")]
 
 
 class ReservationSpec(Ask):
@@ -206,6 +207,10 @@ class ReservationSpec(Ask):
     """When the lock ends, with a time zone; exactly one of expireAt and ttlSeconds is required."""
     ttl_seconds: Annotated[int, Field(ge=1, le=YEAR_SECONDS)] | None = None
     """How long the lock holds once it is active; exactly one of expireAt and ttlSeconds is required."""
+    start_at: Annotated[Timestamp, _reachable("startAt")] | None = None
+    """When the lock begins to hold; until then its room is planned, for pods that are gone by then to use."""
+    run_seconds: Annotated[int, Field(ge=1, le=YEAR_SECONDS)] | None = None
+    """How long its pod is on the node at most, once it is bound; absent: nobody knows, so for ever."""
     lease: Lease | None = None
     """Has the lock end earlier if its holder does not renew it; may be changed at any time."""
     pending_deadline_seconds: Annotated[int, Field(ge=0, le=YEAR_SECONDS)] = 60
@@ -230,6 +235,17 @@ class ReservationSpec(Ask):
         *Ask.rules,
         ONE_END,
         Rule(
+            "!has(self.startAt) || !has(self.expireAt) || self.startAt < self.expireAt",
+            "expireAt must be after startAt",
+            field=".expireAt",
+        ),
+        Rule(
+            "!has(self.group) || !has(self.startAt)",
+            "a member of a group holds its room as soon as all others do",
+            field=".startAt",
+            reason="FieldValueForbidden",
+        ),
+        Rule(
             "!has(self.group) || !has(self.lease) && self.preemptionPolicy == 'Never'"
             " && !(has(self.reuse) && self.reuse == 'Always') && !(has(self.borrowable) && self.borrowable)",
             "a member of a group has no lease, evicts nobody, is not for reuse and not borrowable",
@@ -237,8 +253,9 @@ class ReservationSpec(Ask):
             reason="FieldValueForbidden",
         ),
         Rule(
-            "!(has(self.borrowable) && self.borrowable) || !(has(self.reuse) && self.reuse == 'Always')",
-            "a lock for reuse is not borrowable",
+            "!(has(self.borrowable) && self.borrowable) || !(has(self.reuse) && self.reuse == 'Always')"
+            " && !has(self.startAt) && !has(self.runSeconds)",
+            "a borrowable lock is not for reuse, and has neither startAt nor runSeconds",
             field=".borrowable",
             reason="FieldValueForbidden",
         ),
@@ -249,6 +266,7 @@ class Phase(StrEnum):
     """Summary of the conditions for people to read."""
 
     PENDING = "Pending"
+    PLANNED = "Planned"
     ACTIVE = "Active"
     BOUND = "Bound"
     CONSUMED = "Consumed"

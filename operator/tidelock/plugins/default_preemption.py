@@ -313,9 +313,12 @@ class DefaultPreemption(PostFilter):
         """List the locks below a pod on each of some rows where there are any, the most important first."""
         found = {}
         for index in np.flatnonzero(snapshot.locked[rows].any(axis=1)).tolist():
+            rooms, name = self.handle.book.rooms, snapshot.nodes[rows[index]].name
+            if rooms.timeline.shares(name):
+                continue  # what one gives up may be another's at that time
             entries = [
                 entry
-                for entry in self.handle.book.rooms.held_on(snapshot.nodes[rows[index]].name)
+                for entry in rooms.held_on(name)
                 if entry.priority < pod.spec.priority
                 and entry not in own.entries
                 and not entry.lends_to(pod)  # it is free room to the pod as it is

@@ -270,7 +270,7 @@ def _reason(resource: str) -> str:
 
 def _serves(entry: Entry, pod: Pod) -> bool:
     """Whether a lock has any of what a pod asks for; in one for reuse others may use it."""
-    room = entry.held if entry.sticky else entry.room
+    room = entry.room if entry.borrowable else entry.held
     return any(units and room.get(name) for name, units in pod.requests.items())
 
 

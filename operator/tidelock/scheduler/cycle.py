@@ -8,6 +8,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import owns
 from tidelock.model.nodes import Node
-from tidelock.model.pods import Pod, pinned_to
+from tidelock.model.pods import START_SECONDS, Pod, pinned_to
 from tidelock.model.quantities import PODS
 from tidelock.model.reservations import Phase
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
@@ -151,6 +152,8 @@ class Cycle:
         with _course(state, profile, self._recorder) as course:
             found = self._find(profile, pod, state)
             if isinstance(found, _Unfit):
+                found = self._between(profile, pod, state, found, now, pod.gone_by(now)) or found
+            if isinstance(found, _Unfit):
                 result = self._seek(profile, pod, state, found)
                 candidates = result.candidates() if ask_about_victims and result.candidates else {}
                 if any(victims.pods for victims in candidates.values()):
@@ -184,6 +187,10 @@ class Cycle:
                 found: Node | _Unfit = filtered
             else:
                 found = self._home(entry, pod, state, filtered) or self._choose(pod, state, *filtered)
+            if isinstance(found, _Unfit):
+                begins = now if entry.begins_at is None else entry.begins_at
+                until = _needed_until(entry, now)
+                found = self._between(profile, pod, state, found, begins, until) or found
             if isinstance(found, _Unfit):
                 refusal = found.refusal
                 if _may_preempt(entry, pod):
@@ -245,7 +252,7 @@ class Cycle:
 
     def _home(self, entry: Entry, pod: Pod, state: CycleState, filtered: _Filtered) -> Node | None:
         """Find the node of owners of a lock for reuse, if it fits there beside what they use of its room."""
-        if not entry.sticky or entry.reservation.spec is None:
+        if not entry.sticky or entry.ahead or entry.reservation.spec is None:
             return None
         snapshot, _, verdict = filtered
         spec, namespace = entry.reservation.spec, entry.key.namespace
@@ -263,6 +270,31 @@ class Cycle:
             if whatif.judge().fits.all():
                 return snapshot.nodes[row]
         return None
+
+    def _between(
+        self, profile: Profile, pod: Pod, state: CycleState, unfit: _Unfit, begin: float, end: float
+    ) -> Node | None:
+        """Find a node with room from one instant until before another, where none has it for ever."""
+        timeline, snapshot, now = self._book.rooms.timeline, unfit.snapshot, state.expect(Moment).now
+        if not timeline or (begin <= now and end == inf):
+            return None
+        short = np.zeros(len(snapshot), np.bool_)
+        for plugin, mask in unfit.verdict.ruled_out:
+            if plugin.name in _CAPACITY_PLUGINS:
+                short |= mask
+        rows, relief = timeline.relief(begin, end, now)
+        helped = short[rows] & (relief > 0).any(axis=1)
+        rows, relief = rows[helped], relief[helped]
+        if not len(rows):
+            return None
+        whatif = WhatIf(unfit.verdict.filters, state, pod, snapshot, rows)
+        whatif.relieve(relief)
+        fits = np.zeros(len(snapshot), np.bool_)
+        fits[rows[whatif.judge().fits]] = True
+        fits[[row for name in self._cache.nominator.nodes if (row := snapshot.row(name)) is not None]] = False
+        verdict = replace(unfit.verdict, fits=fits)
+        chosen = self._choose(pod, state, snapshot, self._shared.of(profile, pod), verdict)
+        return chosen if isinstance(chosen, Node) else None
 
     def _find(self, profile: Profile, pod: Pod, state: CycleState) -> Node | _Unfit:
         """Find the best node."""
@@ -340,7 +372,7 @@ class Cycle:
 
     def _reserve(self, assumed: Assumed, course: Course, now: float) -> Refusal | None:
         course.enter("Reserve")
-        self._cache.assume(assumed.pod, assumed.node_name)
+        self._cache.assume(assumed.pod, assumed.node_name, now)
         for plugin in assumed.profile.reserve:
             course.ask(plugin)
             status = plugin.reserve(assumed.state, assumed.pod, assumed.node_name, now)
@@ -449,10 +481,18 @@ def _stand_in(entry: Entry) -> Pod:
     return pinned_to(pod, entry.node) if entry.growing and not entry.moving else pod
 
 
+def _needed_until(entry: Entry, now: float) -> float:
+    """Tell until when a lock that waits needs its room at most, with its pod; may be infinite."""
+    begins = entry.begins_at
+    ends = entry.expiry_from(now) if begins is None else entry.ends_at
+    return inf if ends is None else ends + START_SECONDS + entry.reservation.run_seconds
+
+
 def _may_preempt(entry: Entry, pod: Pod) -> bool:
     """Whether a lock may have others evicted: as its spec says, while it waits for its first room."""
     spec = entry.reservation.spec
-    waits = entry.phase is Phase.PENDING and spec is not None and spec.pending_deadline_seconds > 0
+    waits = entry.phase is Phase.PENDING and not entry.ahead
+    waits = waits and spec is not None and spec.pending_deadline_seconds > 0
     return waits and pod.spec.may_preempt
 
 

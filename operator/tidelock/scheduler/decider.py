@@ -32,6 +32,7 @@ from tidelock.plugins.default_preemption import DefaultPreemption
 from tidelock.plugins.extender import ExtenderAdvice
 from tidelock.scheduler.cycle import Assumed, Candidates, Cycle, Refusal
 from tidelock.scheduler.line import Line
+from tidelock.scheduler.owners import look_for_owner
 from tidelock.scheduler.preempting import Preemption
 from tidelock.scheduler.queue import EnqueueHook, SchedulingQueue, Waiting
 from tidelock.scheduler.quoting import Answer, Quoting
@@ -124,6 +125,8 @@ class Decider:
     def step(self, now: float) -> Outcome | None:
         """Do what is due, place a few locks, decide one pod."""
         self.book.advance(now)
+        while self.book.opened:
+            look_for_owner(self.book, self.cache, self.book.opened.pop(), now)
         self._line_up()
         for _ in range(min(LOCKS_A_STEP, len(self._line))):
             self._place(self._line.pop(), now)

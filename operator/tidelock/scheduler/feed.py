@@ -4,7 +4,7 @@ A sink for each resource. All state what is true now, so repeated, late and reor
 Until all have been listed, nothing is decided: the ledger would be judged by half a cluster.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -26,12 +26,10 @@ from tidelock.framework.events import (
 from tidelock.framework.waiting import WaitingPods
 from tidelock.ledger.book import Book, Claim
 from tidelock.ledger.entry import Entry
-from tidelock.ledger.matching import may_claim, owner_names, owns
-from tidelock.ledger.transitions import SETTLED
 from tidelock.model.locks import Reservation
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, assigned_to
-from tidelock.model.reservations import Phase, ReservationSpec
+from tidelock.scheduler.owners import look_for_owner
 from tidelock.scheduler.queue import SchedulingQueue
 
 # What plugins can register for, by the field of Objects that holds it.
@@ -100,13 +98,7 @@ class Feed:
 
     def look_for_owner(self, entry: Entry) -> None:
         """Have a lock whose owner seems to be bound already be claimed by it."""
-        spec = entry.reservation.spec
-        if spec is None or entry.sticky or entry.phase in SETTLED:
-            return
-        for pod, node_name in self._bound_owners(entry, spec):
-            self.book.hear_bound(pod, node_name, self.clock.now())
-            if entry.membership is None or entry.phase is Phase.BOUND:
-                return  # else the pod has, or takes, another member of the group
+        look_for_owner(self.book, self.cache, entry, self.clock.now())
 
     def answered(self, claim: Claim, stored: Pod | None) -> None:
         """Learn from the API server what a pod is that a watch said is bound; None if it is gone."""
@@ -123,17 +115,6 @@ class Feed:
             if self.book.entries.get(entry.key) is entry:
                 self.look_for_owner(entry)  # there may be another
         self.wake()
-
-    def _bound_owners(self, entry: Entry, spec: ReservationSpec) -> Iterator[tuple[Pod, str]]:
-        names = owner_names(entry.key, spec)
-        candidates = (
-            self.cache.pods_in(entry.key.namespace)
-            if names is None
-            else (placed for name in names if (placed := self.cache.named(name)) is not None)
-        )
-        for placed in candidates:
-            if not placed.assumed and may_claim(entry.uid, placed.pod) and owns(spec, placed.pod):
-                yield placed.pod, placed.node_name
 
 
 class PodSink:

@@ -1,19 +1,19 @@
-"""Tells the ledger of pods that come and go, who may be owners of locks that are kept for reuse."""
+"""Tells the ledger of pods that come and go: owners of locks for reuse, and who is there for a time alone."""
 
 from tidelock.cluster.cache import Follower, Placed
 from tidelock.ledger.book import Book
 
 
 class Visitors(Follower):
-    """Has locks for reuse hold what is left of them, in the very step in which a pod comes or goes."""
+    """Has locks hold what is left of them, in the very step in which a pod comes or goes."""
 
     def __init__(self, book: Book) -> None:
         self._book = book
 
     def place(self, placed: Placed) -> None:
         """Note a pod that has come, or is another there, as when its binding was seen."""
-        self._book.rooms.count_occupants(placed.node_name)
+        self._book.rooms.count_pod(placed, there=True)
 
     def displace(self, placed: Placed) -> None:
         """Note a pod that has left."""
-        self._book.rooms.count_occupants(placed.node_name)
+        self._book.rooms.count_pod(placed, there=False)

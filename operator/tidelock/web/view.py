@@ -46,6 +46,7 @@ _BY_NAME, _BY_WATER = "name", "water"
 
 _URGENCY: Mapping[Phase, int] = {
     Phase.PENDING: 0,
+    Phase.PLANNED: 1,
     Phase.BOUND: 1,
     Phase.ACTIVE: 1,
     Phase.REJECTED: 2,
@@ -367,7 +368,7 @@ def _place(entry: Entry) -> float:
 
 def _until(entry: Entry) -> float | None:
     """Tell until when a lock holds, or waits."""
-    return entry.deadline() if entry.phase is Phase.PENDING else entry.expires_at
+    return entry.deadline() if entry.phase is Phase.PENDING else entry.ends_at
 
 
 def _lock_row(entry: Entry) -> LockRow:

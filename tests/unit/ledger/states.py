@@ -2,6 +2,7 @@
 
 from builders import NOW, pod
 from tidelock.ledger import reasons
+from tidelock.model.instants import format_instant
 from unit.ledger.ledger import Ledger
 
 OWNER = pod("web-0")
@@ -9,6 +10,10 @@ OWNER = pod("web-0")
 
 def pending(ledger: Ledger) -> None:
     ledger.book.refuse(ledger.lock(), reasons.INSUFFICIENT_CAPACITY, "full", NOW)
+
+
+def planned(ledger: Ledger) -> None:
+    ledger.active(startAt=format_instant(NOW + 60))
 
 
 def active(ledger: Ledger) -> None:

@@ -24,6 +24,7 @@ from unit.ledger.states import (
     lost,
     on_a_cordoned_node,
     pending,
+    planned,
     rejected,
 )
 
@@ -54,6 +55,7 @@ def unmet(reason: str, abnormal: str) -> dict[str, tuple[str, str]]:
     [
         (pending, "Pending", unmet("InsufficientCapacity", "Reconciling")),
         (active, "Active", HELD),
+        (planned, "Planned", {"Active": ("False", "Planned")}),
         (on_a_cordoned_node, "Active", HELD | {"Ready": ("False", "NodeCordoned")}),
         (growing, "Active", HELD | {"Reconciling": ("True", "ResizePending")}),
         (held_with_an_invalid_spec, "Active", HELD | {"Stalled": ("True", "InvalidSpec")}),

@@ -91,6 +91,7 @@ def karmada(script: str, function: str, *arguments: Any) -> Any:
 CASES = [
     (states.pending, "Progressing", "inProgress", False),
     (states.active, "Healthy", "current", True),
+    (states.planned, "Healthy", "current", True),
     (states.on_a_cordoned_node, "Degraded", "unknown", False),
     (states.with_a_lapsed_lease, "Degraded", "unknown", False),
     (states.growing, "Progressing", "inProgress", False),

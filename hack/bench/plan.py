@@ -1,0 +1,137 @@
+"""How long it takes to plan a lock that begins later: python -m bench.plan [--nodes N] [--locks N].
+
+All nodes are full of pods that end and of future locks, so that a lock fits nowhere from now on, and finds
+its room in between. Each decision is one step of the decider that serves a cluster, without an API server,
+timed on the wall.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from random import Random
+
+import msgspec
+
+from bench.figures import columns, percentile
+from bench.scenarios import Json, node_name, plain_node
+from tidelock.framework.config import default_configuration
+from tidelock.model.instants import format_instant
+from tidelock.model.locks import decode_reservation
+from tidelock.model.nodes import decode_node
+from tidelock.model.pods import decode_pod
+from tidelock.model.reservations import Phase
+from tidelock.plugins.registry import BUILTINS
+from tidelock.scheduler.decider import Decider
+from tidelock.scheduler.feed import Feed
+
+_NOW = 1_800_000_000.0
+_NAMESPACE = "bench"
+_TARGET_MS = 10.0
+_HOUR = 3600
+_SLOTS = 24
+_RUN_SECONDS = 1800
+
+
+class _StillClock:
+    def now(self) -> float:
+        return _NOW
+
+    def monotonic(self) -> float:
+        return _NOW
+
+
+def pod_json(number: int, node: str) -> Json:
+    """Make a pod that fills half of its node and ends within the first hour."""
+    return {
+        "metadata": {"name": f"pod-{number}", "namespace": _NAMESPACE, "uid": f"pod-{number}"},
+        "spec": {
+            "nodeName": node,
+            "activeDeadlineSeconds": 600,
+            "containers": [{"name": "main", "resources": {"requests": {"cpu": "8", "memory": "32Gi"}}}],
+        },
+        "status": {"phase": "Running", "startTime": format_instant(_NOW)},
+    }
+
+
+def lock_json(number: int, slot: int, node: str = "") -> Json:
+    """Make a lock of half a node for ten minutes from the beginning of an hour, and a short run."""
+    spec: Json = {
+        "resources": {"cpu": "8", "memory": "32Gi"},
+        "owners": [{"pod": {"name": f"job-{number}"}}],
+        "startAt": format_instant(_NOW + _HOUR * (slot + 1)),
+        "ttlSeconds": 600,
+        "runSeconds": _RUN_SECONDS,
+    }
+    metadata = {"name": f"lock-{number}", "namespace": _NAMESPACE, "uid": f"lock-{number}", "generation": 1}
+    created = {"creationTimestamp": format_instant(_NOW), "resourceVersion": "1"}
+    return {"metadata": metadata | created, "spec": spec | ({"nodeName": node} if node else {})}
+
+
+class World:
+    """A decider over full nodes."""
+
+    def __init__(self, nodes: int) -> None:
+        self.decider = Decider(default_configuration("bench", BUILTINS))
+        cache, book = self.decider.cache, self.decider.book
+        self.feed = Feed(
+            cache, book, self.decider.queue, self.decider.waiting_pods, _StillClock(), lambda: None
+        )
+        for number in range(nodes):
+            self.feed.nodes.upsert(None, decode_node(msgspec.json.encode(plain_node(number))))
+        for number in range(2 * nodes):
+            raw = msgspec.json.encode(pod_json(number, node_name(number % nodes)))
+            self.feed.pods.upsert(None, decode_pod(raw))
+        for sink in (self.feed.nodes, self.feed.pods, self.feed.reservations):
+            sink.synced()
+
+    def plan(self, plain: Json) -> float:
+        """Have a lock be planned; gives the seconds that its step took.
+
+        Raises:
+            ValueError: it has no room, so the figure would be of something else.
+
+        """
+        lock = decode_reservation(msgspec.json.encode(plain))
+        self.feed.reservations.upsert(None, lock)
+        begin = time.perf_counter()
+        self.decider.step(_NOW)
+        seconds = time.perf_counter() - begin
+        entry = self.decider.book.entries[lock.key]
+        if entry.phase is not Phase.PLANNED:
+            raise ValueError(f"{lock.key} is {entry.phase}: {entry.message}")
+        return seconds
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the benchmark; the exit status is 0 whatever the figures."""
+    parser = argparse.ArgumentParser(prog="bench.plan", description="Measure planning alone.")
+    parser.add_argument("--nodes", type=int, default=5_000)
+    parser.add_argument("--locks", type=int, default=10_000, help="future locks that are there")
+    parser.add_argument("--plans", type=int, default=1_000, help="locks that are planned beside them")
+    options = parser.parse_args(arguments)
+    rng = Random(1)  # noqa: S311 -- no secret
+    world = World(options.nodes)
+    for number in range(options.locks):
+        world.plan(lock_json(number, rng.randrange(_SLOTS), node_name(number % options.nodes)))
+    rows = [("a lock for", "p50", "p99", "target")]
+    first = options.locks
+    for name, pinned in (("any node", False), ("one node", True)):
+        slots = range(_SLOTS, 2 * _SLOTS) if pinned else range(_SLOTS)  # a node that is named has room then
+        seconds = [
+            world.plan(
+                lock_json(number, rng.choice(slots), node_name(number % options.nodes) if pinned else "")
+            )
+            for number in range(first, first + options.plans)
+        ]
+        first += options.plans
+        p50, p99 = (percentile(seconds, share) * 1000 for share in (50, 99))
+        told = "met" if p99 <= _TARGET_MS else "missed"
+        rows.append((name, f"{p50:.2f} ms", f"{p99:.2f} ms", f"p99 <= {_TARGET_MS:.0f} ms: {told}"))
+    print(f"{options.nodes} nodes, {2 * options.nodes} pods that end, {options.locks} future locks.")
+    print(columns(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

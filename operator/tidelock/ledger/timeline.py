@@ -1,0 +1,187 @@
+"""What is on each node for a time alone: locks that are planned, and locks and pods that are known to end.
+
+A node's locks and pods may not exceed it at any time. Those without bounds count at every time; of the others
+it is their peak, the largest sum at any instant. The columns count all of them as if they were there at once,
+and the timeline takes back from `locked` what windows share. So whoever may stay for ever is decided on over
+the columns alone, as if there were no times; who comes or goes at a known instant finds in `relief` what
+need not be free for it.
+
+All instants are seconds since the epoch, and no clock is asked: what ought to be gone, and is not, is noticed
+when the next window begins.
+"""
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable
+from functools import reduce
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+
+from tidelock.cluster.columns import Amounts, Columns, Rows
+from tidelock.model.quantities import NOTHING, Resources, plus
+
+_FEW = 64
+
+
+class Span(NamedTuple):
+    """So much of a node, from one instant until before another; either may be infinite."""
+
+    start: float
+    end: float
+    amounts: Resources
+
+
+class Timeline:
+    """The spans of all nodes.
+
+    Args:
+        columns: where spans are counted as if they were there at once, but for what is shared.
+
+    """
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._spans: defaultdict[str, dict[Hashable, Span]] = defaultdict(dict)
+        self._shared: dict[str, Resources] = {}
+        self._place_of: dict[Hashable, tuple[str, int]] = {}
+        self._free: list[int] = []
+        self._ids: dict[str, int] = {}
+        self._start = np.zeros(_FEW)
+        self._end = np.zeros(_FEW)
+        self._node = np.full(_FEW, -1, np.intp)
+        self._amounts = np.zeros((_FEW, len(columns.resources)), np.int64)
+        self._free = list(range(_FEW))
+
+    def __bool__(self) -> bool:
+        """Whether there is any span."""
+        return bool(self._place_of)
+
+    def put(self, key: Hashable, node_name: str, span: Span) -> None:
+        """Add a span, or replace the one of the same key."""
+        before = self._spans[node_name].get(key)
+        if before == span:
+            return
+        if before is not None:
+            self._columns.freed += 1  # who leaves earlier than was known makes room
+        self.drop(key)
+        self._spans[node_name][key] = span
+        slot = self._slot()
+        self._place_of[key] = node_name, slot
+        amounts = self._columns.vector(span.amounts)
+        self._widen()
+        self._start[slot], self._end[slot] = span.start, span.end
+        self._node[slot] = self._ids.setdefault(node_name, len(self._ids))
+        self._amounts[slot, : len(amounts)] = amounts
+        self._share(node_name)
+
+    def drop(self, key: Hashable) -> None:
+        """Take a span away, if there is one."""
+        place = self._place_of.pop(key, None)
+        if place is None:
+            return
+        node_name, slot = place
+        self._node[slot] = -1
+        self._amounts[slot] = 0
+        self._free.append(slot)
+        del self._spans[node_name][key]
+        if not self._spans[node_name]:
+            del self._spans[node_name]
+        self._share(node_name)
+
+    def recount(self, node_name: str) -> None:
+        """Take back what windows share on a node that has just come to be known."""
+        self._columns.lock(node_name, self._shared.get(node_name, NOTHING), -1)
+
+    def shares(self, node_name: str) -> bool:
+        """Whether windows share room of a node, so that what one gives up may not be free for others."""
+        return node_name in self._shared
+
+    def crowd(self, node_name: str, excess: Resources) -> set[Hashable]:
+        """Tell whose spans are at instants at which a node is exceeded, as its peak is by so much."""
+        spans = self._spans.get(node_name, {})
+        levels = {start: _level(spans.values(), start) for start in {span.start for span in spans.values()}}
+        crowded = set()
+        for name, units in excess.items():
+            limit = max((level.get(name, 0) for level in levels.values()), default=0) - units
+            crowded |= {start for start, level in levels.items() if level.get(name, 0) > limit}
+        return {key for key, span in spans.items() if any(span.start <= at < span.end for at in crowded)}
+
+    def relief(self, begin: float, end: float, now: float) -> tuple[Rows, Amounts]:
+        """Tell what of each node need not be free for who is there from one instant until before another.
+
+        Who ought to be gone by now may stay for ever.
+
+        Returns:
+            the K rows of nodes with spans, and K x R amounts that the columns count of them and that are of
+            before or after.
+
+        """
+        ids, at_most = self._peaks(-inf, inf, -inf)
+        some, then = self._peaks(begin, end, now)
+        at_most[np.searchsorted(ids, some)] -= then
+        names = list(self._ids)
+        rows = np.array([self._columns.row_of.get(names[index], -1) for index in ids.tolist()], np.intp)
+        return rows[rows >= 0], at_most[rows >= 0]
+
+    def _peaks(self, begin: float, end: float, now: float) -> tuple[Rows, Amounts]:
+        """Give the ids of nodes with spans in a window, ascending, and the largest sums of these."""
+        leaves = np.where((self._start == -inf) & (self._end <= now), inf, self._end)
+        there = ((self._node >= 0) & (self._start < end) & (leaves > begin)).nonzero()[0]
+        starts, ends, nodes = np.maximum(self._start[there], begin), leaves[there], self._node[there]
+        amounts = self._amounts[there]
+        leave = ends < end
+        instants = np.concatenate((starts, ends[leave]))
+        comes = np.concatenate((np.ones(len(there)), np.zeros(np.count_nonzero(leave))))
+        at = np.concatenate((nodes, nodes[leave]))
+        order = np.lexsort((comes, instants, at))  # at one instant, who leaves does so first
+        sums = np.concatenate((amounts, -amounts[leave]))[order].cumsum(axis=0)
+        ids, firsts = np.unique(at[order], return_index=True)
+        if not len(ids):
+            return ids, sums
+        before = np.zeros((len(ids), sums.shape[1]), np.int64)
+        before[1:] = sums[firsts[1:] - 1]
+        peaks: Amounts = np.maximum.reduceat(sums, firsts, axis=0) - before
+        return ids, peaks
+
+    def _share(self, node_name: str) -> None:
+        """Have the columns count what windows share on a node but once."""
+        shared = _shared(list(self._spans.get(node_name, {}).values()))
+        before = self._shared.pop(node_name, NOTHING)
+        if shared:
+            self._shared[node_name] = shared
+        if shared != before:
+            self._columns.lock(node_name, before, 1)
+            self._columns.lock(node_name, shared, -1)
+
+    def _slot(self) -> int:
+        if not self._free:
+            more = len(self._node)
+            self._free = list(range(more, 2 * more))
+            self._start = np.concatenate((self._start, np.zeros(more)))
+            self._end = np.concatenate((self._end, np.zeros(more)))
+            self._node = np.concatenate((self._node, np.full(more, -1, np.intp)))
+            self._amounts = np.concatenate((self._amounts, np.zeros_like(self._amounts)))
+        return self._free.pop()
+
+    def _widen(self) -> None:
+        """Have a column for each resource that is known by now."""
+        more = len(self._columns.resources) - self._amounts.shape[1]
+        if more:
+            self._amounts = np.pad(self._amounts, ((0, 0), (0, more)))
+
+
+def _level(spans: Iterable[Span], instant: float) -> Resources:
+    """Sum the spans that there are at an instant."""
+    there = (span.amounts for span in spans if span.start <= instant < span.end)
+    return reduce(plus, there, NOTHING)
+
+
+def _shared(spans: list[Span]) -> Resources:
+    """Tell by how much the sum of spans exceeds their peak."""
+    if all(span.start == -inf for span in spans):
+        return NOTHING
+    together = reduce(plus, (span.amounts for span in spans), NOTHING)
+    levels = [_level(spans, start) for start in {span.start for span in spans}]
+    peak = {name: max(level.get(name, 0) for level in levels) for name in together}
+    return {name: units - peak[name] for name, units in together.items() if units > peak[name]}

@@ -1,0 +1,218 @@
+"""Locks with `startAt`: planned until then, beside what is gone by then, and held from then on."""
+
+from typing import Any
+
+import pytest
+
+from builders import NOW, node, pod
+from tidelock.ledger import reasons
+from tidelock.ledger.entry import Entry
+from tidelock.ledger.status import render
+from tidelock.model.instants import format_instant
+from tidelock.model.pods import assigned_to
+from tidelock.model.reservations import Phase
+from unit.scheduler.machinery import Core
+
+HOUR = 3600
+
+
+@pytest.fixture
+def core() -> Core:
+    """A node of 4 cpu."""
+    return Core(node("node-a", cpu="4"))
+
+
+def plan(core: Core, name: str = "lock", begins: float = HOUR, cpu: str = "3", **fields: Any) -> Entry:
+    """Have a lock be decided that begins so many seconds from now."""
+    spec = {
+        "startAt": format_instant(core.clock.now() + begins),
+        "resources": {"cpu": cpu},
+        "ttlSeconds": 600,
+    }
+    entry = core.lock(name, created=core.clock.now(), **spec | fields)
+    core.step()
+    return entry
+
+
+def run(core: Core, name: str = "web-0", **fields: Any) -> None:
+    """Have a pod be placed and seen bound."""
+    unbound = pod(name, **fields)
+    core.feed.pods.upsert(None, unbound)
+    assumed = core.place()
+    core.decider.bound(assumed, core.clock.now())
+    bound = assigned_to(pod(name, bound_at=core.clock.now(), **fields), assumed.node_name)
+    core.feed.pods.upsert(unbound, bound)
+    core.step()
+
+
+def test_it_is_planned_with_its_node_and_its_window(core: Core) -> None:
+    entry = plan(core)
+
+    status = render(entry, core.clock.now())
+    conditions = {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]}
+    assert (status["phase"], status["nodeName"]) == ("Planned", "node-a")
+    assert status["expiresAt"] == format_instant(NOW + HOUR + 600)
+    assert "activatedAt" not in status
+    assert conditions == {"Active": ("False", "Planned")}  # nobody has to wait for it to be ready
+    assert entry.message == ("cpu 3 held on node-a from 2027-01-15T09:00:00Z until 2027-01-15T09:10:00Z")
+
+
+def test_it_is_active_from_the_instant_at_which_it_begins(core: Core) -> None:
+    entry = plan(core)
+    assert core.decider.next_due() == NOW + HOUR
+    core.clock.advance(HOUR)
+    core.step()
+
+    assert (entry.phase, entry.activated_at, entry.expires_at) == (
+        Phase.ACTIVE,
+        NOW + HOUR,
+        NOW + HOUR + 600,
+    )
+
+
+def test_a_pod_that_may_stay_for_ever_does_not_get_planned_room(core: Core) -> None:
+    plan(core)
+    core.add(pod("other", requests={"cpu": "2"}))
+
+    assert "1 Insufficient cpu beside reservations" in core.refuse().refusal.message
+
+
+@pytest.mark.parametrize(
+    "bound",
+    [{"activeDeadlineSeconds": 1800}, {"annotations": {"tidelock.dev/run-seconds": "1800"}}],
+    ids=["deadline", "annotation"],
+)
+def test_a_pod_that_is_gone_by_then_uses_planned_room(core: Core, bound: Any) -> None:
+    entry = plan(core)
+    run(core, "other", requests={"cpu": "4"}, **bound)
+
+    assert (entry.phase, core.used()) == (Phase.PLANNED, 4000)
+
+
+@pytest.mark.parametrize("seconds", [3600 - 90 + 1, 7200])
+def test_a_pod_that_may_be_late_does_not(core: Core, seconds: int) -> None:
+    """A minute to start and half a minute of grace count."""
+    plan(core)
+    core.add(pod("other", requests={"cpu": "4"}, activeDeadlineSeconds=seconds))
+
+    core.refuse()
+
+
+def test_of_who_is_there_those_that_will_have_left_do_not_count(core: Core) -> None:
+    run(core, "other", requests={"cpu": "4"}, activeDeadlineSeconds=1800)
+
+    assert plan(core, begins=HOUR).phase is Phase.PLANNED
+    late = plan(core, "late", begins=600)
+    assert (late.phase, late.reason) == (Phase.PENDING, reasons.INSUFFICIENT_CAPACITY)
+
+
+def test_windows_share_room_if_the_pods_of_the_earlier_one_are_gone_by_the_later(core: Core) -> None:
+    first = plan(core, "first", begins=HOUR, runSeconds=600)
+    then = plan(core, "then", begins=2 * HOUR)
+    between = plan(core, "between", begins=HOUR + 900)
+
+    assert (first.phase, then.phase, between.phase) == (Phase.PLANNED, Phase.PLANNED, Phase.PENDING)
+    assert core.locked() == 3000
+
+
+def test_windows_whose_pods_may_stay_do_not_share_room(core: Core) -> None:
+    plan(core, "first", begins=HOUR)
+
+    assert plan(core, "then", begins=2 * HOUR).phase is Phase.PENDING
+
+
+def test_a_lock_from_now_on_stands_before_a_window_if_it_and_its_pod_are_gone_by_then(core: Core) -> None:
+    plan(core)
+    short = core.lock("short", resources={"cpu": "3"}, ttlSeconds=60, runSeconds=600)
+    core.step()
+    long = core.lock("long", resources={"cpu": "3"}, ttlSeconds=60)
+    core.step()
+
+    assert (short.phase, long.phase) == (Phase.ACTIVE, Phase.PENDING)
+
+
+def test_an_owner_that_comes_before_its_window_is_another_pod(core: Core) -> None:
+    entry = plan(core, cpu="1")
+    run(core, requests={"cpu": "1"})
+    before = entry.phase
+    core.clock.advance(HOUR)
+    core.step()
+    assert (before, entry.phase) == (Phase.PLANNED, Phase.ACTIVE)
+
+
+def test_an_owner_that_waits_for_the_window_takes_the_lock(core: Core) -> None:
+    entry = plan(core)
+    core.add(pod(requests={"cpu": "3"}, annotations={"tidelock.dev/require-reservation": "true"}))
+    assert core.step() is None
+    core.clock.advance(HOUR)
+    assumed = core.place()
+    core.decider.bound(assumed, core.clock.now())
+
+    assert entry.phase is Phase.CONSUMED
+
+
+def test_who_overstays_takes_the_window_s_room_and_it_says_so(core: Core) -> None:
+    entry = plan(core)
+    run(core, "other", requests={"cpu": "4"}, activeDeadlineSeconds=1800)
+    core.clock.advance(HOUR)
+    core.step()
+
+    assert entry.phase is Phase.PENDING
+    assert entry.message == "node-a is overcommitted by cpu 3"
+
+
+def test_what_is_there_too_long_already_is_not_counted_on_to_leave(core: Core) -> None:
+    run(core, "other", requests={"cpu": "4"}, activeDeadlineSeconds=60)
+    core.clock.advance(HOUR)
+
+    assert plan(core).phase is Phase.PENDING
+
+
+def test_when_a_node_shrinks_only_windows_at_its_worst_instant_lose_their_room(core: Core) -> None:
+    first = plan(core, "first", cpu="2", runSeconds=60)
+    then = plan(core, "then", cpu="4", begins=2 * HOUR)
+    core.feed.nodes.upsert(node("node-a", cpu="4"), node("node-a", cpu="3", version=2))
+
+    assert (first.phase, then.phase) == (Phase.PLANNED, Phase.PENDING)
+
+
+def test_an_edit_plans_anew(core: Core) -> None:
+    entry = plan(core)
+    core.lock(
+        startAt=format_instant(NOW + HOUR), resources={"cpu": "4"}, ttlSeconds=60, generation=2, version=2
+    )
+    core.step()
+
+    assert (entry.phase, entry.room["cpu"], entry.ends_at) == (Phase.PLANNED, 4000, NOW + HOUR + 60)
+
+
+def test_a_lock_that_finds_no_room_in_its_window_is_given_up_in_time(core: Core) -> None:
+    entry = plan(core, cpu="5", pendingDeadlineSeconds=30)
+    core.clock.advance(30)
+    core.step()
+
+    assert (entry.phase, entry.reason) == (Phase.REJECTED, reasons.DEADLINE_EXCEEDED)
+
+
+def test_a_lock_that_waits_yet_when_its_window_begins_is_tried_as_any_other(core: Core) -> None:
+    entry = plan(core, cpu="4", begins=20)
+    entry_of_other = plan(core, "other", cpu="4", begins=20, ttlSeconds=60, owner="db-0")
+    assert entry_of_other.phase is Phase.PENDING
+    core.feed.reservations.remove(entry.reservation)
+    core.clock.advance(20)
+    core.step()
+
+    assert (entry_of_other.phase, entry_of_other.activated_at) == (Phase.ACTIVE, NOW + 20)
+
+
+def test_the_next_process_knows_the_plan(core: Core) -> None:
+    entry = plan(core)
+    status = render(entry, core.clock.now())
+    after = Core(node("node-a", cpu="4"))
+    again = after.lock(
+        startAt=format_instant(NOW + HOUR), resources={"cpu": "3"}, ttlSeconds=600, status=status
+    )
+    after.step()
+
+    assert (again.phase, again.held, again.span) == (Phase.PLANNED, entry.held, entry.span)
+    assert render(again, NOW) == status
