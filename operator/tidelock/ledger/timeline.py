@@ -11,7 +11,7 @@ when the next window begins.
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from functools import reduce
 from math import inf
 from typing import NamedTuple
@@ -47,10 +47,12 @@ class Timeline:
         self._place_of: dict[Hashable, tuple[str, int]] = {}
         self._free: list[int] = []
         self._ids: dict[str, int] = {}
+        self._rows: tuple[tuple[int, int], Rows] = (-1, 0), np.zeros(0, np.intp)
         self._start = np.zeros(_FEW)
         self._end = np.zeros(_FEW)
         self._node = np.full(_FEW, -1, np.intp)
         self._amounts = np.zeros((_FEW, len(columns.resources)), np.int64)
+        self._peak = np.zeros_like(self._amounts)
         self._free = list(range(_FEW))
 
     def __bool__(self) -> bool:
@@ -71,7 +73,7 @@ class Timeline:
         amounts = self._columns.vector(span.amounts)
         self._widen()
         self._start[slot], self._end[slot] = span.start, span.end
-        self._node[slot] = self._ids.setdefault(node_name, len(self._ids))
+        self._node[slot] = self._id(node_name)
         self._amounts[slot, : len(amounts)] = amounts
         self._share(node_name)
 
@@ -113,16 +115,24 @@ class Timeline:
         Who ought to be gone by now may stay for ever.
 
         Returns:
-            the K rows of nodes with spans, and K x R amounts that the columns count of them and that are of
-            before or after.
+            the K rows of nodes where that is anything, and K x R amounts that the columns count of them and
+            that are of before or after.
 
         """
-        ids, at_most = self._peaks(-inf, inf, -inf)
-        some, then = self._peaks(begin, end, now)
-        at_most[np.searchsorted(ids, some)] -= then
-        names = list(self._ids)
-        rows = np.array([self._columns.row_of.get(names[index], -1) for index in ids.tolist()], np.intp)
-        return rows[rows >= 0], at_most[rows >= 0]
+        relief = self._peak[: len(self._ids)].copy()
+        ids, then = self._peaks(begin, end, now)
+        relief[ids] -= then
+        rows = self._known_rows()
+        helped = (rows >= 0) & (relief > 0).any(axis=1)
+        return rows[helped], relief[helped]
+
+    def _known_rows(self) -> Rows:
+        """Give the row of each node that ever had a span, by its id here; -1 if it is not known now."""
+        state = self._columns.version, len(self._ids)
+        if self._rows[0] != state:
+            row_of = self._columns.row_of
+            self._rows = state, np.array([row_of.get(name, -1) for name in self._ids], np.intp)
+        return self._rows[1]
 
     def _peaks(self, begin: float, end: float, now: float) -> tuple[Rows, Amounts]:
         """Give the ids of nodes with spans in a window, ascending, and the largest sums of these."""
@@ -146,13 +156,26 @@ class Timeline:
 
     def _share(self, node_name: str) -> None:
         """Have the columns count what windows share on a node but once."""
-        shared = _shared(list(self._spans.get(node_name, {}).values()))
+        spans = self._spans.get(node_name, {}).values()
+        together, peak = _together(spans), _peak(spans)
+        index = self._ids[node_name]
+        self._peak[index] = 0
+        for name, units in peak.items():
+            self._peak[index, self._columns.column_of[name]] = units
+        shared = {name: units - peak[name] for name, units in together.items() if units > peak[name]}
         before = self._shared.pop(node_name, NOTHING)
         if shared:
             self._shared[node_name] = shared
         if shared != before:
             self._columns.lock(node_name, before, 1)
             self._columns.lock(node_name, shared, -1)
+
+    def _id(self, node_name: str) -> int:
+        """Give the number of a node here, which it keeps."""
+        index = self._ids.setdefault(node_name, len(self._ids))
+        if index == len(self._peak):
+            self._peak = np.concatenate((self._peak, np.zeros_like(self._peak)))
+        return index
 
     def _slot(self) -> int:
         if not self._free:
@@ -169,19 +192,23 @@ class Timeline:
         more = len(self._columns.resources) - self._amounts.shape[1]
         if more:
             self._amounts = np.pad(self._amounts, ((0, 0), (0, more)))
+            self._peak = np.pad(self._peak, ((0, 0), (0, more)))
+
+
+def _together(spans: Iterable[Span]) -> Resources:
+    """Sum spans as if they were there at once."""
+    return reduce(plus, (span.amounts for span in spans), NOTHING)
 
 
 def _level(spans: Iterable[Span], instant: float) -> Resources:
     """Sum the spans that there are at an instant."""
-    there = (span.amounts for span in spans if span.start <= instant < span.end)
-    return reduce(plus, there, NOTHING)
+    return _together(span for span in spans if span.start <= instant < span.end)
 
 
-def _shared(spans: list[Span]) -> Resources:
-    """Tell by how much the sum of spans exceeds their peak."""
-    if all(span.start == -inf for span in spans):
-        return NOTHING
-    together = reduce(plus, (span.amounts for span in spans), NOTHING)
-    levels = [_level(spans, start) for start in {span.start for span in spans}]
-    peak = {name: max(level.get(name, 0) for level in levels) for name in together}
-    return {name: units - peak[name] for name, units in together.items() if units > peak[name]}
+def _peak(spans: Collection[Span]) -> Resources:
+    """Give the most that spans sum up to at any instant, which is when one begins."""
+    starts = {span.start for span in spans}
+    if starts <= {-inf}:
+        return _together(spans)
+    levels = [_level(spans, start) for start in starts]
+    return {name: max(level.get(name, 0) for level in levels) for name in _together(spans)}

@@ -283,8 +283,7 @@ class Cycle:
             if plugin.name in _CAPACITY_PLUGINS:
                 short |= mask
         rows, relief = timeline.relief(begin, end, now)
-        helped = short[rows] & (relief > 0).any(axis=1)
-        rows, relief = rows[helped], relief[helped]
+        rows, relief = rows[short[rows]], relief[short[rows]]
         if not len(rows):
             return None
         whatif = WhatIf(unfit.verdict.filters, state, pod, snapshot, rows)
