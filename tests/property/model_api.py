@@ -1,8 +1,8 @@
 """An API server in memory: objects with versions and generations, watches, refusals and real outcomes.
 
 It knows what the ledger relies on: writes that carry an old version or another uid are refused, a pod is
-bound once, reuse of a lock is fixed, its owners and nodeName are so while its stored status says that it is
-held, and so is the whole spec once the lock has ended.
+bound once, how a lock is shared is fixed, its owners and nodeName are so while its stored status says that it
+is held, and so is the whole spec once the lock has ended.
 """
 
 import json
@@ -122,8 +122,10 @@ class ModelApi:
         fixed = tuple(after | before) if "group" in before else fixed
         if "runSeconds" in before | after:
             fixed = (*fixed, "runSeconds", "ttlSeconds", "expireAt")
-        if any(before.get(name) != after.get(name) for name in (*fixed, "reuse", "startAt")):
+        if any(before.get(name) != after.get(name) for name in (*fixed, "reuse", "borrowable", "startAt")):
             raise RefusedError(f"{key} is {phase}")
+        if after.get("borrowable") and "runSeconds" in after:
+            raise RefusedError(f"{key} is borrowable")
         if ends_before_it_begins(after):
             raise RefusedError(f"{key} would end before it begins")
         if after != before:
