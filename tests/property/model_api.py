@@ -1,8 +1,9 @@
 """An API server in memory: objects with versions and generations, watches, refusals and real outcomes.
 
 It knows what the ledger relies on: writes that carry an old version or another uid are refused, a pod is
-bound once, reuse of a lock and its set are fixed, its commit but for a token that is not the stored one, its
-owners and nodeName while its stored status says that it is held, and the whole spec once the lock has ended.
+bound once, how a lock is shared is fixed, and its set, and its commit but for a token that is not the stored
+one; its owners and nodeName are so while its stored status says that it is held, and so is the whole spec once
+the lock has ended.
 """
 
 import json
@@ -128,8 +129,11 @@ class ModelApi:
             raise RefusedError(f"{key} is committed")
         if "runSeconds" in before | after:
             fixed = (*fixed, "runSeconds", "ttlSeconds", "expireAt")
-        if any(before.get(name) != after.get(name) for name in (*fixed, "reuse", "startAt", "anyOf")):
+        fixed = (*fixed, "reuse", "borrowable", "startAt", "anyOf")
+        if any(before.get(name) != after.get(name) for name in fixed):
             raise RefusedError(f"{key} is {phase}")
+        if after.get("borrowable") and "runSeconds" in after:
+            raise RefusedError(f"{key} is borrowable")
         if ends_before_it_begins(after):
             raise RefusedError(f"{key} would end before it begins")
         if after != before:

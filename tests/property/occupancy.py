@@ -1,14 +1,18 @@
-"""What must hold of locks for reuse: their room counts once, and owners use of it all that they can."""
+"""What must hold of locks that are shared: their room counts once, and is used as far as that goes.
+
+Owners use those for reuse, borrowers those that are borrowable.
+"""
 
 from collections.abc import Sequence
 from functools import reduce
 from itertools import chain, combinations
 
+from builders import Json
 from property.process import Process
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import owns
 from tidelock.model.pods import Pod
-from tidelock.model.quantities import NOTHING, PODS, covers, parse_resources, plus
+from tidelock.model.quantities import NOTHING, PODS, at_most, beyond, covers, minus, parse_resources, plus
 from tidelock.model.reservations import Phase
 
 
@@ -22,17 +26,35 @@ def check_occupancy(process: Process) -> None:
             assert placed is not None, f"{occupant.key} is not there"
             assert placed.assumed == occupant.assumed, occupant.key
             assert placed.node_name == entry.node, occupant.key
-            assert is_owner(entry, placed.pod), f"{occupant.key} is no owner of {entry.key}"
+            assert _uses(entry, placed.pod), f"{occupant.key} has no right to {entry.key}"
             assert covers(placed.pod.requests, occupant.uses), occupant.key
             used = plus(used, occupant.uses)
         assert plus(entry.held, used) == entry.room, f"{entry.key} is counted twice, or not at all"
-        assert not used or (entry.sticky and not entry.ahead), entry.key
-    for node in {entry.node for entry in entries if entry.sticky and not entry.ahead}:
-        here = [entry for entry in entries if entry.sticky and not entry.ahead and entry.node == node]
+        assert entry.shared or not used, entry.key
+    for node in {entry.node for entry in entries if entry.shared}:
+        here = [entry for entry in entries if entry.shared and entry.node == node]
         pods = [placed.pod for placed in process.cache.pods_on(node)]
         for resource in {name for entry in here for name in entry.room}:
             used_here = sum(each.uses.get(resource, 0) for entry in here for each in entry.occupants.values())
             assert used_here == most_used(here, pods, resource), (node, resource)
+
+
+def check_lent(process: Process) -> None:
+    """A borrowable lock's room is there for its owner, were all borrowers of its node gone."""
+    for name, row in process.columns.row_of.items():
+        pods = [placed.pod for placed in process.cache.pods_on(name)]
+        others = reduce(plus, (pod.requests for pod in pods if not pod.borrows), NOTHING)
+        entries = [e for e in process.book.entries.values() if e.node == name and not e.ahead]
+        rooms = reduce(plus, (entry.room for entry in entries), NOTHING)
+        lasting = {pod.uid for pod in pods if not pod.borrows}
+        occupants = (each for entry in entries if entry.sticky for each in entry.occupants.values())
+        owners = (each.uses for each in occupants if each.uid in lasting)
+        taken = minus(plus(others, rooms), reduce(plus, owners, NOTHING))
+        short = beyond(taken, process.columns.nodes[row].allocatable)
+        for entry in entries:
+            assert not entry.borrowable or not at_most(entry.room, short), (entry.key, name, short)
+    for attempt in process.attempts:
+        assert not attempt.borrowers or all(pod.borrows for pod in attempt.victims), attempt
 
 
 def check_stored_occupancy(process: Process) -> None:
@@ -40,6 +62,7 @@ def check_stored_occupancy(process: Process) -> None:
     bound = [pod for pod in process.api.pods.decoded.values() if pod.node_name and not pod.finished]
     for entry in process.book.entries.values():
         status = process.api.reservations.objects[entry.key]["status"]
+        _check_stored_lending(entry, status)
         if not entry.sticky:
             assert "occupiedSeconds" not in status, entry.key
             continue
@@ -60,10 +83,10 @@ def check_stored_occupancy(process: Process) -> None:
 
 
 def most_used(entries: Sequence[Entry], pods: Sequence[Pod], resource: str) -> int:
-    """Tell how much of a resource pods can use of locks of their own, by the smallest of all cuts."""
+    """Tell how much of a resource pods can use of locks that are shared, by the smallest of all cuts."""
     return min(
         sum(pod.requests.get(resource, 0) for pod in pods if pod not in cut)
-        + sum(entry.room.get(resource, 0) for entry in entries if any(is_owner(entry, pod) for pod in cut))
+        + sum(entry.room.get(resource, 0) for entry in entries if any(_uses(entry, pod) for pod in cut))
         for cut in _subsets(pods)
     )
 
@@ -71,6 +94,22 @@ def most_used(entries: Sequence[Entry], pods: Sequence[Pod], resource: str) -> i
 def is_owner(entry: Entry, pod: Pod) -> bool:
     spec = entry.reservation.spec
     return pod.meta.namespace == entry.key.namespace and spec is not None and owns(spec, pod)
+
+
+def _uses(entry: Entry, pod: Pod) -> bool:
+    """Whether a pod uses the room of a lock when it is on its node."""
+    return pod.borrows if entry.borrowable else entry.sticky and is_owner(entry, pod)
+
+
+def _check_stored_lending(entry: Entry, status: Json) -> None:
+    """What is stored of a lock says what is lent of it, and by how many pods."""
+    inside = [each.uses for each in entry.occupants.values() if entry.borrowable and not each.assumed]
+    uses = {name: units for name, units in reduce(plus, inside, NOTHING).items() if name != PODS}
+    assert parse_resources(status.get("lent", {})) == uses, entry.key
+    assert status.get("borrowers", 0) == len(inside), entry.key
+    told = {each["type"]: each["status"] for each in status["conditions"]}.get("Lent")
+    lends = entry.borrowable and entry.phase is Phase.ACTIVE
+    assert told == (str(bool(inside)) if lends else None), entry.key
 
 
 def _subsets(pods: Sequence[Pod]) -> list[tuple[Pod, ...]]:

@@ -16,6 +16,7 @@ from property.process import KINDS, HandClock, Process
 from tidelock.ledger import book
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
+from tidelock.model.pods import BORROWS, REQUIRE_RESERVATION
 
 EXAMPLES = int(os.environ.get("TIDELOCK_LEDGER_EXAMPLES", "0"))
 
@@ -86,7 +87,9 @@ COMMITS: st.SearchStrategy[Json] = st.sampled_from(
 SETS: st.SearchStrategy[Json] = st.sampled_from([{"anyOf": name} for name in (None, None, "web", "web")])
 # Which hold a commit names: that which is told, the one before it, the one after it, another lock's.
 TOKENS = st.sampled_from([0, 0, 0, -1, 1, None])
-REUSE: st.SearchStrategy[Json] = st.sampled_from([{"reuse": reuse} for reuse in ("Never", "Always")])
+SHARING: st.SearchStrategy[Json] = st.sampled_from(
+    [{}, {"reuse": "Never"}, {"reuse": "Always"}, {"borrowable": True}]
+)
 BEGINNINGS = st.sampled_from([None, None, 9, 40, 90])
 RUNS: st.SearchStrategy[Json] = st.sampled_from([{"runSeconds": seconds} for seconds in (None, None, 1, 30)])
 SKEWS = st.sampled_from([0, 0, -500, 500])
@@ -146,7 +149,10 @@ EDITS = st.one_of(
 
 
 POD_KINDS = st.sampled_from(
-    ["plain", "plain", "short", "short", "urgent", "urgent", "requires", "gated", "choosy", "another's"]
+    [
+        *("plain", "plain", "short", "short", "urgent", "urgent", "requires", "gated", "choosy", "another's"),
+        *("borrows", "borrows", "urgently borrows", "short, borrows"),
+    ]
 )
 
 
@@ -219,7 +225,7 @@ class World(RuleBasedStateMachine):
     @rule(
         data=st.data(),
         number=NUMBERS,
-        change=st.sampled_from(["delete", "delete", "finish", "resize", "label", "gate"]),
+        change=st.sampled_from(["delete", "delete", "finish", "resize", "label", "gate", "borrow"]),
     )
     def pod(self, data: st.DataObject, number: int, change: str) -> None:
         """Create a pod, or end or change the one that there is; one that runs is asked to end first."""
@@ -229,6 +235,11 @@ class World(RuleBasedStateMachine):
             self._create_pod(data, number)
         elif change == "label":
             self.pods.change(key, "metadata", labels={"app": data.draw(st.sampled_from(["web", "db", ""]))})
+        elif change == "borrow":
+            annotations = stored["metadata"]["annotations"]
+            borrows = {"true": "false", "false": "true"}[annotations[BORROWS]]
+            self.observer.disturb(stored["spec"]["nodeName"])
+            self.pods.change(key, "metadata", annotations=annotations | {BORROWS: borrows})
         elif change == "gate" and not stored["spec"]["nodeName"]:
             self.pods.change(key, "spec", schedulingGates=[])
         elif change == "finish" and stored["spec"]["nodeName"]:
@@ -343,9 +354,11 @@ class World(RuleBasedStateMachine):
 
     def _create_lock(self, data: st.DataObject, number: int) -> None:
         spec: Json = {"owners": data.draw(OWNERS)}
-        for part in (SIZES, ENDS, RANKS, PLANS, PLACES, LEASES, REUSE, RUNS, COMMITS, SETS):
+        for part in (SIZES, ENDS, RANKS, PLANS, PLACES, LEASES, SHARING, RUNS, COMMITS, SETS):
             spec |= data.draw(part)
-        if (seconds := data.draw(BEGINNINGS)) is not None:
+        if spec.get("borrowable"):
+            spec["runSeconds"] = None
+        elif (seconds := data.draw(BEGINNINGS)) is not None:
             begins = {"startAt": format_instant(self.clock.now() + seconds)}
             spec |= {} if ends_before_it_begins(spec | begins) else begins
         self.locks.put(reservation_json(f"lock-{number}", uid=self._uid(), created=self.clock.now(), **spec))
@@ -395,13 +408,18 @@ class World(RuleBasedStateMachine):
                 requests={"cpu": data.draw(CPUS)},
                 uid=self._uid(),
                 labels={"app": data.draw(st.sampled_from(["", "web", "db"]))},
-                annotations={"tidelock.dev/require-reservation": str(kind == "requires").lower()},
+                annotations={
+                    REQUIRE_RESERVATION: str(kind == "requires").lower(),
+                    BORROWS: str("borrows" in kind).lower(),
+                },
                 controller="apps/v1/StatefulSet/web" if number == 0 else "",
                 node_name=node_name,
-                priority=3 if kind == "urgent" else 0,
+                priority=3 if kind.startswith("urgent") else 0,
                 schedulingGates=[{"name": "hold"}] if kind == "gated" and not node_name else [],
                 nodeSelector={"name": "node-b"} if kind == "choosy" else {},
-                activeDeadlineSeconds=data.draw(st.sampled_from([1, 30])) if kind == "short" else None,
+                activeDeadlineSeconds=data.draw(st.sampled_from([1, 30]))
+                if kind.startswith("short")
+                else None,
                 terminationGracePeriodSeconds=0,
                 scheduler="another" if kind == "another's" else SCHEDULER,
             )

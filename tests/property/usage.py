@@ -42,7 +42,8 @@ class UsageObserver:
         room, seconds = _sums(self._uses)
         used = book.quotas.used(NAMESPACE)
         assert (used.room, used.seconds) == (room, seconds)
-        in_use = [each.uses for use in self._uses.values() for each in use.entry.occupants.values()]
+        owned = [use.entry for use in self._uses.values() if not use.entry.borrowable]
+        in_use = [each.uses for entry in owned for each in entry.occupants.values()]
         assert used.unused == reduce(minus, in_use, room), "room is counted beside the pods in it"
         for uid in self._uses.keys() & known:  # others are held by what their status says
             for quota in book.quotas.of(NAMESPACE):

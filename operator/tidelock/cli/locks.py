@@ -68,8 +68,8 @@ class Seen:
 
     @property
     def held(self) -> Resources:
-        """What of its room no owner uses, so that it counts beside the pods of its node."""
-        return minus(self.resources, self._amounts("used"))
+        """What of its room no owner or borrower uses, so that it counts beside the pods of its node."""
+        return minus(minus(self.resources, self._amounts("used")), self._amounts("lent"))
 
     @property
     def why(self) -> str:

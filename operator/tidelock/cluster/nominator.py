@@ -7,6 +7,7 @@ kube-scheduler 1.36, backend/queue/nominator.go.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator
+from math import inf
 
 from tidelock.cluster.columns import Columns
 from tidelock.model.pods import Pod, assigned_to
@@ -44,8 +45,8 @@ class Nominator:
         return self._node_of.get(uid, "")
 
     def rivals(self, pod: Pod) -> Iterator[tuple[str, list[Pod]]]:
-        """Give the pods that another must leave their room, those not below it, by node."""
-        priority, uid = pod.spec.priority, pod.uid
+        """Give by node the pods that another must leave their room: those not below it, all if it borrows."""
+        priority, uid = -inf if pod.borrows else pod.spec.priority, pod.uid
         for node_name, nominated in self._on_node.items():
             others = [other for other in nominated.values() if other.spec.priority >= priority]
             if uid in nominated:

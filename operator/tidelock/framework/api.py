@@ -278,6 +278,8 @@ class Victims:
     locks: tuple[Entry, ...] = ()
     violations: int = 0
     """How many of the pods a PodDisruptionBudget would rather keep."""
+    borrowers: bool = False
+    """Whether they give back room that they have borrowed, rather than leave theirs to the more important."""
 
 
 @dataclass(frozen=True, slots=True)

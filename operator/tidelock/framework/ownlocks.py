@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 
 
@@ -19,3 +20,10 @@ class OwnLocks:
         """Uids of the locks and, before them, of the groups that these are in."""
         groups = [entry.membership.uid for entry in self.entries if entry.membership is not None]
         return [*groups, *(entry.uid for entry in self.entries)]
+
+
+@dataclass(frozen=True, slots=True)
+class AllLocks:
+    """The ledger, for whoever asks what locks hold for others; written where any lock holds room."""
+
+    book: Book

@@ -18,7 +18,7 @@ from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Counts, Filter, Mask, PreFilter, Verdict, View
 from tidelock.framework.course import Course
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.ownlocks import OwnLocks
+from tidelock.framework.ownlocks import AllLocks, OwnLocks
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CEILING, Resources
 
@@ -93,6 +93,10 @@ class WhatIf:
     def release(self, index: int, resources: Resources) -> None:
         """Count this much of a node as requested no longer."""
         self.snapshot.requested[index] -= self.snapshot.vector(resources)
+
+    def unlock(self, index: int, resources: Resources) -> None:
+        """Count this much of a node as locked no longer."""
+        self.snapshot.locked[index] -= self.snapshot.vector(resources)
 
     def judge(self) -> Verdict:
         """Run the filters."""
@@ -187,6 +191,11 @@ def crowded(
     there = [rivals[row] for _, row in found]
     whatif = WhatIf(filters, state, pod, snapshot, rows[indexes])
     whatif.shift(_room_of(snapshot, there), 1)
+    locks = state.read(AllLocks)
+    if locks is not None and not pod.borrows:  # who borrows would use what is held for them
+        own = state.expect(OwnLocks).entries
+        for place, others in enumerate(there):
+            whatif.unlock(place, locks.book.kept_for(others, whatif.snapshot.nodes[place].name, own))
     if whatif.follows:
         for place, others in enumerate(there):
             name = whatif.snapshot.nodes[place].name

@@ -33,7 +33,7 @@ from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
-from tidelock.model.quantities import NOTHING, PODS, Resources, at_most, format_resources, minus
+from tidelock.model.quantities import NOTHING, PODS, Resources, at_most, beyond, format_resources, minus
 from tidelock.model.reservations import BoundPod, Phase
 
 # A lock that waits for long has its numbers renewed at most this often (seconds), or each event in a
@@ -288,6 +288,25 @@ class Book:
         entries = (self.entries[key] for key in self._owners.of(pod))
         return self.groups.open_to(pod, [entry for entry in entries if may_claim(entry, pod)])
 
+    def locks_for(self, nominated: Iterable[Pod], node_name: str) -> list[Entry]:
+        """Give the locks on a node of pods, or stand-ins of locks, that are nominated there."""
+        pods = (
+            pod
+            for pod in nominated
+            if (lock := self.entries.get(pod.key)) is None or lock.uid != pod.uid  # a stand-in owns nothing
+        )
+        own = (entry for pod in pods for entry in self.own(pod))
+        return list(dict.fromkeys(entry for entry in own if entry.room and entry.node == node_name))
+
+    def kept_for(self, pods: Iterable[Pod], node_name: str, besides: Collection[Entry]) -> Resources:
+        """Tell what locks hold on a node for pods that are nominated there, some other locks left out."""
+        if not self.rooms.any_on(node_name):
+            return NOTHING
+        theirs = [entry for entry in self.locks_for(pods, node_name) if entry not in besides]
+        others = [entry for entry in besides if entry.room and entry.node == node_name]
+        released = self.rooms.released([*others, *theirs], node_name)
+        return minus(released, self.rooms.released(others, node_name))
+
     def claim(self, pod: Pod, node_name: str, now: float) -> None:
         """Release the locks of a pod that has been reserved on a node, but for those for reuse."""
         own = self._fleeting(pod, node_name)
@@ -382,6 +401,7 @@ class Book:
         visited, self.rooms.visited = self.rooms.visited, {}
         for key in visited:
             self._note_occupants(self.entries[key], now)
+            self._note_borrowers(self.entries[key], now)
         for key in self._timers.pop_due(now):
             self._do_due(self.entries[key], now)
         while groups := self.groups.take_unsettled():
@@ -410,7 +430,7 @@ class Book:
         return self.groups.taken((entry for entry in self.own(pod) if not entry.sticky), node_name)
 
     def _claim(self, pod: Pod, own: list[Entry], text: str, failure: str, now: float) -> Claim:
-        taken = tuple((entry, entry.held) for entry in own if entry.phase is not Phase.BOUND)
+        taken = tuple((entry, entry.room) for entry in own if entry.phase is not Phase.BOUND)
         for entry, _ in taken:
             self.rooms.hold(entry, NOTHING)
             entry.bound_pod = BoundPod(name=pod.meta.name, uid=pod.uid)
@@ -610,7 +630,7 @@ class Book:
             self._reject_if_unreadable(entry, now)
         elif node is None or node.meta.uid != entry.node_uid:
             self._lose(entry, now)
-        elif self._columns.fits(node.name, held):
+        elif self._columns.fits(node.name, self._beside_borrowers(entry, held)):
             self._place(entry, node, held, now)
             self._step(entry, Event.ADMIT, reasons.ADMITTED, _held_text(entry), now)
             if entry.violation:  # what others took before the claim is still missing
@@ -620,6 +640,10 @@ class Book:
             text = f"{failure} and {entry.node} has no room left"
             self._displace(entry, reasons.INSUFFICIENT_CAPACITY, text, now)
 
+    def _beside_borrowers(self, entry: Entry, room: Resources) -> Resources:
+        """Tell what of this room has to be free on a lock's node for it, as borrowers may use the rest."""
+        return minus(room, self.rooms.credit(entry, entry.node, room)) if entry.borrowable else room
+
     def _displace_overcommitted(self, name: str, now: float, intruder: Pod | None) -> None:
         """Take room from locks until the node's pods and locks fit: lowest priority first, then newest."""
         while held := list(self.rooms.held_on(name)):
@@ -628,6 +652,9 @@ class Book:
             if any(entry.span is not None for entry in losers):
                 crowd = self.rooms.timeline.crowd(name, shortfall)
                 losers = [entry for entry in losers if entry.span is None or entry.key in crowd]
+            if not losers:
+                shortfall = beyond(shortfall, self.rooms.evictable(name))
+                losers = [entry for entry in held if entry.borrowable and at_most(entry.room, shortfall)]
             if not losers:
                 return
             loser = max(losers, key=lambda entry: (-entry.priority, _since(entry), entry.key))
@@ -639,7 +666,7 @@ class Book:
 
     def _violate(self, entry: Entry, intruder: Pod, shortfall: Resources, now: float) -> None:
         """Give up the room of a lock that a pod has taken; the lock keeps the rest of it, or moves."""
-        taken = at_most(entry.held, shortfall)
+        taken = at_most(entry.held, shortfall) or at_most(entry.room, shortfall)  # all of it may be lent
         left = minus(entry.room, taken)
         text = f"pod {intruder.key} took {_amounts_text(taken)} locked on {entry.node}"
         entry.violation = text
@@ -797,6 +824,22 @@ class Book:
                 entry.bound_pod = None
                 text = f"{_held_text(entry)}, with no owner in"
                 self._note(entry, Event.VACATE, reasons.VACANT, text, now, now)
+        self._touch(entry)
+
+    def _note_borrowers(self, entry: Entry, now: float) -> None:
+        """Note whether pods use room of a borrowable lock, once they have been seen there."""
+        if entry.phase is not Phase.ACTIVE or not entry.borrowable:
+            return
+        borrowers = entry.inside
+        was, _ = entry.transition_times.get("Lent", ("False", now))
+        if was != str(bool(borrowers)):
+            entry.transition_times["Lent"] = (str(bool(borrowers)), now)
+            if borrowers:
+                text = f"pod {borrowers[0].key} borrows of it, on {entry.node}"
+                self._note(entry, Event.LEND, reasons.LENT, text, now, now)
+            else:
+                text = f"{_held_text(entry)}, with nobody who borrows of it"
+                self._note(entry, Event.REPAY, reasons.NOT_LENT, text, now, now)
         self._touch(entry)
 
     def _count_use(self, entry: Entry, now: float, *, occupied: bool) -> None:

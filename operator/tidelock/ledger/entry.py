@@ -13,7 +13,7 @@ from tidelock.ledger.transitions import FINAL, SETTLED
 from tidelock.model.lifetimes import expiry_from, removable_at
 from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key
-from tidelock.model.pods import START_SECONDS
+from tidelock.model.pods import START_SECONDS, Pod
 from tidelock.model.quantities import NOTHING, Resources, at_most, covers, plus
 from tidelock.model.reservations import BoundPod, Membership, Phase
 
@@ -33,8 +33,9 @@ class Entry:
     the lock has all of it again. A member of a group is told to be active once that is `given`.
     `hold` tells how a lock in two phases stands, `outdone_by` which lock of its set was chosen instead.
 
-    `room` is all that the lock has, `held` what of that nobody else may use: a lock for reuse does not hold
-    what its `occupants`, by their uids, use of it. `occupied_seconds` counts up to when the last one left.
+    `room` is all that the lock has, `held` what of that nobody else may use: a lock for reuse, or one that is
+    borrowable, does not hold what its `occupants`, by their uids, use of it. `occupied_seconds` counts up to
+    when the last one left.
     A lock that is `ahead` begins later: it has no owners yet, and its room is for whoever is gone by then.
     """
 
@@ -111,14 +112,28 @@ class Entry:
         return self.reservation.spec is not None and self.reservation.spec.reuse == "Always"
 
     @property
+    def borrowable(self) -> bool:
+        """Whether pods that borrow may use its room until an owner comes."""
+        return self.reservation.spec is not None and self.reservation.spec.borrowable is True
+
+    @property
+    def shared(self) -> bool:
+        """Whether it has room that it does not hold itself while others are in it."""
+        return not self.ahead and (self.sticky or self.borrowable)
+
+    def lends_to(self, pod: Pod) -> bool:
+        """Whether a pod may use its room without being an owner."""
+        return self.borrowable and not self.ahead and pod.borrows
+
+    @property
     def inside(self) -> list[Occupant]:
-        """Owners that have been seen bound where the lock is, by name."""
+        """Owners, or borrowers, that have been seen bound where the lock is, by name."""
         there = (each for each in self.occupants.values() if not each.assumed)
         return sorted(there, key=lambda each: (each.key, each.uid))
 
     @property
     def used(self) -> Resources:
-        """What owners that have been seen bound there use of it."""
+        """What those who are inside use of it."""
         return reduce(plus, (each.uses for each in self.inside), NOTHING)
 
     @property

@@ -117,7 +117,7 @@ class Quotas:
         """Count a lock as it is now."""
         before = self._charges.get(entry.key, _NO_CHARGE)
         bound = entry.phase is Phase.BOUND
-        room, unused = (before.room, before.unused) if bound else (entry.room, entry.held)
+        room, unused = (before.room, before.unused) if bound else (entry.room, _unused(entry))
         self._replace(entry.key, before, Charge.of(room, entry.life, unused))
 
     def discharge(self, key: Key) -> None:
@@ -236,3 +236,8 @@ def _text(name: str, excesses: list[Excess]) -> str:
     return (
         f"exceeded quota: {name}, requested: {asked}, {f'used: {used}, ' if used else ''}limited: {limited}"
     )
+
+
+def _unused(entry: Entry) -> Resources:
+    """Tell what no owner uses of a lock's room; who borrows of it is none, and maybe of another namespace."""
+    return entry.room if entry.borrowable else entry.held

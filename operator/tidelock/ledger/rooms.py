@@ -1,13 +1,17 @@
 """Who has which room: what each lock holds on its node, and what of that its owners use.
 
-A lock for reuse does not hold what its owners there use of it: that follows from the node's pods, each time
-that they change, and is told to whoever keeps the locks' state.
+A lock for reuse does not hold what its owners there use of it, nor a borrowable one what borrowers there use.
+That follows from the node's pods, each time that they change, and is told to whoever keeps the locks' state.
+
+Borrowers count as in the locks as far as these go, whatever is free beside them: so what is free stays so for
+pods that can't borrow, and for locks; and nothing but the node's pods and locks says what is lent.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from math import inf
 
 from tidelock.cluster.cache import Placed
@@ -18,7 +22,8 @@ from tidelock.ledger.occupancy import Claimant, Occupant, left_of, shared_out
 from tidelock.ledger.timeline import Span, Timeline
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
-from tidelock.model.quantities import NOTHING, Resources
+from tidelock.model.pods import Pod
+from tidelock.model.quantities import NOTHING, Resources, minus, plus
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +42,12 @@ class Rooms:
     Args:
         columns: where held amounts are counted.
         pods_on: gives the pods of a node, who may be in its locks; `count_pod` tells that they changed.
-        renew: called with each lock that holds another amount as its owners have come or gone.
+        renew: called with each lock that holds another amount as its owners or borrowers have come or gone.
 
     Attributes:
         shifts: what locks hold otherwise than before, for others to take.
-        visited: locks whose owners have come or gone, for others to take.
+        visited: locks whose owners or borrowers have come or gone, for others to take.
+        lenders: borrowable locks that have room.
         timeline: which room is taken for a time alone.
 
     """
@@ -54,11 +60,12 @@ class Rooms:
     ) -> None:
         self.shifts: list[Shift] = []
         self.visited: dict[Key, None] = {}
+        self.lenders: dict[Key, Entry] = {}
         self._columns = columns
         self._pods_on = pods_on
         self._renew = renew
         self._on_node: defaultdict[str, dict[Key, Entry]] = defaultdict(dict)
-        self._sticky_on: defaultdict[str, dict[Key, Entry]] = defaultdict(dict)
+        self._shared_on: defaultdict[str, dict[Key, Entry]] = defaultdict(dict)
         self._tried: list[tuple[Entry, Node]] = []
         self._lowest: float | None = None
         self.timeline = Timeline(columns)
@@ -99,13 +106,16 @@ class Rooms:
         self._lowest = None
         entry.room = room
         _list(self._on_node, entry, there=bool(room))
-        was_sticky = entry.node in self._sticky_on and entry.key in self._sticky_on[entry.node]
-        sticky = entry.sticky and not entry.ahead
-        _list(self._sticky_on, entry, there=bool(room) and sticky)
-        if not (room and sticky):
+        was_shared = entry.node in self._shared_on and entry.key in self._shared_on[entry.node]
+        _list(self._shared_on, entry, there=bool(room) and entry.shared)
+        if room and entry.borrowable and entry.shared:
+            self.lenders[entry.key] = entry
+        else:
+            self.lenders.pop(entry.key, None)
+        if not (room and entry.shared):
             entry.occupants = {}
             self._keep_free(entry, room)
-        if was_sticky or sticky:
+        if was_shared or entry.shared:
             self._share_out(entry.node, moved=entry)
 
     def time(self, entry: Entry) -> None:
@@ -117,8 +127,11 @@ class Rooms:
             self.timeline.drop(entry.key)
 
     def count_pod(self, placed: Placed, *, there: bool) -> None:
-        """Count a pod on a node, or no longer, for as long as it is there at most."""
-        leaves = placed.pod.gone_by(placed.since) if there else inf
+        """Count a pod on a node, or no longer, for as long as it is there at most.
+
+        What a borrower gives back is a lock's again, so its end makes no room.
+        """
+        leaves = placed.pod.gone_by(placed.since) if there and not placed.pod.borrows else inf
         if leaves < inf:
             self.timeline.put(placed.pod.uid, placed.node_name, Span(-inf, leaves, placed.pod.requests))
         else:
@@ -130,17 +143,16 @@ class Rooms:
         self.shifts.append(Shift(entry, entry.node, NOTHING, entry.held))
 
     def count_occupants(self, node_name: str) -> None:
-        """Have the locks for reuse of a node hold what their owners there do not use of them."""
-        if node_name in self._sticky_on:
+        """Have the locks of a node that are shared hold what pods there do not use of them."""
+        if node_name in self._shared_on:
             self._share_out(node_name)
 
-    def credit(self, entry: Entry, node_name: str) -> Resources:
-        """Tell what of its room a lock need not find free on a node, as owners of it use that there.
+    def credit(self, entry: Entry, node_name: str, room: Resources) -> Resources:
+        """Tell what of this room a lock need not find free on a node, as owners or borrowers use that there.
 
-        What is left of its room, the lock's own `held` included, has to be free for it.
+        What is left of it, the lock's own `held` included, has to be free for it.
         """
-        room = entry.reservation.requests
-        others = [each for each in self._sticky_of(node_name) if each is not entry]
+        others = [each for each in self._shared_of(node_name) if each is not entry]
         _, left = self._shares([*others, entry], [*(each.room for each in others), room], node_name)
         use = {
             name: units
@@ -150,14 +162,47 @@ class Rooms:
         }
         return {name: units for name, units in use.items() if units}
 
+    def would_hold(
+        self, node_name: str, *, without: Collection[Entry] = (), gone: Collection[str] = ()
+    ) -> dict[str, int]:
+        """Sum what the locks of a node would hold without some of them, and without pods with these uids."""
+        held = (entry.held for entry in self.held_on(node_name) if not entry.shared and entry not in without)
+        entries = [entry for entry in self._shared_of(node_name) if entry not in without]
+        _, left = self._shares(entries, [entry.room for entry in entries], node_name, gone)
+        return reduce(plus, (*held, *left), {})
+
+    def released(self, entries: Collection[Entry], node_name: str) -> Resources:
+        """Tell what the locks of a node would hold less without some, as what these lend moves to others."""
+        if not any(entry.borrowable for entry in entries):
+            return reduce(plus, (entry.held for entry in entries), NOTHING)
+        now = reduce(plus, (entry.held for entry in self.held_on(node_name)), NOTHING)
+        return minus(now, self.would_hold(node_name, without=entries))
+
+    def borrowers_on(self, node_name: str) -> list[Placed]:
+        """Pods of a node that use, or could use, room of borrowable locks there."""
+        if not any(entry.borrowable for entry in self._shared_of(node_name)):
+            return []
+        return [placed for placed in self._pods_on(node_name) if placed.pod.borrows]
+
+    def evictable(self, node_name: str) -> Resources:
+        """Sum what borrowers on a node use beyond what locks there have for them; they go as a whole."""
+        borrowers = {placed.pod.uid: placed.pod.requests for placed in self.borrowers_on(node_name)}
+        occupants = (each for entry in self._shared_of(node_name) for each in entry.occupants.values())
+        uses = (each.uses for each in occupants if each.uid in borrowers)
+        return minus(reduce(plus, borrowers.values(), NOTHING), reduce(plus, uses, NOTHING))
+
+    def any_on(self, node_name: str) -> bool:
+        """Whether any lock holds room on a node."""
+        return node_name in self._on_node
+
     def occupied_on(self, node_name: str) -> list[Entry]:
-        """Locks of a node that owners are in, by name: when an owner goes, what it used is theirs again."""
-        return [entry for entry in self._sticky_of(node_name) if entry.occupants]
+        """Locks of a node that pods are in, by name: when such a pod goes, what it used is theirs again."""
+        return [entry for entry in self._shared_of(node_name) if entry.occupants]
 
     @property
     def reused(self) -> bool:
-        """Whether any lock for reuse has room."""
-        return bool(self._sticky_on)
+        """Whether any lock has room that is shared."""
+        return bool(self._shared_on)
 
     @property
     def holds_room(self) -> bool:
@@ -195,8 +240,8 @@ class Rooms:
             listener(entry)
 
     def _share_out(self, node_name: str, moved: Entry | None = None) -> None:
-        """Have the locks for reuse of a node hold what is left of them; one that moved is told of anyway."""
-        entries = self._sticky_of(node_name)
+        """Have the shared locks of a node hold what is left of them; one that moved is told of anyway."""
+        entries = self._shared_of(node_name)
         if not entries:
             return
         occupants, held = self._shares(entries, [entry.room for entry in entries], node_name)
@@ -209,23 +254,26 @@ class Rooms:
             if entry is not moved:
                 self._renew(entry)
 
-    def _sticky_of(self, node_name: str) -> list[Entry]:
-        there = self._sticky_on[node_name].values() if node_name in self._sticky_on else ()
+    def _shared_of(self, node_name: str) -> list[Entry]:
+        there = self._shared_on[node_name].values() if node_name in self._shared_on else ()
         return sorted(there, key=lambda entry: entry.key)
 
     def _shares(
-        self, entries: Sequence[Entry], rooms: Sequence[Resources], node_name: str
+        self,
+        entries: Sequence[Entry],
+        rooms: Sequence[Resources],
+        node_name: str,
+        gone: Collection[str] = (),
     ) -> tuple[list[dict[str, Occupant]], list[Resources]]:
-        """Tell for locks with these rooms on a node who would be in them, and what would be left of each."""
+        """Tell for locks with these rooms on a node who would be in them, and what would be left of each.
+
+        Pods with the uids in `gone` are left out.
+        """
         claimants, inside = [], []
         for placed in sorted(self._pods_on(node_name), key=lambda each: (each.pod.key, each.pod.uid)):
             # One that is on its way out uses the room until it is gone.
-            own = [
-                index
-                for index, entry in enumerate(entries)
-                if is_owner(placed.pod, entry.key, entry.reservation.spec)
-            ]
-            if own:
+            own = [index for index, entry in enumerate(entries) if _shares_in(placed.pod, entry)]
+            if own and placed.pod.uid not in gone:
                 claimants.append(Claimant(placed.pod.requests, own))
                 inside.append(placed)
         uses = shared_out(rooms, claimants)
@@ -243,6 +291,11 @@ def _list(entries: defaultdict[str, dict[Key, Entry]], entry: Entry, *, there: b
         entries[entry.node].pop(entry.key, None)
         if not entries[entry.node]:
             del entries[entry.node]
+
+
+def _shares_in(pod: Pod, entry: Entry) -> bool:
+    """Whether a pod on the node of a shared lock uses its room."""
+    return entry.lends_to(pod) or (entry.sticky and is_owner(pod, entry.key, entry.reservation.spec))
 
 
 def _occupant(placed: Placed, uses: Resources) -> Occupant:

@@ -53,11 +53,19 @@ def render(entry: Entry, now: float) -> dict[str, Any]:
         status["occupiedSeconds"] = entry.occupied_seconds
     if resources := shown_resources(entry):
         status["resources"] = _shown(resources)
-    if entry.occupants and (used := entry.used):
-        status["used"] = _shown(used)
+    status |= _use(entry)
     if spec is not None:
         status["owner"] = owner_text(spec.owners)
     return status
+
+
+def _use(entry: Entry) -> dict[str, Any]:
+    """Tell what those use who are in a shared lock."""
+    if not entry.occupants or not (used := entry.used):
+        return {}
+    if entry.borrowable:
+        return {"lent": _shown(used), "borrowers": len(entry.inside)}
+    return {"used": _shown(used)}
 
 
 def _shown(resources: Resources) -> dict[str, str]:
@@ -113,6 +121,7 @@ def _aspects(entry: Entry) -> Iterator[_Aspect]:
     if entry.violation:
         yield "Violated", True, reasons.ROOM_TAKEN, entry.violation
     yield from _occupancy(entry)
+    yield from _lending(entry)
     if lapsed:
         yield "LeaseLapsed", True, reasons.NOT_RENEWED, lapsed
     if commitment is not None:
@@ -179,6 +188,24 @@ def _occupancy(entry: Entry) -> Iterator[_Aspect]:
         more = f", and {others} more" if others > 0 else ""
         text = f"pod {entry.key.namespace}/{entry.bound_pod.name} is in{more}"
         yield "Occupied", True, reasons.OCCUPIED, text
+
+
+def _lending(entry: Entry) -> Iterator[_Aspect]:
+    """Say of a borrowable lock who uses its room."""
+    if not entry.borrowable or entry.phase is not Phase.ACTIVE:
+        return
+    noted, _ = entry.transition_times.get("Lent", ("False", 0.0))
+    if noted == "True":
+        names = [str(each.key) for each in entry.inside]
+        more = f", and {len(names) - 1} more" if len(names) > 1 else ""
+        yield (
+            "Lent",
+            True,
+            reasons.LENT,
+            f"pod {names[0]} borrows of it{more}" if names else "pods borrow of it",
+        )
+    else:
+        yield "Lent", False, reasons.NOT_LENT, "nobody borrows of it"
 
 
 def _lapsed_text(entry: Entry) -> str:

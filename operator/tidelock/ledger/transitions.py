@@ -31,6 +31,10 @@ class Event(StrEnum):
     """An owner is in a lock that is for reuse, or another one than before."""
     VACATE = auto()
     """No owner is in a lock for reuse any more."""
+    LEND = auto()
+    """The first pod borrows of a borrowable lock."""
+    REPAY = auto()
+    """No pod borrows of it any more."""
     EXPIRE = auto()
     """The instant of expiry has passed."""
     LAPSE = auto()
@@ -80,6 +84,8 @@ TRANSITIONS: dict[tuple[Phase, Event], Phase] = {
     (Phase.ACTIVE, Event.OWNER_BOUND): Phase.CONSUMED,
     (Phase.ACTIVE, Event.OCCUPY): Phase.ACTIVE,
     (Phase.ACTIVE, Event.VACATE): Phase.ACTIVE,
+    (Phase.ACTIVE, Event.LEND): Phase.ACTIVE,
+    (Phase.ACTIVE, Event.REPAY): Phase.ACTIVE,
     (Phase.ACTIVE, Event.EXPIRE): Phase.EXPIRED,
     (Phase.ACTIVE, Event.LAPSE): Phase.ACTIVE,
     (Phase.ACTIVE, Event.RENEW): Phase.ACTIVE,

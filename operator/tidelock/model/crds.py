@@ -140,6 +140,7 @@ RESERVATION = CustomResource(
         Column("Active", _condition("Active", "status"), wide=True),
         Column("Reason", _condition("Active", "reason"), wide=True),
         Column("Pod", ".status.boundPod.name", wide=True),
+        Column("Borrowers", ".status.borrowers", "integer", wide=True),
         Column("Starts", ".spec.startAt", wide=True),
         Column("Priority", ".spec.priority", "integer", wide=True),
         Column("Retention", ".spec.retention", wide=True),
@@ -183,6 +184,13 @@ RESERVATION = CustomResource(
             _same("anyOf"),
             "anyOf is immutable: delete the reservation and create it anew",
             field=".spec.anyOf",
+            reason="FieldValueForbidden",
+        ),
+        Rule(
+            "(has(self.spec.borrowable) && self.spec.borrowable)"
+            " == (has(oldSelf.spec.borrowable) && oldSelf.spec.borrowable)",
+            "borrowable is immutable: delete the reservation and create it anew",
+            field=".spec.borrowable",
             reason="FieldValueForbidden",
         ),
         Rule(

@@ -37,6 +37,7 @@ RUN_SECONDS = "tidelock.dev/run-seconds"
 START_SECONDS = 60.0
 """Within so many seconds of its binding a pod is taken to be started, from when its deadline counts."""
 CLAIMED_LOCKS = "tidelock.dev/claimed-locks"
+BORROWS = "tidelock.dev/borrows"
 """Annotation that comes with a binding: the uids of the pod's own locks then, separated by commas."""
 
 
@@ -315,6 +316,11 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
     def requires_reservation(self) -> bool:
         """Whether it may only take room that is locked for it."""
         return self.metadata.annotations.get(REQUIRE_RESERVATION) == "true"
+
+    @property
+    def borrows(self) -> bool:
+        """Whether it may use room of borrowable locks, and lets itself be evicted for their owners."""
+        return self.metadata.annotations.get(BORROWS) == "true"
 
     @property
     def claimed_locks(self) -> frozenset[str]:

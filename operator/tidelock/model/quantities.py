@@ -93,6 +93,12 @@ def minus(left: Resources, right: Resources) -> dict[str, int]:
     return {resource: units for resource, units in rest.items() if units}
 
 
+def beyond(left: Resources, right: Resources) -> dict[str, int]:
+    """By how much one resource list exceeds another, where it does."""
+    rest = {resource: units - right.get(resource, 0) for resource, units in left.items()}
+    return {resource: units for resource, units in rest.items() if units > 0}
+
+
 def at_least(left: Resources, right: Resources) -> dict[str, int]:
     """Larger of two resource lists, resource by resource."""
     return {name: max(left.get(name, 0), right.get(name, 0)) for name in (*left, *right)}

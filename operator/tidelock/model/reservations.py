@@ -224,6 +224,8 @@ class ReservationSpec(Ask):
     # Without a default in the CRD: an operator older than that does not read what it does not know.
     reuse: Literal["Never", "Always"] | None = None
     """Absent or Never: the lock ends when an owner is bound. Always: it keeps its room for the next one."""
+    borrowable: bool | None = None
+    """True: pods with the annotation tidelock.dev/borrows use the room until an owner needs it."""
     preemption_policy: Literal["Never", "PreemptLowerPriority"] = "Never"
     """Never: wait for room. PreemptLowerPriority: evict pods and locks of lower priority to make it."""
     on_violation: Literal["Keep", "Move"] = "Keep"
@@ -251,9 +253,17 @@ class ReservationSpec(Ask):
         ),
         Rule(
             "!has(self.group) || !has(self.lease) && self.preemptionPolicy == 'Never'"
-            " && !(has(self.reuse) && self.reuse == 'Always') && !has(self.commit) && !has(self.anyOf)",
-            "a member of a group has no lease, no commit and no anyOf, evicts nobody and is not for reuse",
+            " && !(has(self.reuse) && self.reuse == 'Always') && !(has(self.borrowable) && self.borrowable)"
+            " && !has(self.commit) && !has(self.anyOf)",
+            "a member of a group has no lease, commit or anyOf, evicts nobody, is not for reuse or borrowable",
             field=".group",
+            reason="FieldValueForbidden",
+        ),
+        Rule(
+            "!(has(self.borrowable) && self.borrowable) || !(has(self.reuse) && self.reuse == 'Always')"
+            " && !has(self.startAt) && !has(self.runSeconds)",
+            "a borrowable lock is not for reuse, and has neither startAt nor runSeconds",
+            field=".borrowable",
             reason="FieldValueForbidden",
         ),
     )
@@ -312,10 +322,14 @@ class ReservationStatus(StatusWire):
     """Room that is held, or asked for while the lock waits."""
     used: _Amounts | None = None
     """What owners that are in a lock for reuse use of its room; the rest is held for them."""
+    lent: _Amounts | None = None
+    """What borrowers use of the room of a borrowable lock; they are evicted when its owner needs it."""
+    borrowers: Annotated[int, Field(ge=0, le=LARGEST_INTEGER)] | None = None
+    """How many pods that is."""
     owner: Annotated[str, Field(max_length=_OWNER_TEXT_LENGTH)] | None = None
     """Who may take the lock, in short."""
     conditions: Conditions = Field(default_factory=list)
-    """Active, Ready, Reconciling, Stalled, Expired, Violated, LeaseLapsed, Occupied and Committed."""
+    """Active, Ready, Reconciling, Stalled, Expired, Violated, LeaseLapsed, Occupied, Lent and Committed."""
 
 
 def owner_text(owners: Sequence[Owner]) -> str:

@@ -5,7 +5,8 @@ Which nodes are tried, who is spared there and which node is chosen are as in ku
 one from the pod's uid; and locks are victims too, spared after all pods. A lock that is not below the pod
 keeps its room, whatever that means for the pod.
 
-An owner in a lock for reuse is as safe as the lock, as what it uses would be the lock's again without it.
+An owner in a lock for reuse is as safe as the lock, as what it uses would be the lock's again without it. So
+is a pod that borrows of a lock.
 
 Nodes are tried side by side: all lose their possible victims at once, then each gets its first one back,
 then its second, and so on, and every time the filters judge all of these nodes together.
@@ -38,12 +39,12 @@ from tidelock.framework.api import (
     Victims,
 )
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.disruptions import violating
 from tidelock.framework.extender import Advice
 from tidelock.framework.ownlocks import OwnLocks
 from tidelock.framework.pluginargs import read_args
 from tidelock.framework.whatif import WhatIf, crowded, tallied
 from tidelock.ledger.entry import Entry
-from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 
 _PERCENTAGE, _ABSOLUTE = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"
@@ -299,7 +300,9 @@ class DefaultPreemption(PostFilter):
         for index, row in enumerate(rows.tolist()):
             entries = self.handle.book.rooms.occupied_on(snapshot.nodes[row].name)
             safe = [
-                each for each in entries if each.priority >= pod.spec.priority and each not in own.entries
+                each
+                for each in entries
+                if each.priority >= pod.spec.priority and each not in own.entries and not each.lends_to(pod)
             ]
             uids = {uid for entry in safe for uid in entry.occupants}
             for column, placed in enumerate(crew.pods[index]) if uids else ():
@@ -316,7 +319,9 @@ class DefaultPreemption(PostFilter):
             entries = [
                 entry
                 for entry in rooms.held_on(name)
-                if entry.priority < pod.spec.priority and entry not in own.entries
+                if entry.priority < pod.spec.priority
+                and entry not in own.entries
+                and not entry.lends_to(pod)  # it is free room to the pod as it is
             ]
             if entries:
                 entries.sort(key=lambda entry: (-entry.priority, entry.activated_at or inf, entry.key))
@@ -334,23 +339,9 @@ class DefaultPreemption(PostFilter):
             mark = (self.handle.cache.generations([name]), first, budgets.version)
             known = self._budgeted.get(name)
             if known is None or known[0] != mark:
-                known = self._budgeted[name] = (mark, self._violating(crew.pods[index][first:]))
+                known = self._budgeted[name] = (mark, violating(budgets, crew.pods[index][first:]))
             guarded[index, first : first + len(known[1])] = known[1]
         return guarded
-
-    def _violating(self, pods: Sequence[Placed]) -> list[bool]:
-        """Tell which of these evictions, in this order, violate a budget."""
-        left: dict[Key, int] = {}
-        violating = []
-        for placed in pods:
-            violates = False
-            for budget in self.handle.objects.pod_disruption_budgets.of(placed.pod.meta.namespace):
-                if budget.counts(placed.pod):
-                    key = budget.meta.key
-                    left[key] = left.get(key, budget.status.disruptions_allowed) - 1
-                    violates |= left[key] < 0
-            violating.append(violates)
-        return violating
 
 
 @dataclass(frozen=True, slots=True)

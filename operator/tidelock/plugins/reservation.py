@@ -3,10 +3,14 @@
 A pod fits a node if its requests are at most allocatable - requested - what locks hold there, its own locks
 left out. An owner goes to the node of its lock if it can; one that is annotated with
 `tidelock.dev/require-reservation: "true"` goes nowhere else. Once it is reserved, its locks are released.
+
+To a pod that is annotated with `tidelock.dev/borrows: "true"` what borrowable locks hold is free room. It is
+evicted when an owner fits nowhere for what it uses, whatever the priorities and preemption policies of both.
 """
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +28,8 @@ from tidelock.framework.api import (
     Filter,
     Handle,
     Mask,
+    PostFilter,
+    PostFilterResult,
     PreEnqueue,
     PreFilter,
     PreScore,
@@ -31,6 +37,7 @@ from tidelock.framework.api import (
     Score,
     Scores,
     Status,
+    Verdict,
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import (
@@ -41,8 +48,9 @@ from tidelock.framework.events import (
     Registration,
     Resource,
 )
-from tidelock.framework.ownlocks import OwnLocks
+from tidelock.framework.ownlocks import AllLocks, OwnLocks
 from tidelock.framework.pluginargs import IgnoredResources, read_args
+from tidelock.framework.reclaiming import reclaimed
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import is_owner
 from tidelock.model.nodes import Node
@@ -54,7 +62,14 @@ _NOT_YET = "waiting for one of the pod's reservations to be active"
 _NAMED_LOCKS = 3
 
 
-class Reservation(PreEnqueue, PreFilter, Filter, PreScore, Score, Reserve, EnqueueExtensions):
+@dataclass(frozen=True, slots=True)
+class _Lendable:
+    """What a pod that borrows may use of others' locks, N x R by the rows of the columns."""
+
+    amounts: Amounts
+
+
+class Reservation(PreEnqueue, PreFilter, Filter, PostFilter, PreScore, Score, Reserve, EnqueueExtensions):
     """Holds locked room free for its owners."""
 
     name = "Reservation"
@@ -79,12 +94,23 @@ class Reservation(PreEnqueue, PreFilter, Filter, PreScore, Score, Reserve, Enque
             state.write(own)
         if not book.rooms.holds_room and not pod.requires_reservation:
             return SKIP
+        state.write(AllLocks(book))
         special = pod.requires_reservation or any(_serves(entry, pod) for entry in own.entries)
+        if book.rooms.lenders and pod.borrows:
+            state.write(self._lendable(pod, snapshot, own))
+            special = True
         return SUCCESS if special else SUCCESS_ALIKE
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes with enough room that is not locked for others."""
-        mask = snapshot.free_for(self._wanted(pod, snapshot), beside_locks=True)
+        lendable = state.read(_Lendable)
+        if lendable is None:
+            mask = snapshot.free_for(self._wanted(pod, snapshot), beside_locks=True)
+        else:
+            mask = np.ones(len(snapshot), np.bool_)
+            for column, needed in self._wanted(pod, snapshot):
+                free = snapshot.allocatable[:, column] - snapshot.requested[:, column]
+                mask &= free - snapshot.locked[:, column] + lendable.amounts[snapshot.rows, column] >= needed
         own = self._rows_of_own(state, pod, snapshot)
         for row in own:
             mask[row] = not self._shortages(state, pod, snapshot, row)
@@ -94,8 +120,11 @@ class Reservation(PreEnqueue, PreFilter, Filter, PreScore, Score, Reserve, Enque
 
     def fits(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell the same of one node."""
-        if row in self._rows_of_own(state, pod, snapshot):
-            return not self._shortages(state, pod, snapshot, row)
+        if state.read(_Lendable) is not None or row in self._rows_of_own(state, pod, snapshot):
+            short = self._shortages(state, pod, snapshot, row)
+            return not short and (
+                not pod.requires_reservation or row in self._rows_of_own(state, pod, snapshot)
+            )
         free = snapshot.has_free(self._wanted(pod, snapshot), row, beside_locks=True)
         return free and not pod.requires_reservation
 
@@ -111,7 +140,8 @@ class Reservation(PreEnqueue, PreFilter, Filter, PreScore, Score, Reserve, Enque
 
     def tally(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Counter[str]:
         """Count the nodes on which locks leave too little of each resource."""
-        if pod.requires_reservation or self._rows_of_own(state, pod, snapshot):
+        beside = pod.requires_reservation or state.read(_Lendable) is not None
+        if beside or self._rows_of_own(state, pod, snapshot):
             return super().tally(state, pod, snapshot, rows)
         counts: Counter[str] = Counter()
         for column, needed in self._wanted(pod, snapshot):
@@ -134,7 +164,7 @@ class Reservation(PreEnqueue, PreFilter, Filter, PreScore, Score, Reserve, Enque
             lockers = [
                 entry
                 for entry in self.handle.book.rooms.held_on(snapshot.nodes[row].name)
-                if entry.held.get(resource) and entry not in own
+                if entry.held.get(resource) and entry not in own and not entry.lends_to(pod)
             ]
             locked = sum(entry.held[resource] for entry in lockers)
             names = ", ".join(str(entry.key) for entry in lockers[:_NAMED_LOCKS])
@@ -146,6 +176,17 @@ class Reservation(PreEnqueue, PreFilter, Filter, PreScore, Score, Reserve, Enque
             by = f", {amount['locked']} locked by {names}{more}" if lockers else ""
             texts.append(f"{resource} {amount['needed']} needed, {amount['free']} free{by}")
         return ", ".join(texts)
+
+    def post_filter(
+        self, state: CycleState, pod: Pod, snapshot: Snapshot, verdict: Verdict
+    ) -> PostFilterResult:
+        """Have borrowers leave the room of one of the pod's own locks."""
+        own = state.read(OwnLocks)
+        found = reclaimed(self.handle, own, state, pod, snapshot, verdict) if own is not None else None
+        if found is not None:
+            return PostFilterResult(SUCCESS, *found)
+        # A nomination of a pod that may not preempt was made here, and no other plugin takes it away.
+        return PostFilterResult(Status(Code.UNSCHEDULABLE), None if pod.spec.may_preempt else "")
 
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
         """Skip pods without a lock that holds room."""
@@ -179,10 +220,23 @@ class Reservation(PreEnqueue, PreFilter, Filter, PreScore, Score, Reserve, Enque
     def _free(self, state: CycleState, snapshot: Snapshot, row: int) -> Amounts:
         """Room of a node that is neither used nor locked for others, as a row of R."""
         free: Amounts = snapshot.allocatable[row] - snapshot.requested[row] - snapshot.locked[row]
-        for entry in state.expect(OwnLocks).entries:
-            if entry.held and snapshot.position(entry.node) == row:
-                free = free + snapshot.vector(entry.held)
+        own = [e for e in state.expect(OwnLocks).entries if e.room and snapshot.position(e.node) == row]
+        if own:
+            free = free + snapshot.vector(self.handle.book.rooms.released(own, own[0].node))
+        if (lendable := state.read(_Lendable)) is not None:
+            free = free + lendable.amounts[snapshot.rows][row]
         return free
+
+    def _lendable(self, pod: Pod, snapshot: Snapshot, own: OwnLocks) -> "_Lendable":
+        """Sum what locks have left to lend to a pod that is not their owner."""
+        amounts = np.zeros((len(self.handle.columns), len(snapshot.resources)), np.int64)
+        wanted = [(snapshot.resources[column], column) for column, _ in self._wanted(pod, snapshot)]
+        for entry in self.handle.book.rooms.lenders.values():
+            row = snapshot.row(entry.node)
+            if row is not None and entry not in own.entries:
+                for resource, column in wanted:
+                    amounts[row, column] += entry.held.get(resource, 0)
+        return _Lendable(amounts)
 
     def _shortages(
         self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int
@@ -215,8 +269,9 @@ def _reason(resource: str) -> str:
 
 
 def _serves(entry: Entry, pod: Pod) -> bool:
-    """Whether a lock holds any of what a pod asks for; one for reuse may have others in it."""
-    return any(units and entry.held.get(name) for name, units in pod.requests.items())
+    """Whether a lock has any of what a pod asks for; in one for reuse others may use it."""
+    room = entry.room if entry.borrowable else entry.held
+    return any(units and room.get(name) for name, units in pod.requests.items())
 
 
 def _is_owner(pod: Pod, _: Entry | None, new: Entry) -> bool:

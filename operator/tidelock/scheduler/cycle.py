@@ -259,7 +259,7 @@ class Cycle:
         placed = [each for each in self._cache.pods_in(namespace) if owns(spec, each.pod)]
         for name in sorted({each.node_name for each in placed}, key=lambda name: (name != entry.node, name)):
             row = snapshot.row(name)
-            credit = self._book.rooms.credit(entry, name)
+            credit = self._book.rooms.credit(entry, name, entry.reservation.requests)
             if row is None or not credit or self._cache.nominator.on(name):
                 continue
             if entry.moving and not snapshot.nodes[row].sound:

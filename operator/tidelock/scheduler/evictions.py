@@ -1,13 +1,14 @@
 """Preemption's side of the API: evicts victims and takes outdone nominations away, off the decision loop.
 
 As kube-scheduler 1.36 does (framework/preemption/executor.go): a victim is given the condition
-DisruptionTarget and deleted, or, if it still waits for its permit, refused that instead.
+DisruptionTarget and deleted, or, if it still waits for its permit, refused that instead. Who gives back
+what it has borrowed is evicted through the Eviction API, or, where a budget forbids that, as any victim.
 """
 
 import logging
 
 from tidelock.kube.client import PODS
-from tidelock.kube.errors import ApiError, Conflict, NotFound, TransientError
+from tidelock.kube.errors import ApiError, Conflict, NotFound, TooManyRequests, TransientError
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import PREEMPTED, Pod
 from tidelock.scheduler.binding import pod_reference
@@ -44,15 +45,15 @@ class Evictor:
 
     async def _evict(self, attempt: Preemption, victim: Pod) -> None:
         """Evict a victim, or have the pod that is to get its room choose again."""
-        note = f"Preempted by {attempt.kind} {attempt.pod.uid} on node {attempt.node_name}"
+        note = f"{_reason(attempt)} by {attempt.kind} {attempt.pod.uid} on node {attempt.node_name}"
         if self._decider.reject_waiting(victim.uid):
             self._decider.cache.evicting.discard(victim.uid)  # it may be placed again
-            self._tell(victim, f"{note} (in kube-scheduler memory).")
+            self._tell(attempt, victim, f"{note} (in kube-scheduler memory).")
             return
         pause = self._tasks.retry_pauses()
         for tries_left in reversed(range(_TRIES)):
             try:
-                await self._delete(attempt, victim)
+                await (self._reclaim if attempt.borrowers else self._delete)(attempt, victim)
             except (NotFound, Conflict):
                 return  # it is gone, or another has its name: the watch will tell
             except ApiError as error:
@@ -63,13 +64,33 @@ class Evictor:
                 logger.warning("an eviction failed", extra={"pod": str(victim.key), "error": str(error)})
                 self._decider.eviction_failed(victim.uid, attempt.pod.uid, self._clock.now())
             else:
-                self._tell(victim, note)
+                self._tell(attempt, victim, note)
             return
+
+    async def _reclaim(self, attempt: Preemption, victim: Pod) -> None:
+        """Evict a borrower; the owner's right to its room stands above a budget."""
+        name, namespace = victim.meta.name, victim.meta.namespace
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": victim.uid}},
+        }
+        try:
+            async with self._tasks.turn:
+                await self._client.create(PODS.item(name, namespace, "eviction"), eviction)
+        except TooManyRequests:
+            await self._delete(attempt, victim)
 
     async def _delete(self, attempt: Preemption, victim: Pod) -> None:
         """Mark a victim, and ask it to end."""
         kind, status, reason = PREEMPTED
-        message = f"{attempt.scheduler_name}: preempting to accommodate a higher priority {attempt.kind}"
+        cause = (
+            "an owner of the room that it borrows"
+            if attempt.borrowers
+            else f"a higher priority {attempt.kind}"
+        )
+        message = f"{attempt.scheduler_name}: preempting to accommodate {cause}"
         condition = {
             "type": kind,
             "status": status,
@@ -95,5 +116,11 @@ class Evictor:
         body = {"metadata": {"uid": pod.uid}, "status": status}
         await self._client.patch(path, body, kind="strategic")
 
-    def _tell(self, victim: Pod, note: str) -> None:
-        self._recorder.record(pod_reference(victim), "Normal", "Preempted", "Preempting", note)
+    def _tell(self, attempt: Preemption, victim: Pod, note: str) -> None:
+        action = "Reclaiming" if attempt.borrowers else "Preempting"
+        self._recorder.record(pod_reference(victim), "Normal", _reason(attempt), action, note)
+
+
+def _reason(attempt: Preemption) -> str:
+    """Name why its victims have to go."""
+    return "Reclaimed" if attempt.borrowers else "Preempted"

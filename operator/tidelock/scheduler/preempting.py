@@ -12,6 +12,7 @@ from tidelock.framework.course import Course
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.profile import Profile
 from tidelock.ledger.book import Book
+from tidelock.ledger.entry import Entry
 from tidelock.model.pods import Pod
 
 
@@ -21,7 +22,8 @@ class Preemption:
 
     `kind` is the word for what the room is for. `victims` are the pods to evict from the node, those left
     out that are going already; `chosen` counts all victims, locks too. `outdone` are pods of lower priority
-    that have lost their nomination to this one. Without success there is no node.
+    that have lost their nomination to this one. Without success there is no node. `borrowers` tells that the
+    victims give back room that they have borrowed of the pod.
     """
 
     pod: Pod
@@ -31,6 +33,7 @@ class Preemption:
     victims: tuple[Pod, ...] = ()
     outdone: tuple[Pod, ...] = ()
     chosen: int = 0
+    borrowers: bool = False
 
 
 class Preempting:
@@ -58,13 +61,7 @@ class Preempting:
     def _make_room(self, attempt: Preemption, victims: Victims, now: float) -> Preemption:
         """Break the locks and nominations that stand in the way, and note which pods have to be evicted."""
         pod, evicting = attempt.pod, self._cache.evicting
-        own = self._book.own(pod)
-        leaving = {placed.pod.uid for placed in victims.pods}
-        # What a victim uses of a lock would be the lock's again, and not the pod's.
-        left = (
-            e for e in self._book.rooms.occupied_on(attempt.node_name) if not leaving.isdisjoint(e.occupants)
-        )
-        locks = dict.fromkeys((*victims.locks, *(entry for entry in left if entry not in own)))
+        locks = dict.fromkeys((*victims.locks, *self._left_by(victims, attempt)))
         for entry in locks:
             self._book.preempt(entry, f"{attempt.kind} {pod.key}", now)
         going = (placed.pod for placed in victims.pods)
@@ -73,9 +70,30 @@ class Preempting:
         return replace(
             attempt,
             victims=evicted,
-            outdone=tuple(self._cache.nominator.clear_below(pod.spec.priority, attempt.node_name)),
+            outdone=self._outdone(attempt, victims),
             chosen=len(victims.pods) + len(locks) if evicted or locks else 0,
+            borrowers=victims.borrowers,
         )
+
+    def _left_by(self, victims: Victims, attempt: Preemption) -> list[Entry]:
+        """Give the locks that victims are in: what these use would be the lock's again, and not the pod's."""
+        if victims.borrowers:
+            return []
+        own = self._book.own(attempt.pod)
+        leaving = {placed.pod.uid for placed in victims.pods}
+        return [
+            entry
+            for entry in self._book.rooms.occupied_on(attempt.node_name)
+            if not leaving.isdisjoint(entry.occupants)
+            and entry not in own
+            and not entry.lends_to(attempt.pod)
+        ]
+
+    def _outdone(self, attempt: Preemption, victims: Victims) -> tuple[Pod, ...]:
+        """Take nominations from pods of lower priority; who reclaims its own room takes none of theirs."""
+        if victims.borrowers:
+            return ()
+        return tuple(self._cache.nominator.clear_below(attempt.pod.spec.priority, attempt.node_name))
 
 
 def seek(

@@ -9,7 +9,7 @@ from tidelock.binders.arrivals import Arrivals
 from tidelock.binders.guard import CHOOSING_SECONDS, UNSEEN_SECONDS, Filtered, Guard
 from tidelock.ledger.entry import Entry
 from tidelock.model.meta import Key
-from tidelock.model.pods import Pod, decode_pod
+from tidelock.model.pods import BORROWS, Pod, decode_pod
 from tidelock.model.reservations import Phase
 from unit.scheduler.machinery import Core
 
@@ -314,3 +314,14 @@ def test_an_admitted_owner_that_never_came_finds_who_took_its_room() -> None:
     scene.arrive(foreign("stranger", node_name="a", created=NOW + 1))
     scene.guard.gone(owner.uid, scene.clock.now())
     assert (entry.violation, scene.locked("a")) == ("pod shop/stranger took cpu 1 locked on a", 1000)
+
+
+def test_a_borrower_of_another_scheduler_gets_what_locks_lend() -> None:
+    scene = Scene(a="4", b="4")
+    scene.held("lock", resources={"cpu": "3"}, nodeName="b", owner="nobody", borrowable=True)
+    borrower = foreign("batch", "3", annotations={BORROWS: "true"})
+    assert scene.filter(foreign("plain", "3")) == ("a",)
+    assert scene.filter(borrower) == ("a", "b")
+    assert scene.admit(borrower, "b") == ""
+    assert (scene.used("b"), scene.locked("b")) == (3000, 0)
+    assert "Insufficient cpu" in scene.admit(foreign("plain", "2"), "b")

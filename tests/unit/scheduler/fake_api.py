@@ -75,6 +75,8 @@ class FakeApi(KubeClient):
         path = path.removesuffix("/status").removesuffix("/binding")
         if method == "POST" and path.endswith("/reservations"):
             return self._create(f"{path}/{body['metadata']['name']}", body)
+        if path.endswith("/eviction"):
+            return self._carry_out("DELETE", path.removesuffix("/eviction"), body["deleteOptions"])
         if path not in self.objects:
             raise NotFound("no such object", status=404)
         if method == "GET":

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from builders import node, pod
-from tidelock.kube.errors import Forbidden, ServerError
+from tidelock.kube.errors import Forbidden, ServerError, TooManyRequests
+from tidelock.model.pods import BORROWS
 from unit.scheduler.machinery import Shell, pod_path
 
 NOTE = "Preempted by pod uid-web-0 on node node-a"
@@ -212,3 +213,40 @@ async def test_the_loop_carries_preemptions_out() -> None:
     shell.loop._evictor.flush()
     await shell.settle()
     assert pod_path("low") not in shell.api.objects
+
+
+async def lent() -> Shell:
+    """Give a node whose locked room is borrowed, and an owner that has chosen who leaves it."""
+    shell = Shell(node("node-a", cpu="4"))
+    shell.store_lock(borrowable=True, resources={"cpu": "4"})
+    shell.step()
+    shell.store_pod("low", requests={"cpu": "4"}, node_name="node-a", annotations={BORROWS: "true"})
+    shell.store_pod(requests={"cpu": "4"})
+    shell.binder.report(shell.refuse())
+    await shell.settle()
+    return shell
+
+
+async def test_a_borrower_is_evicted_through_the_eviction_api_and_told_so() -> None:
+    shell = await lent()
+    await evict(shell)
+
+    ((method, subresource, body),) = asked(shell, "low")
+    assert (method, subresource) == ("POST", "/eviction")
+    assert body["deleteOptions"] == {"preconditions": {"uid": "uid-low"}}
+    (told,) = [told for told in shell.recorder if told.regarding.name == "low"]
+    assert (told.reason, told.action) == ("Reclaimed", "Reclaiming")
+    assert told.note == "Reclaimed by pod uid-web-0 on node node-a"
+
+
+async def test_a_budget_that_forbids_the_eviction_of_a_borrower_is_overruled() -> None:
+    shell = await lent()
+    shell.api.fails(TooManyRequests("Cannot evict pod as it would violate its budget.", status=429))
+    await evict(shell)
+
+    told = [(method, subresource) for method, subresource, _ in asked(shell, "low")]
+    assert told == [("POST", "/eviction"), ("PATCH", "/status"), ("DELETE", "")]
+    (mark,) = asked(shell, "low")[1][2]["status"]["conditions"]
+    assert mark["message"] == (
+        "tidelock-scheduler: preempting to accommodate an owner of the room that it borrows"
+    )

@@ -1,0 +1,23 @@
+"""Which evictions PodDisruptionBudgets would rather not have."""
+
+from collections.abc import Sequence
+
+from tidelock.cluster.cache import Placed
+from tidelock.cluster.objects import Lister
+from tidelock.model.budgets import PodDisruptionBudget
+from tidelock.model.meta import Key
+
+
+def violating(budgets: Lister[PodDisruptionBudget], pods: Sequence[Placed]) -> list[bool]:
+    """Tell which of these evictions, in this order, violate a budget."""
+    left: dict[Key, int] = {}
+    found = []
+    for placed in pods:
+        violates = False
+        for budget in budgets.of(placed.pod.meta.namespace):
+            if budget.counts(placed.pod):
+                key = budget.meta.key
+                left[key] = left.get(key, budget.status.disruptions_allowed) - 1
+                violates |= left[key] < 0
+        found.append(violates)
+    return found

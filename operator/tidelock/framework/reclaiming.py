@@ -1,0 +1,119 @@
+"""Who has to go from borrowed room when its owner comes.
+
+An owner that fits nowhere, for what borrowers use on the node of its lock, has as few of them evicted as
+will do. Its right depends on no priority and no preemption policy, as the room was its own before. Of the
+borrowers there those are spared first whom a PodDisruptionBudget protects, then the more important. It does
+not matter of which lock on the node one borrows: the others move up.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+
+import numpy as np
+
+from tidelock.cluster.cache import Placed
+from tidelock.cluster.columns import Amounts
+from tidelock.cluster.residents import rank
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.api import Handle, Verdict, Victims
+from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.disruptions import violating
+from tidelock.framework.ownlocks import OwnLocks
+from tidelock.framework.whatif import WhatIf
+from tidelock.ledger.entry import Entry
+from tidelock.model.pods import Pod
+
+
+def reclaimed(
+    handle: Handle, own: OwnLocks, state: CycleState, pod: Pod, snapshot: Snapshot, verdict: Verdict
+) -> tuple[str, Victims] | None:
+    """Choose the node of one of a pod's own locks and who leaves it; None if that does not help anywhere."""
+    found = []
+    for name in sorted({entry.node for entry in own.entries if entry.borrowable and entry.room}):
+        if snapshot.row(name) is not None and (borrowers := handle.book.rooms.borrowers_on(name)):
+            trial = _Trial(handle, own.entries, state, pod, snapshot, verdict, name)
+            victims = trial.victims(borrowers)
+            if victims is not None:
+                found.append((name, victims))
+    return min(found, key=_harm, default=None)
+
+
+class _Trial:
+    """One node without some of its borrowers: as it is, and with the pods that have to be left room there."""
+
+    def __init__(
+        self,
+        handle: Handle,
+        own: Sequence[Entry],
+        state: CycleState,
+        pod: Pod,
+        snapshot: Snapshot,
+        verdict: Verdict,
+        node_name: str,
+    ) -> None:
+        self._handle = handle
+        self._state = state
+        self._pod = pod
+        self._snapshot = snapshot
+        self._filters = verdict.filters
+        self._name = node_name
+        self._row = snapshot.row(node_name)
+        self._own = [entry for entry in own if entry.node == node_name]
+        rivals = verdict.rivals.get(self._row, ()) if self._row is not None else ()
+        self._worlds = [tuple[Pod, ...](), tuple(rivals)] if rivals else [tuple[Pod, ...]()]
+        self._locked = self._would_hold(self._own)
+
+    def victims(self, borrowers: Sequence[Placed]) -> Victims | None:
+        """Give the borrowers that have to go, and those that go anyway; None if that is not enough."""
+        if not self._fits_without(borrowers):
+            return None
+        by_rank = sorted(borrowers, key=rank)
+        guarded = violating(self._handle.objects.pod_disruption_budgets, by_rank)
+        going = list(by_rank)
+        for placed, _ in sorted(zip(by_rank, guarded, strict=True), key=lambda each: not each[1]):
+            others = [each for each in going if each is not placed]
+            if not self._is_leaving(placed) and self._fits_without(others):
+                going = others
+        violations = sum(
+            violates for placed, violates in zip(by_rank, guarded, strict=True) if placed in going
+        )
+        return Victims(tuple(going), violations=violations, borrowers=True) if going else None
+
+    def _is_leaving(self, placed: Placed) -> bool:
+        return placed.pod.leaving or placed.pod.uid in self._handle.cache.evicting
+
+    def _fits_without(self, gone: Sequence[Placed]) -> bool:
+        return all(self._fits(gone, rivals) for rivals in self._worlds)
+
+    def _fits(self, gone: Sequence[Placed], rivals: Sequence[Pod]) -> bool:
+        """Whether the pod fits without some borrowers, and beside its rivals in their own locks."""
+        theirs = self._handle.book.locks_for(rivals, self._name)
+        locked = self._would_hold([*self._own, *theirs], {placed.pod.uid for placed in gone})
+        whatif = WhatIf(self._filters, self._state, self._pod, self._snapshot, np.array([self._row]))
+        taken = self._takes(rivals) - self._takes(placed.pod for placed in gone)
+        width = len(self._snapshot.resources)
+        # The filter leaves out what the pod's own locks hold now.
+        taken[0, width : 2 * width] = locked - self._locked
+        whatif.shift(taken, 1)
+        if whatif.follows:
+            whatif.remove(0, gone)
+            whatif.add(0, [Placed(rival, self._name, assumed=True) for rival in rivals])
+        return bool(whatif.judge().fits[0])
+
+    def _would_hold(self, without: Collection[Entry], gone: Collection[str] = ()) -> Amounts:
+        held = self._handle.book.rooms.would_hold(self._name, without=without, gone=gone)
+        return self._snapshot.vector(held)
+
+    def _takes(self, pods: Iterable[Pod]) -> Amounts:
+        """Sum what pods take, as the one row for `WhatIf.shift`."""
+        width = len(self._snapshot.resources)
+        amounts = np.zeros((1, 2 * width + 2), np.int64)
+        for pod in pods:
+            amounts[0, :width] += self._snapshot.vector(pod.requests)
+            amounts[0, 2 * width :] += pod.nonzero
+        return amounts
+
+
+def _harm(candidate: tuple[str, Victims]) -> tuple[int, int, int, str]:
+    """Weigh evictions: violated budgets, the highest priority, how many there are; then by name."""
+    name, victims = candidate
+    return victims.violations, victims.pods[0].pod.spec.priority, len(victims.pods), name

@@ -1,0 +1,83 @@
+"""Borrowable locks on a real API server: who gets in, who has to go, and what they are told."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.api import Manifest, RefusedError
+from cluster.live import Pod, condition
+from cluster.operator_process import OperatorProcess
+from cluster.world import World
+from devcluster import wait_for
+from tidelock.model.pods import BORROWS
+
+
+@pytest.fixture(scope="module")
+def process(private_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
+    """The operator, where no kubelet ends pods before a test has seen that they were asked to."""
+    with OperatorProcess(private_kubeconfig, tmp_path_factory.mktemp("operator")) as running:
+        yield running
+    assert "Traceback" not in running.log
+
+
+@pytest.fixture
+def world(private_world: World, process: OperatorProcess) -> World:
+    del process
+    return private_world
+
+
+def borrower(world: World, name: str = "batch-0", cpu: str = "2", **spec: object) -> Pod:
+    return world.pod(name, cpu, metadata={"annotations": {BORROWS: "true"}}, **spec)
+
+
+def ending(pod: Pod) -> Manifest:
+    """Wait until a pod has been asked to end."""
+    return pod.until(lambda found: "deletionTimestamp" in found["metadata"], "be asked to end")
+
+
+def test_a_borrower_runs_in_a_locks_room_until_the_owner_comes(world: World) -> None:
+    node = world.node(cpu="2")
+    lock = world.active_lock(cpu="2", node=node, borrowable=True, retention="Retain")
+    stranger = world.pod("stranger", cpu="1")
+    stranger.until_refused("1 Insufficient cpu beside reservations")
+    batch = borrower(world, terminationGracePeriodSeconds=3600)
+    assert batch.until_bound() == node.name
+    lock.until_condition("Lent", "True", "Lent")
+    assert (lock.status()["lent"], lock.status()["borrowers"]) == ({"cpu": "2"}, 1)
+
+    owner = world.pod(cpu="2")
+    owner.until(lambda found: found["status"].get("nominatedNodeName") == node.name, "be nominated")
+    mark = condition(ending(batch)["status"], "DisruptionTarget")
+    assert mark["reason"] == "EvictionByEvictionAPI"
+    assert lock.status()["phase"] == "Active"
+    late = borrower(world, "batch-1", "1")
+    late.until_refused("Insufficient cpu")
+    wait_for(lambda: world.event_reasons(batch), until={"Reclaimed"}.issubset, what="the borrower's event")
+
+    batch.delete()
+    assert owner.until_bound() == node.name
+    lock.until_phase("Consumed")
+    stranger.until_refused("1 Insufficient cpu")
+    late.until_refused("1 Insufficient cpu")
+    wait_for(lambda: world.event_reasons(lock), until={"Lent", "Consumed"}.issubset, what="the lock's events")
+
+
+def test_a_borrower_stays_when_the_lock_is_deleted(world: World) -> None:
+    node = world.node(cpu="2")
+    lock = world.active_lock(cpu="2", node=node, borrowable=True)
+    batch = borrower(world)
+    assert batch.until_bound() == node.name
+    lock.delete()
+    world.pod(cpu="1").until_refused("1 Insufficient cpu")
+    found = batch.read()
+    assert found is not None
+    assert "deletionTimestamp" not in found["metadata"]
+
+
+def test_what_does_not_go_together_is_refused(world: World) -> None:
+    with pytest.raises(RefusedError, match="a borrowable lock is not for reuse"):
+        world.lock(borrowable=True, reuse="Always")
+    lock = world.lock(borrowable=True)
+    with pytest.raises(RefusedError, match="borrowable is immutable"):
+        lock.edit(borrowable=None)

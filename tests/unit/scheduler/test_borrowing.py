@@ -1,0 +1,347 @@
+"""Borrowable locks: pods that declare themselves evictable use their room until an owner comes."""
+
+from typing import Any
+
+import pytest
+
+from builders import NOW, Json, budget, node, pod
+from tidelock.ledger import reasons
+from tidelock.ledger.entry import Entry
+from tidelock.ledger.status import render
+from tidelock.ledger.transitions import Event
+from tidelock.model.meta import Key
+from tidelock.model.pods import BORROWS, Pod, assigned_to
+from tidelock.model.reservations import Phase
+from tidelock.scheduler.preempting import Preemption
+from unit.scheduler.machinery import Core
+
+ONE, TWO = {"cpu": "1"}, {"cpu": "2"}
+
+
+@pytest.fixture
+def core() -> Core:
+    """A node of 4 cpu with a borrowable lock of 2; somebody else has the rest."""
+    core = Core(node("node-a", cpu="4"))
+    core.add(pod("other", requests=TWO, node_name="node-a"))
+    assert lock(core).node == "node-a"
+    return core
+
+
+def lock(core: Core, name: str = "lock", **fields: Any) -> Entry:
+    """Have a borrowable lock be decided."""
+    entry = core.lock(name, **{"borrowable": True, "resources": TWO, "ttlSeconds": 600} | fields)
+    core.step()
+    return entry
+
+
+def borrower(name: str = "batch-0", **fields: Any) -> Pod:
+    return pod(name, **{"requests": TWO, "annotations": {BORROWS: "true"}} | fields)
+
+
+def run(core: Core, waiting: Pod) -> Pod:
+    """Have a pod be placed and seen bound."""
+    core.feed.pods.upsert(None, waiting)
+    assumed = core.place()
+    bound = assigned_to(waiting, assumed.node_name)
+    core.decider.bound(assumed, core.clock.now())
+    core.feed.pods.upsert(waiting, bound)
+    core.step()
+    return bound
+
+
+def attempted(core: Core) -> Preemption:
+    (attempt,) = core.decider.take_preemptions()
+    return attempt
+
+
+def victims(core: Core) -> list[str]:
+    return [victim.meta.name for victim in attempted(core).victims]
+
+
+def leave(core: Core, *names: str) -> None:
+    """Have the victims be gone, and the backoff of those who wait be over."""
+    for name in names:
+        placed = core.cache.get(f"uid-{name}")
+        assert placed is not None
+        core.feed.pods.remove(placed.pod)
+    core.clock.advance(10)
+
+
+def status_of(core: Core, name: str = "lock") -> Json:
+    return render(core.book.entries[Key("shop", name)], core.clock.now())
+
+
+def lent(core: Core, name: str = "lock") -> tuple[str, str, str]:
+    told = {each["type"]: each for each in status_of(core, name)["conditions"]}["Lent"]
+    return told["status"], told["reason"], told["message"]
+
+
+def test_a_borrower_uses_the_room_and_an_ordinary_pod_never_gets_in(core: Core) -> None:
+    core.add(pod("stranger", requests=ONE))
+    assert "Insufficient cpu beside reservations" in core.refuse().refusal.message
+    run(core, borrower())
+    assert (core.used(), core.locked()) == (4000, 0)
+    assert status_of(core)["phase"] == "Active"
+
+
+def test_its_status_and_events_tell_what_is_lent_and_by_how_many_pods(core: Core) -> None:
+    assert lent(core) == ("False", reasons.NOT_LENT, "nobody borrows of it")
+    first = run(core, borrower(requests={"cpu": "500m"}))
+    second = run(core, borrower("batch-1", requests=ONE))
+    status = status_of(core)
+    assert (status["lent"], status["borrowers"], status["resources"]["cpu"]) == ({"cpu": "1500m"}, 2, "2")
+    assert lent(core) == ("True", reasons.LENT, "pod shop/batch-0 borrows of it, and 1 more")
+    for each in (first, second):
+        core.feed.pods.remove(each)
+    core.step()
+    assert lent(core)[0] == "False"
+    assert "lent" not in status_of(core)
+    assert [change.event for change in core.book.changes] == [Event.ADMIT, Event.LEND, Event.REPAY]
+
+
+def test_when_a_borrower_goes_its_room_is_the_locks_in_the_same_step(core: Core) -> None:
+    bound = run(core, borrower())
+    core.add(pod("stranger", requests=ONE))
+    core.refuse()
+    core.feed.pods.remove(bound)
+    assert (core.used(), core.locked()) == (2000, 2000)
+    core.wake()
+    core.refuse()
+
+
+def test_what_is_free_beside_the_lock_stays_so_for_others_and_for_locks() -> None:
+    core = Core(node("node-a", cpu="4"))
+    lock(core)
+    run(core, borrower())
+    assert (core.used(), core.locked()) == (2000, 0)
+    assert lock(core, "second", borrowable=None).phase is Phase.ACTIVE
+
+
+def test_a_borrower_larger_than_what_is_lent_takes_the_rest_of_what_is_free() -> None:
+    core = Core(node("node-a", cpu="4"))
+    lock(core)
+    run(core, borrower(requests={"cpu": "3"}))
+    assert (core.used(), core.locked(), status_of(core)["lent"]) == (3000, 0, {"cpu": "2"})
+    core.add(borrower("batch-1"))
+    assert "cpu 2 needed, 1 free" in core.refuse().refusal.message
+
+
+def test_a_borrower_gets_nothing_of_a_lock_that_is_not_borrowable() -> None:
+    core = Core(node("node-a", cpu="2"))
+    lock(core, borrowable=None)
+    core.add(borrower())
+    assert "2 locked by shop/lock" in core.refuse().refusal.message
+
+
+def test_the_owner_has_the_borrower_evicted_waits_for_it_and_consumes_its_lock(core: Core) -> None:
+    run(core, borrower(priority=5))
+    owner = pod("web-0", requests=TWO, preemptionPolicy="Never")
+    core.add(owner)
+    core.refuse()
+    attempt = attempted(core)
+    assert ([each.meta.name for each in attempt.victims], attempt.borrowers) == (["batch-0"], True)
+    assert core.cache.nominator.node_of(owner.uid) == "node-a"
+    assert core.book.entries[Key("shop", "lock")].phase is Phase.ACTIVE
+
+    leave(core, "batch-0")
+    assert core.locked() == 2000
+    core.add(borrower("batch-1", priority=9, preemptionPolicy="Never"))
+    assert core.refuse().waiting.pod.meta.name == "batch-1"
+    assert core.place().pod.meta.name == "web-0"
+    assert (core.used(), core.locked()) == (4000, 0)
+    assert core.book.entries[Key("shop", "lock")].phase is Phase.BOUND
+
+
+def test_an_owner_tried_again_meanwhile_evicts_nobody_else(core: Core) -> None:
+    run(core, borrower())
+    core.add(pod("web-0", requests=TWO))
+    core.refuse()
+    assert victims(core) == ["batch-0"]
+    core.clock.advance(10)
+    core.queue.activate("uid-web-0", core.clock.now())
+    core.refuse()
+    assert victims(core) == []
+    assert core.cache.nominator.node_of("uid-web-0") == "node-a"
+
+
+def test_an_owner_whose_lock_has_ended_waits_no_longer_for_its_room(core: Core) -> None:
+    """Its nomination kept others away, and nobody would have taken it from a pod that may not preempt."""
+    run(core, borrower())
+    core.add(pod("web-0", requests=TWO, preemptionPolicy="Never"))
+    core.refuse()
+    core.clock.advance(600)
+    core.step()
+    core.queue.activate("uid-web-0", core.clock.now())
+    core.refuse()
+    assert core.cache.nominator.node_of("uid-web-0") == ""
+    assert (core.used(), core.locked()) == (4000, 0)
+
+
+def test_an_owner_that_fits_elsewhere_evicts_nobody(core: Core) -> None:
+    run(core, borrower())
+    core.feed.nodes.upsert(None, node("node-b", cpu="2"))
+    core.add(pod("web-0", requests=TWO))
+    assert core.place().node_name == "node-b"
+    assert core.decider.take_preemptions() == []
+
+
+def test_an_owner_that_requires_its_lock_evicts_whoever_is_in_it(core: Core) -> None:
+    run(core, borrower())
+    core.feed.nodes.upsert(None, node("node-b", cpu="2"))
+    core.add(pod("web-0", requests=TWO, annotations={"tidelock.dev/require-reservation": "true"}))
+    core.refuse()
+    assert victims(core) == ["batch-0"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "gone"),
+    [("500m", []), ("1", ["low"]), ("1500m", ["high", "low"]), ("2", ["guarded", "high", "low"])],
+)
+def test_the_fewest_and_least_important_go_and_those_that_a_budget_guards_last(
+    asked: str, gone: list[str]
+) -> None:
+    core = Core(node("node-a", cpu="2"))
+    core.decider.objects.pod_disruption_budgets.upsert(None, budget(labels={"app": "guarded"}))
+    lock(core)
+    run(core, borrower("low", requests={"cpu": "500m"}))
+    run(core, borrower("high", requests={"cpu": "500m"}, priority=5))
+    run(core, borrower("guarded", requests={"cpu": "500m"}, labels={"app": "guarded"}))
+    core.add(pod("web-0", requests={"cpu": asked}))
+    if not gone:
+        assert core.place().node_name == "node-a"
+        return
+    core.refuse()
+    assert sorted(victims(core)) == gone
+
+
+def test_an_owner_larger_than_its_lock_evicts_nobody_in_vain(core: Core) -> None:
+    run(core, borrower())
+    core.add(pod("web-0", requests={"cpu": "3"}))
+    core.refuse()
+    assert victims(core) == []
+    assert core.cache.get("uid-batch-0") is not None
+
+
+def test_a_borrower_moves_up_to_another_lock_rather_than_be_evicted() -> None:
+    core = Core(node("node-a", cpu="4"))
+    for name, owner in (("a", "web-0"), ("b", "web-1")):
+        lock(core, name, owner=owner)
+    run(core, borrower())
+    assert (status_of(core, "a").get("borrowers"), status_of(core, "b").get("borrowers")) == (1, None)
+    core.add(pod("web-0", requests=TWO))
+    assert core.place().node_name == "node-a"
+    assert (core.used(), core.locked()) == (4000, 0)
+    assert status_of(core, "b")["lent"] == {"cpu": "2"}
+
+
+def test_two_owners_of_one_node_do_not_wait_for_each_other() -> None:
+    """Each was kept away by the other, as it counted twice: with its pod, and with what its lock holds."""
+    core = Core(node("node-a", cpu="4"))
+    for name, owner in (("a", "web-0"), ("b", "web-1")):
+        lock(core, name, owner=owner)
+    for name in ("batch-0", "batch-1"):
+        run(core, borrower(name))
+    core.add(pod("web-0", requests=TWO), pod("web-1", requests=TWO))
+    core.refuse()
+    core.refuse()
+    gone = [victim.meta.name for each in core.decider.take_preemptions() for victim in each.victims]
+    assert sorted(gone) == ["batch-0", "batch-1"]
+    leave(core, *gone)
+    assert {core.place().pod.meta.name, core.place().pod.meta.name} == {"web-0", "web-1"}
+
+
+@pytest.mark.parametrize("end", ["expires", "is deleted"])
+def test_when_the_lock_ends_borrowers_stay(core: Core, end: str) -> None:
+    run(core, borrower())
+    if end == "expires":
+        core.clock.advance(600)
+        core.step()
+    else:
+        core.feed.reservations.remove(core.book.entries[Key("shop", "lock")].reservation)
+    assert (core.used(), core.locked()) == (4000, 0)
+    assert core.decider.take_preemptions() == []
+    core.feed.pods.remove(assigned_to(borrower(), "node-a"))
+    assert (core.used(), core.locked()) == (2000, 0)
+
+
+def test_a_binding_of_the_owner_that_fails_gives_the_lock_back_beside_its_borrowers() -> None:
+    core = Core(node("node-a", cpu="4"))
+    entry = lock(core, resources={"cpu": "4"})
+    run(core, borrower())
+    core.add(pod("web-0", requests=TWO))
+    assumed = core.place()
+    assert entry.phase is Phase.BOUND
+    core.decider.binding_failed(assumed, core.clock.now())
+    assert (entry.phase, entry.room["cpu"], core.locked(), core.used()) == (Phase.ACTIVE, 4000, 2000, 2000)
+
+
+@pytest.mark.parametrize(("priority", "evicted"), [(0, True), (5, False)])
+def test_a_borrower_is_as_safe_from_preemption_as_the_lock(core: Core, priority: int, evicted: bool) -> None:
+    core.feed.reservations.remove(core.book.entries[Key("shop", "lock")].reservation)
+    entry = lock(core, "ranked", priority=priority)
+    run(core, borrower(priority=-1))
+    core.feed.pods.upsert(None, pod("other", requests=TWO, node_name="node-a", priority=9, version=2))
+    core.add(pod("urgent", requests=TWO, priority=3))
+    core.refuse()
+    assert victims(core) == (["batch-0"] if evicted else [])
+    assert entry.phase is (Phase.PENDING if evicted else Phase.ACTIVE)
+
+
+def test_a_borrower_preempts_another_in_a_lock_and_leaves_the_lock_alone(core: Core) -> None:
+    run(core, borrower(priority=-1))
+    core.add(borrower("batch-1", priority=1))
+    core.feed.pods.upsert(None, pod("other", requests=TWO, node_name="node-a", priority=9, version=2))
+    core.refuse()
+    assert victims(core) == ["batch-0"]
+    leave(core, "batch-0")
+    assert core.place().pod.meta.name == "batch-1"
+    assert core.book.entries[Key("shop", "lock")].phase is Phase.ACTIVE
+
+
+def test_who_borrows_no_more_has_taken_the_room(core: Core) -> None:
+    bound = run(core, borrower())
+    core.feed.pods.upsert(bound, pod("batch-0", requests=TWO, node_name="node-a", version=2))
+    entry = core.book.entries[Key("shop", "lock")]
+    assert entry.violation == "pod shop/batch-0 took cpu 2 locked on node-a"
+    assert (core.used(), core.locked()) == (4000, 0)
+
+
+def test_a_stranger_in_lent_room_is_a_violation_though_nothing_is_held(core: Core) -> None:
+    """The lock would have been Active for room that its owner could not get."""
+    run(core, borrower())
+    core.add(pod("stranger", requests=ONE, node_name="node-a"))
+    entry = core.book.entries[Key("shop", "lock")]
+    assert entry.violation == "pod shop/stranger took cpu 1 locked on node-a"
+    assert entry.room["cpu"] == 1000
+
+
+def test_a_node_that_shrinks_takes_no_more_locks_than_it_must() -> None:
+    core = Core(node("node-a", cpu="8"))
+    core.add(pod("other", requests={"cpu": "4"}, node_name="node-a"))
+    for name in ("a", "b"):
+        lock(core, name)
+    run(core, borrower(requests={"cpu": "4"}))
+    core.feed.nodes.upsert(None, node("node-a", cpu="6"))
+    phases = [core.book.entries[Key("shop", name)].phase for name in ("a", "b")]
+    assert phases == [Phase.ACTIVE, Phase.PENDING]
+
+
+@pytest.mark.parametrize("pods_first", [True, False])
+def test_a_next_process_finds_the_same(core: Core, pods_first: bool) -> None:
+    bound = run(core, borrower())
+    other, stored = core.cache.named(Key("shop", "other")), status_of(core)
+    assert other is not None
+    successor = Core(listed=False)
+    pods = (bound, other.pod)
+    if pods_first:
+        successor.add(*pods)
+    successor.feed.nodes.upsert(None, node("node-a", cpu="4"))
+    successor.lock(borrowable=True, resources=TWO, ttlSeconds=600, status=stored)
+    if not pods_first:
+        successor.add(*pods)
+    successor.list_all()
+    successor.step()
+    assert (successor.used(), successor.locked()) == (4000, 0)
+    assert status_of(successor) == stored
+    assert [change.event for change in successor.book.changes] == []
+    assert core.clock.now() == NOW
