@@ -2,8 +2,8 @@
 
 It knows what the ledger relies on: writes that carry an old version or another uid are refused, a pod is
 bound once, how a lock is shared is fixed, and its set, and its commit but for a token that is not the stored
-one; its owners and nodeName are so while its stored status says that it is held, and so is the whole spec once
-the lock has ended.
+one; its owners and nodeName are so while its stored status says that it is held, and so is the whole spec
+once the lock has ended.
 """
 
 import json

@@ -255,7 +255,7 @@ class ReservationSpec(Ask):
             "!has(self.group) || !has(self.lease) && self.preemptionPolicy == 'Never'"
             " && !(has(self.reuse) && self.reuse == 'Always') && !(has(self.borrowable) && self.borrowable)"
             " && !has(self.commit) && !has(self.anyOf)",
-            "a member of a group has no lease, commit or anyOf, evicts nobody, is not for reuse or borrowable",
+            "a member of a group has no lease, commit or anyOf, evicts nobody, is not reused or borrowable",
             field=".group",
             reason="FieldValueForbidden",
         ),
