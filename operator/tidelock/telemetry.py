@@ -35,7 +35,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 _SAMPLE = 0.1
 _VIOLATIONS = {Event.VIOLATE: "Keep", Event.DISPLACE: "Move"}
-_ENDS_OF_TIME = frozenset({Event.EXPIRE, Event.FORFEIT})
+_ENDS_OF_TIME = frozenset({Event.EXPIRE, Event.FORFEIT, Event.ABORT})
 _RELEASES = _ENDS_OF_TIME | {Event.CLAIM, Event.LOSE_NODE, Event.DISPLACE}
 
 

@@ -3,17 +3,18 @@
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
+import manager
 import pytest
 from manager import Member, NoRoomError, dispatch
 
 from cluster.api import Api, Manifest
-from cluster.live import Pod
+from cluster.live import Lock, Pod
 from cluster.operator_process import Launch
 from cluster.world import SCHEDULER, World
-from devcluster import Cluster, LocalCluster
+from devcluster import Cluster, LocalCluster, wait_for
 from tidelock.kube.client import PODS, RESERVATIONS
 
-STEPS = ("asked", "chosen", "released", "sent")
+STEPS = ("prepared", "committed", "released", "sent")
 PATIENT = 60  # seconds that a lock may take, on a machine that has other work
 
 
@@ -56,6 +57,16 @@ def locks(world: World) -> list[Manifest]:
     return found
 
 
+def crash_after(last: str) -> Callable[[str], None]:
+    """Have the manager end after a step."""
+
+    def crash(step: str) -> None:
+        if step == last:
+            raise CrashError(step)
+
+    return crash
+
+
 def until_settled(home: World, other: World) -> None:
     """Wait until the pod is bound in one cluster; the other has nothing left."""
     (sent,) = pods(home)
@@ -70,6 +81,52 @@ def test_the_pod_goes_where_room_is(
     west.node()
     assert dispatch(members(), PATIENT) == str(private_cluster.kubeconfig)
     until_settled(west, east)
+
+
+def test_of_several_with_room_the_first_is_taken(
+    east: World, west: World, members: Callable[[], list[Member]], controlplane: Cluster
+) -> None:
+    east.node()
+    west.node()
+    assert dispatch(members(), PATIENT) == str(controlplane.kubeconfig)
+    until_settled(east, west)
+
+
+def test_what_was_prepared_and_never_committed_goes_by_itself(
+    east: World, west: World, members: Callable[[], list[Member]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manager, "COMMIT_SECONDS", 1)
+    east.node()
+    west.node()
+    with pytest.raises(CrashError):
+        dispatch(members(), 1, crash_after("prepared"))
+    wait_for(lambda: locks(east) + locks(west), until=lambda left: not left, what="the locks to go")
+
+
+def test_a_promise_that_was_lost_meanwhile_is_not_trusted(
+    east: World, west: World, members: Callable[[], list[Member]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The room that its token names was lost, and others could have had it before the lock got some again."""
+    node = east.node()
+    west.node(cpu="500m")
+    taken_away: list[Lock] = []
+
+    def commit(member: Member, lock: Manifest) -> None:
+        if not taken_away:
+            held = Lock(east.api, RESERVATIONS, lock)
+            node.resize(cpu="500m")
+            held.until_phase("Pending")
+            node.resize(cpu="4")
+            held.until_phase("Active")
+            taken_away.append(held)
+        original(member, lock)
+
+    original = Member.commit
+    monkeypatch.setattr(Member, "commit", commit)
+    steps: list[str] = []
+    dispatch(members(), PATIENT, steps.append)
+    assert steps == ["prepared", "committed", *STEPS]
+    until_settled(east, west)
 
 
 def test_without_room_anywhere_nothing_is_left_and_the_numbers_are_told(
@@ -89,12 +146,8 @@ def test_it_survives_its_own_crash_after_each_step(
     east.node()
     west.node()
 
-    def crash(step: str) -> None:
-        if step == last:
-            raise CrashError(step)
-
     with pytest.raises(CrashError):
-        dispatch(members(), PATIENT, crash)
+        dispatch(members(), PATIENT, crash_after(last))
     dispatch(members(), PATIENT)
 
     home, other = (east, west) if pods(east) else (west, east)

@@ -91,3 +91,41 @@ def test_a_final_lock_still_takes_status_and_the_same_spec(api: Cluster, namespa
     stored.change_status(epoch=8)
     stored.change_spec(priority=0)
     assert stored.read()["status"]["epoch"] == 8
+
+
+COMMIT = {"withinSeconds": 30}
+
+
+@pytest.mark.parametrize(
+    ("spec", "changes", "told"),
+    [
+        ({}, {"commit": COMMIT}, "commit is immutable but for its token"),
+        ({"commit": COMMIT}, {"commit": None}, "commit is immutable but for its token"),
+        ({"commit": COMMIT}, {"commit": {"withinSeconds": 60}}, "commit is immutable but for its token"),
+        ({}, {"anyOf": "web"}, "anyOf is immutable"),
+        ({"anyOf": "web"}, {"anyOf": None}, "anyOf is immutable"),
+        ({"anyOf": "web"}, {"anyOf": "database"}, "anyOf is immutable"),
+    ],
+)
+@pytest.mark.parametrize("phase", ["Pending", "Active"])
+def test_a_lock_keeps_its_time_to_commit_and_its_set(
+    api: Cluster, namespace: str, phase: str, spec: dict[str, Any], changes: dict[str, Any], told: str
+) -> None:
+    assert told in refusal(in_phase(api, namespace, phase, **spec), **changes)
+
+
+def test_a_lock_that_is_committed_stays_so(api: Cluster, namespace: str) -> None:
+    stored = in_phase(api, namespace, "Active", commit=COMMIT)
+    stored.change_spec(commit=COMMIT | {"token": "an-old-one.1"})
+    stored.change_status(phase="Active", commit={"holds": 2, "token": "the-right-one.2"})
+    stored.change_spec(commit=COMMIT | {"token": "the-right-one.2"})
+    for other in ({"token": "an-old-one.1"}, {"token": None}):
+        assert "token is immutable while it is the one of the hold" in refusal(stored, commit=other)
+    stored.change_status(phase="Pending", commit={"holds": 2, "token": None})
+    stored.change_spec(commit={"token": None})
+
+
+@pytest.mark.parametrize("commit", [{"withinSeconds": 0}, {"token": ""}, {"token": 257 * "x"}])
+def test_a_commit_has_bounds(api: Cluster, namespace: str, commit: dict[str, Any]) -> None:
+    with pytest.raises(DevClusterError, match=r"spec\.commit\."):
+        Stored(api, namespace, reservation(commit=commit))

@@ -10,6 +10,7 @@ import numpy as np
 
 from builders import NAMESPACE, Json
 from property.gangs import check_groups, check_own, check_stored_groups, check_taken
+from property.holds import HoldObserver, check_stored_holds
 from property.leases import LeaseObserver, check_stored_leases
 from property.occupancy import check_lent, check_occupancy, check_stored_occupancy
 from property.occupancy import is_owner as _owned_by
@@ -45,6 +46,7 @@ class Observer:
         self._activated: dict[str, str] = {}
         self._disturbed: set[str] = set()
         self._leases = LeaseObserver()
+        self._holds = HoldObserver()
         self.follow(process)
 
     def follow(self, process: Process) -> None:
@@ -67,6 +69,7 @@ class Observer:
         check_occupancy(process)
         check_groups(process)
         self._leases.check(process)
+        self._holds.check(process)
         if process.feed.ready:
             check_ends(process)
             check_room(process)
@@ -80,6 +83,7 @@ class Observer:
         """Check what must hold when there is nothing to do."""
         check_stored(self._process)
         check_stored_leases(self._process)
+        check_stored_holds(self._process)
         check_stored_occupancy(self._process)
         check_stored_groups(self._process)
         check_nobody_waits_in_vain(self._process)
@@ -353,6 +357,7 @@ def _locks(process: Process) -> dict[Key, Json]:
             "held": dict(entry.held),
             "occupants": dict(entry.occupants),
             "expires": entry.expires_at,
+            "hold": entry.hold,
         }
         for key, entry in process.book.entries.items()
     }

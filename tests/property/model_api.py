@@ -1,8 +1,9 @@
 """An API server in memory: objects with versions and generations, watches, refusals and real outcomes.
 
 It knows what the ledger relies on: writes that carry an old version or another uid are refused, a pod is
-bound once, how a lock is shared is fixed, its owners and nodeName are so while its stored status says that it
-is held, and so is the whole spec once the lock has ended.
+bound once, how a lock is shared is fixed, and its set, and its commit but for a token that is not the stored
+one; its owners and nodeName are so while its stored status says that it is held, and so is the whole spec
+once the lock has ended.
 """
 
 import json
@@ -120,9 +121,16 @@ class ModelApi:
         after = {name: value for name, value in (before | changes).items() if value is not None}
         fixed = ("owners", "nodeName") if phase in _HELD else tuple(after | before) if phase in _FINAL else ()
         fixed = tuple(after | before) if "group" in before else fixed
+        said, says = before.get("commit", {}), after.get("commit", {})
+        if said.get("withinSeconds") != says.get("withinSeconds"):
+            raise RefusedError(f"{key} has another time to commit")
+        token = said.get("token")
+        if token is not None and token != says.get("token") and token == _token(edited):
+            raise RefusedError(f"{key} is committed")
         if "runSeconds" in before | after:
             fixed = (*fixed, "runSeconds", "ttlSeconds", "expireAt")
-        if any(before.get(name) != after.get(name) for name in (*fixed, "reuse", "borrowable", "startAt")):
+        fixed = (*fixed, "reuse", "borrowable", "startAt", "anyOf")
+        if any(before.get(name) != after.get(name) for name in fixed):
             raise RefusedError(f"{key} is {phase}")
         if after.get("borrowable") and "runSeconds" in after:
             raise RefusedError(f"{key} is borrowable")
@@ -239,6 +247,11 @@ class Delivering(Protocol):
     def deliver(self) -> None: ...
     def repeat(self) -> None: ...
     def relist(self) -> None: ...
+
+
+def _token(plain: Json) -> str | None:
+    token: str | None = plain["status"].get("commit", {}).get("token")
+    return token
 
 
 def ends_before_it_begins(spec: Json) -> bool:

@@ -81,6 +81,12 @@ LEASES: st.SearchStrategy[Json] = st.sampled_from(
         *({"lease": {"durationSeconds": d, "graceSeconds": g}} for d, g in ((20, 0), (20, 30), (45, 15))),
     ]
 )
+COMMITS: st.SearchStrategy[Json] = st.sampled_from(
+    [{"commit": None}, {"commit": None}, *({"commit": {"withinSeconds": s}} for s in (8, 40, 500))]
+)
+SETS: st.SearchStrategy[Json] = st.sampled_from([{"anyOf": name} for name in (None, None, "web", "web")])
+# Which hold a commit names: that which is told, the one before it, the one after it, another lock's.
+TOKENS = st.sampled_from([0, 0, 0, -1, 1, None])
 SHARING: st.SearchStrategy[Json] = st.sampled_from(
     [{}, {"reuse": "Never"}, {"reuse": "Always"}, {"borrowable": True}]
 )
@@ -182,9 +188,13 @@ class World(RuleBasedStateMachine):
 
     # Users.
 
-    @rule(data=st.data(), number=NUMBERS, fate=st.sampled_from(["edit", "edit", "renew", "delete"]))
+    @rule(
+        data=st.data(),
+        number=NUMBERS,
+        fate=st.sampled_from(["edit", "edit", "renew", "commit", "commit", "delete"]),
+    )
     def lock(self, data: st.DataObject, number: int, fate: str) -> None:
-        """Create a Reservation, or edit, renew or delete the one that there is."""
+        """Create a Reservation, or edit, renew, commit or delete the one that there is."""
         key = Key("shop", f"lock-{number}")
         if key not in self.locks.objects:
             self._create_lock(data, number)
@@ -192,6 +202,8 @@ class World(RuleBasedStateMachine):
             self._edit_lock(data, number)
         elif fate == "renew":
             self._renew_lock(data, key)
+        elif fate == "commit":
+            self._commit_lock(data, key)
         else:
             self.locks.delete(key)
         self._go_on()
@@ -342,7 +354,7 @@ class World(RuleBasedStateMachine):
 
     def _create_lock(self, data: st.DataObject, number: int) -> None:
         spec: Json = {"owners": data.draw(OWNERS)}
-        for part in (SIZES, ENDS, RANKS, PLANS, PLACES, LEASES, SHARING, RUNS):
+        for part in (SIZES, ENDS, RANKS, PLANS, PLACES, LEASES, SHARING, RUNS, COMMITS, SETS):
             spec |= data.draw(part)
         if spec.get("borrowable"):
             spec["runSeconds"] = None
@@ -378,6 +390,15 @@ class World(RuleBasedStateMachine):
             renewed = lease | {"renewTime": format_instant(self.clock.now() + data.draw(SKEWS))}
             with suppress(RefusedError):
                 self.api.edit_spec(key, lease=renewed)
+
+    def _commit_lock(self, data: st.DataObject, key: Key) -> None:
+        """Commit a lock in two phases, by what its holder knows of it."""
+        stored, which = self.locks.objects[key], data.draw(TOKENS)
+        if (commit := stored["spec"].get("commit")) is not None:
+            holds = stored["status"].get("commit", {}).get("holds", 0)
+            token = "another's" if which is None else f"{stored['metadata']['uid']}.{holds + which}"
+            with suppress(RefusedError):
+                self.api.edit_spec(key, commit=commit | {"token": token})
 
     def _create_pod(self, data: st.DataObject, number: int, node_name: str = "") -> None:
         kind = data.draw(POD_KINDS)

@@ -4,11 +4,11 @@
 
 It remembers nothing: all that it knows is in the clusters, so it may crash at any step and be started again.
 
-    ask every cluster for a lock -> mark one that is Active -> release the others -> send the pod
+    prepare a lock in every cluster -> commit the best -> release the others -> send the pod
 
-The mark decides: it is one write to one object, which fails if that has changed meanwhile. Before it, a new
-start asks again, and the locks that are there answer at once. After it, a new start goes on with the marked
-cluster.
+The commit decides: it is one write to one object, and counts only if the room is still the one that was
+promised. Before it, a new start asks again, and the locks that are there answer at once. After it, a new
+start goes on with the cluster whose lock has a commit. What is never committed releases itself.
 """
 
 import argparse
@@ -24,11 +24,12 @@ from kubernetes.client.exceptions import ApiException
 Manifest = dict[str, Any]
 
 GROUP, VERSION, PLURAL = "tidelock.dev", "v1alpha1", "reservations"
-CHOSEN = "manager.example.com/chosen"
-GONE, EXISTS, CHANGED = 404, 409, 409
+GONE, EXISTS, REFUSED = 404, 409, 422
 LOOK_AGAIN = 0.05  # seconds
-# How long a lock lives after its Active: time enough to decide and to send, also after a crash.
+# How long a committed lock lives after its Active: time enough to send, also after a crash.
 LIFE_SECONDS = 300
+# How long room that is prepared is held beyond the deadline, by which all clusters have answered.
+COMMIT_SECONDS = 20
 
 
 class NoRoomError(Exception):
@@ -45,7 +46,7 @@ class Member:
         self._pod: Any = pod
         self._namespace, self._key = pod["metadata"]["namespace"], pod["metadata"]["name"]
 
-    def ask(self, deadline: int) -> None:
+    def prepare(self, deadline: int) -> None:
         """Ask for a lock of just what the pod needs; harmless if it has been asked for."""
         lock = {
             "apiVersion": f"{GROUP}/{VERSION}",
@@ -54,12 +55,13 @@ class Member:
             "spec": {
                 "template": {"metadata": self._labels(), "spec": self._pod["spec"]},
                 "owners": [{"pod": {"name": self._key}}],
+                "commit": {"withinSeconds": deadline + COMMIT_SECONDS},
                 "ttlSeconds": LIFE_SECONDS,
                 "pendingDeadlineSeconds": deadline,
             },
         }
         _unless(
-            EXISTS,
+            (EXISTS,),
             lambda: self._custom.create_namespaced_custom_object(
                 GROUP, VERSION, self._namespace, PLURAL, lock
             ),
@@ -68,30 +70,27 @@ class Member:
     def lock(self) -> Manifest | None:
         """Read the lock."""
         found: Manifest | None = _unless(
-            GONE,
+            (GONE,),
             lambda: self._custom.get_namespaced_custom_object(
                 GROUP, VERSION, self._namespace, PLURAL, self._key
             ),
         )
         return found
 
-    def mark(self, lock: Manifest) -> bool:
-        """Choose this cluster for good, unless its lock has changed meanwhile; whether that is done."""
-        meta = {"annotations": {CHOSEN: "true"}, "resourceVersion": lock["metadata"]["resourceVersion"]}
-        try:
-            self._custom.patch_namespaced_custom_object(
-                GROUP, VERSION, self._namespace, PLURAL, self._key, {"metadata": meta}
-            )
-        except ApiException as error:
-            if error.status in (GONE, CHANGED):
-                return False
-            raise
-        return True
+    def commit(self, lock: Manifest) -> None:
+        """Choose this cluster, for the room that the lock holds now; nothing if it has come to its end."""
+        token = {"spec": {"commit": {"token": lock["status"]["commit"]["token"]}}}
+        _unless(
+            (GONE, REFUSED),
+            lambda: self._custom.patch_namespaced_custom_object(
+                GROUP, VERSION, self._namespace, PLURAL, self._key, token
+            ),
+        )
 
     def release(self) -> None:
         """Give the lock back; harmless if it is gone."""
         _unless(
-            GONE,
+            (GONE,),
             lambda: self._custom.delete_namespaced_custom_object(
                 GROUP, VERSION, self._namespace, PLURAL, self._key
             ),
@@ -99,11 +98,13 @@ class Member:
 
     def send(self) -> None:
         """Send the pod; harmless if it is there."""
-        _unless(EXISTS, lambda: self._core.create_namespaced_pod(self._namespace, self._pod))
+        _unless((EXISTS,), lambda: self._core.create_namespaced_pod(self._namespace, self._pod))
 
     def has_pod(self) -> bool:
         """Tell whether the pod has been sent here."""
-        return _unless(GONE, lambda: self._core.read_namespaced_pod(self._key, self._namespace)) is not None
+        return (
+            _unless((GONE,), lambda: self._core.read_namespaced_pod(self._key, self._namespace)) is not None
+        )
 
     def _labels(self) -> Manifest:
         return {"labels": self._pod["metadata"].get("labels", {})}
@@ -125,15 +126,15 @@ def dispatch(
         chosen = next((member for member in members if _is_chosen(member.lock())), None)
         if chosen is None:
             chosen = _choose(members, deadline, step)
-        for member in members:
-            if member is not chosen:
-                member.release()
-        step("released")
-        if is_active(chosen.lock()):
+        if _is_committed(chosen):
+            for member in members:
+                if member is not chosen:
+                    member.release()
+            step("released")
             chosen.send()
             home = chosen
         else:
-            chosen.release()  # it has ended while nobody looked: all from the start
+            chosen.release()  # what was promised is gone: all from the start
     step("sent")
     for member in members:
         if member is not home:
@@ -142,48 +143,66 @@ def dispatch(
 
 
 def _choose(members: Sequence[Member], deadline: int, step: Callable[[str], None]) -> Member:
-    """Ask all, and mark the first that has room."""
+    """Prepare all, and commit the first in their order of those that have room."""
     for member in members:
-        member.ask(deadline)
-    step("asked")
+        member.prepare(deadline)
+    step("prepared")
     end = time.monotonic() + deadline
-    while time.monotonic() < end:
-        for member in members:
-            lock = member.lock()
-            if lock is not None and is_active(lock) and member.mark(lock):
-                step("chosen")
-                return member
+    locks = [member.lock() for member in members]
+    while time.monotonic() < end and not _have_answered(locks):
         time.sleep(LOOK_AGAIN)
-    reasons = [f"{member.name}: {_why(member.lock())}" for member in members]
+        locks = [member.lock() for member in members]
+    for member, lock in zip(members, locks, strict=True):
+        if lock is not None and is_active(lock):
+            member.commit(lock)
+            step("committed")
+            return member
     for member in members:
         member.release()
+    reasons = [f"{member.name}: {_why(lock)}" for member, lock in zip(members, locks, strict=True)]
     raise NoRoomError("; ".join(reasons))
 
 
 def is_active(lock: Manifest | None) -> bool:
     """Tell whether a lock holds its room."""
-    return _condition(lock).get("status") == "True"
+    return _condition(lock, "Active").get("status") == "True"
+
+
+def _have_answered(locks: Sequence[Manifest | None]) -> bool:
+    """Tell whether all locks have been tried, and one has room or none will get any."""
+    reasons = [_condition(lock, "Active").get("reason", "Waiting") for lock in locks if lock is not None]
+    over = all(lock is None or lock["status"].get("phase") == "Rejected" for lock in locks)
+    return "Waiting" not in reasons and (over or any(map(is_active, locks)))
 
 
 def _is_chosen(lock: Manifest | None) -> bool:
-    return lock is not None and CHOSEN in lock["metadata"].get("annotations", {})
+    return lock is not None and "token" in lock["spec"]["commit"]
+
+
+def _is_committed(member: Member) -> bool:
+    """Wait until a commit has been seen, and tell whether it counts."""
+    lock = member.lock()
+    while lock is not None and _condition(lock, "Committed").get("reason") == "AwaitingCommit":
+        time.sleep(LOOK_AGAIN)
+        lock = member.lock()
+    return is_active(lock) and _condition(lock, "Committed").get("status") == "True"
 
 
 def _why(lock: Manifest | None) -> str:
-    return str(_condition(lock).get("message") or "no answer")
+    return str(_condition(lock, "Active").get("message") or "no answer")
 
 
-def _condition(lock: Manifest | None) -> Manifest:
+def _condition(lock: Manifest | None, kind: str) -> Manifest:
     conditions = (lock or {}).get("status", {}).get("conditions", [])
-    return next((each for each in conditions if each["type"] == "Active"), {})
+    return next((each for each in conditions if each["type"] == kind), {})
 
 
-def _unless(status: int, call: Callable[[], Any]) -> Any:
-    """Give the answer of a call, or None where it fails with this status."""
+def _unless(statuses: tuple[int, ...], call: Callable[[], Any]) -> Any:
+    """Give the answer of a call, or None where it fails with one of these."""
     try:
         return call()
     except ApiException as error:
-        if error.status != status:
+        if error.status not in statuses:
             raise
         return None
 
@@ -191,7 +210,9 @@ def _unless(status: int, call: Callable[[], Any]) -> Any:
 def main() -> int:
     """Read the command line and dispatch one pod; the exit status is 1 if there is no room."""
     parser = argparse.ArgumentParser(description="Send a pod to a cluster that has locked room for it.")
-    parser.add_argument("--kubeconfig", action="append", required=True, help="of each cluster")
+    parser.add_argument(
+        "--kubeconfig", action="append", required=True, help="of each cluster, the best first"
+    )
     parser.add_argument("--deadline", type=int, default=10, help="seconds to wait for room")
     parser.add_argument("pod", type=argparse.FileType(), help="manifest of the pod, with its namespace")
     options = parser.parse_args()

@@ -6,7 +6,7 @@ the spec as it is now starts anew.
 
 from pydantic import ValidationError
 
-from tidelock.ledger import reasons
+from tidelock.ledger import holds, reasons
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.leases import followed, stored
 from tidelock.ledger.transitions import FINAL, SETTLED
@@ -29,6 +29,7 @@ def adopt(reservation: Reservation, now: float) -> Entry:
     else:
         _resume(entry, status, now)
         entry.lease = stored(status.lease)
+    _resume_hold(entry, status, now)
     if entry.problem and entry.phase is Phase.PENDING:
         entry.phase, entry.reason, entry.message = Phase.REJECTED, reasons.INVALID_SPEC, entry.problem
         entry.finished_at = now
@@ -78,6 +79,16 @@ def _resume(entry: Entry, status: ReservationStatus, now: float) -> None:
         entry.violation = violations[0] if violations else ""
 
 
+def _resume_hold(entry: Entry, status: ReservationStatus | None, now: float) -> None:
+    """Hold what is to be committed, or was; room that is held but was never told to be is so from now on."""
+    hold = holds.stored(entry.reservation, status.commit if status is not None else None)
+    if hold is not None and entry.phase is Phase.ACTIVE and hold.due is None:
+        hold = holds.begun(hold, entry.reservation, now)
+    elif hold is not None and entry.phase is Phase.PENDING:
+        hold = hold.lost()
+    entry.hold = hold
+
+
 def _held(status: ReservationStatus) -> Resources:
     if not status.node_name or status.resources is None:
         return NOTHING
@@ -98,7 +109,7 @@ def _resume_held(entry: Entry, status: ReservationStatus, held: Resources) -> No
     if entry.reason == reasons.GROUP_INCOMPLETE:
         entry.reason = reasons.ADMITTED
     for condition in status.conditions:
-        if condition.type == "Reconciling":
+        if condition.type == "Reconciling" and condition.reason == reasons.RESIZE_PENDING:
             entry.resize_problem = condition.message
 
 

@@ -16,10 +16,12 @@ from tidelock.cluster.columns import Columns
 from tidelock.cluster.nominator import Nominator
 from tidelock.ledger import reasons
 from tidelock.ledger.adoption import adopt
+from tidelock.ledger.alternatives import Alternatives
 from tidelock.ledger.endings import Ending, ending
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.groups import Group, Groups
-from tidelock.ledger.leases import differ_in_lease_alone, followed
+from tidelock.ledger.holds import begun, commit_token
+from tidelock.ledger.leases import ask_the_same, followed
 from tidelock.ledger.matching import OwnerIndex, may_claim
 from tidelock.ledger.parking import Parking, quota_demand, room_demand
 from tidelock.ledger.quotas import Quotas, unlimited
@@ -41,6 +43,7 @@ _RENEWALS_A_SECOND = 50
 # Of locks that are alike the first is tried for all; so many others at a time have their numbers renewed.
 _RENEWED = 16
 
+_GIVEN = frozenset({Phase.ACTIVE, Phase.BOUND})
 _ROOM_LOST = frozenset({reasons.OVERCOMMITTED, reasons.PREEMPTED, reasons.VIOLATED})
 
 
@@ -121,6 +124,8 @@ class Book:
         self.groups = Groups()
         self.rooms = Rooms(columns, pods_on, self._touch)
         self._pods_on = pods_on
+        self._alternatives = Alternatives()
+        self._undecided: dict[Key, Entry] = {}
         self._prolongable: dict[Key, Entry] = {}
         self._epoch = epoch
         self._move_after = move_after
@@ -151,6 +156,7 @@ class Book:
             entry.ceiling = self.quotas.ceiling(entry.key.namespace)
             self.entries[entry.key] = entry
             self.groups.join(entry)
+            self._await_decision(entry)
             room, entry.room = entry.room, NOTHING
             self.rooms.hold(entry, room)
             if room and not entry.violation:  # maybe less than its status says, if it was edited meanwhile
@@ -216,8 +222,10 @@ class Book:
         entry.violation = ""
         if entry.activated_at is None:
             self._begin(entry, now)
+        entry.hold = begun(entry.hold, entry.reservation, now)
         self._place(entry, node, requests, now)
         self._step(entry, Event.ADMIT, reasons.ADMITTED, _held_text(entry), now)
+        self._decide(entry, now)
 
     def refuse(
         self, entry: Entry, reason: str, message: str, now: float, plugins: Collection[str] = ()
@@ -338,7 +346,7 @@ class Book:
         """End the locks of a claim whose pod is bound to a node; what is not its any more goes back."""
         if node_name:
             for entry in self.own(claim.pod):
-                if entry in claim.entries:
+                if entry in claim.entries and entry.phase not in SETTLED:
                     self._consume(entry, claim.pod, node_name, now)
         for entry, held in claim.taken:
             if self.entries.get(entry.key) is not entry or entry.phase is not Phase.BOUND:
@@ -380,11 +388,12 @@ class Book:
 
     def next_deadline(self) -> float | None:
         """Earliest instant at which `advance` has something to do; 0 for at once."""
-        at_once = self._prolongable or self.rooms.visited or self.groups.unsettled
+        at_once = self._undecided or self._prolongable or self.rooms.visited or self.groups.unsettled
         return 0.0 if at_once else self._timers.next()
 
     def advance(self, now: float) -> None:
         """Do what is due: expiries, deadlines, moves and removals, in the order of their instants."""
+        self._decide_all(now)
         prolongable, self._prolongable = self._prolongable, {}
         for entry in prolongable.values():
             self._renew_expiry(entry)
@@ -433,6 +442,7 @@ class Book:
         entry.bound_pod = BoundPod(name=pod.meta.name, uid=pod.uid)
         message = f"pod {pod.key} is bound to {node_name}"
         self._end(entry, Event.OWNER_BOUND, reasons.CONSUMED, message, now)
+        self._decide(entry, now)
 
     def _revise(self, entry: Entry, reservation: Reservation, now: float) -> None:
         edited = reservation.meta.generation != entry.reservation.meta.generation
@@ -443,7 +453,8 @@ class Book:
         if not edited or entry.final:
             return
         self._follow_lease(entry, now)
-        if differ_in_lease_alone(known, reservation):
+        self._await_decision(entry)
+        if ask_the_same(known, reservation):
             return  # else who renews its lease would be tried again and again, or brought back
         self.rooms.hold(entry, entry.room)  # maybe others are its owners now
         if entry.phase is Phase.PLANNED:
@@ -493,10 +504,12 @@ class Book:
             return
         entry.activated_at, entry.epoch = begins, self._epoch
         entry.end_as_asked()
+        entry.hold = begun(entry.hold, entry.reservation, now)
         self.rooms.hold(entry, entry.room)
         self._step(entry, Event.ADMIT, reasons.ADMITTED, _held_text(entry), now)
         self.rooms.retell(entry)
         self._displace_overcommitted(entry.node, now, None)
+        self._decide(entry, now)
 
     def _renew_expiry(self, entry: Entry) -> None:
         """Have a lock that has begun end as its spec says, but later only if its quota allows that."""
@@ -674,6 +687,8 @@ class Book:
         self._unplace(entry)
         self._count_use(entry, now, occupied=False)
         entry.bound_pod = None
+        if entry.hold is not None:
+            entry.hold = entry.hold.lost()
         entry.end_as_asked()
         entry.wait(now)
         event = Event.RETURN if entry.phase is Phase.BOUND else Event.DISPLACE
@@ -699,6 +714,41 @@ class Book:
             and (entry.lease is None or entry.lease.lost_at is None)
         ):
             self._note(entry, Event.RENEW, reasons.RENEWED, "the lease was renewed", now, now)
+
+    def _await_decision(self, entry: Entry) -> None:
+        """Have a lock be looked at once all are known: it may be committed, or one of its set be chosen."""
+        self._alternatives.join(entry)
+        if entry.hold is not None or entry.key in self._alternatives:
+            self._undecided[entry.key] = entry
+
+    def _decide_all(self, now: float) -> None:
+        """Look at the locks that are new or edited, in their order, which any process comes to."""
+        undecided, self._undecided = self._undecided, {}
+        for entry in sorted(undecided.values(), key=lambda entry: entry.order):
+            self._decide(entry, now)
+
+    def _decide(self, entry: Entry, now: float) -> None:
+        """Commit a lock whose spec has the token of its hold; once one of a set is chosen all others end."""
+        self._end_outdone(entry, now)
+        if entry.hold is None or entry.phase not in _GIVEN:
+            return
+        before, entry.hold = entry.hold, entry.hold.committed(commit_token(entry.reservation), now)
+        if entry.hold is not before:
+            text = f"hold {entry.hold.number}, on {entry.node}, was committed"
+            self._note(entry, Event.COMMIT, reasons.COMMITTED, text, now, now)
+            self._touch(entry)
+            self._end_outdone(entry, now)
+
+    def _end_outdone(self, entry: Entry, now: float) -> None:
+        """End all locks of a set but the one that was chosen; one that is being claimed, if that fails."""
+        chosen = self._alternatives.chosen(entry)
+        if chosen is None:
+            return
+        for other in self._alternatives.others(chosen):
+            if other.phase not in SETTLED:
+                other.outdone_by = chosen.key.name
+                if other.phase is not Phase.BOUND and (over := ending(other, now)) is not None:
+                    self._expire(other, over, now)
 
     def _lapse(self, entry: Entry, now: float) -> None:
         """Begin the grace of a lease; it leaves the lock as it is."""
@@ -832,6 +882,8 @@ class Book:
         self.rooms.visited.pop(entry.key, None)
         del self.entries[entry.key]
         self.groups.leave(entry)
+        self._alternatives.leave(entry)
+        self._undecided.pop(entry.key, None)
         self._prolongable.pop(entry.key, None)
         self.quotas.discharge(entry.key)
         self._unpark(entry)

@@ -1,5 +1,6 @@
-"""When the time of a lock is over, and why: its expiry or the loss of its lease, whichever comes first."""
+"""When the time of a lock is over, and why: of its expiry and what its holder failed to do the first."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from tidelock.ledger import reasons
@@ -18,10 +19,19 @@ class Ending(NamedTuple):
 
 def ending(entry: Entry, now: float) -> Ending | None:
     """Give what has ended a lock by now, if anything has."""
-    lease = entry.lease
-    if lease is not None and lease.lost_at is not None and lease.lost_at <= min(now, entry.ends_at or now):
-        return Ending(lease.lost_at, Event.FORFEIT, reasons.LEASE_EXPIRED, f"spec.lease: {lease.text}")
-    if entry.ends_at is not None and entry.ends_at <= now:
+    due = (each for each in _endings(entry, now) if each.due <= now)
+    return min(due, key=lambda each: each.due, default=None)
+
+
+def _endings(entry: Entry, now: float) -> Iterator[Ending]:
+    lease, hold = entry.lease, entry.hold
+    if lease is not None and lease.lost_at is not None:
+        yield Ending(lease.lost_at, Event.FORFEIT, reasons.LEASE_EXPIRED, f"spec.lease: {lease.text}")
+    if entry.ends_at is not None:
         field = "spec.expireAt" if entry.reservation.expire_at is not None else "spec.ttlSeconds"
-        return Ending(entry.ends_at, Event.EXPIRE, reasons.EXPIRED, f"{field} has passed")
-    return None
+        yield Ending(entry.ends_at, Event.EXPIRE, reasons.EXPIRED, f"{field} has passed")
+    if hold is not None and hold.commit_due is not None:
+        yield Ending(hold.commit_due, Event.ABORT, reasons.NOT_COMMITTED, f"it was {hold.text}")
+    if entry.outdone_by:
+        text = f"{entry.outdone_by} was chosen, of the same spec.anyOf"
+        yield Ending(now, Event.ABORT, reasons.ANOTHER_CHOSEN, text)

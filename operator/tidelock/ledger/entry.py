@@ -5,6 +5,7 @@ from functools import reduce
 from math import ceil, inf
 
 from tidelock.ledger import reasons
+from tidelock.ledger.holds import Hold
 from tidelock.ledger.leases import Lease
 from tidelock.ledger.occupancy import Occupant
 from tidelock.ledger.timeline import Span
@@ -30,6 +31,7 @@ class Entry:
     its namespace may have, if there is one. `deleted` means that the API server has
     taken the deletion, of which the watch will tell. `violation` tells who took room that was locked, until
     the lock has all of it again. A member of a group is told to be active once that is `given`.
+    `hold` tells how a lock in two phases stands, `outdone_by` which lock of its set was chosen instead.
 
     `room` is all that the lock has, `held` what of that nobody else may use: a lock for reuse, or one that is
     borrowable, does not hold what its `occupants`, by their uids, use of it. `occupied_seconds` counts up to
@@ -56,6 +58,8 @@ class Entry:
     activated_at: float | None = None
     expires_at: float | None = None
     lease: Lease | None = None
+    hold: Hold | None = None
+    outdone_by: str = ""
     finished_at: float | None = None
     bound_pod: BoundPod | None = None
     node_problem: tuple[str, str] | None = None
@@ -136,6 +140,15 @@ class Entry:
     def membership(self) -> Membership | None:
         """Which group it is a member of, if of any."""
         return self.reservation.spec.group if self.reservation.spec is not None else None
+
+    @property
+    def chosen_at(self) -> float | None:
+        """When it was chosen of its set: when it was taken, committed or, without a second phase, active."""
+        if self.phase is Phase.CONSUMED:
+            return self.finished_at
+        if self.phase not in _GIVEN or not self.node:
+            return None
+        return self.activated_at if self.hold is None else self.hold.committed_at
 
     @property
     def moves_when_violated(self) -> bool:
@@ -262,7 +275,8 @@ class Entry:
         if self.phase is Phase.PLANNED:
             return _earliest(self.ends_at, lease_due, self.begins_at)
         if self.phase is Phase.ACTIVE:
-            return _earliest(self.expires_at, self.move_at, lease_due)
+            commit_due = self.hold.commit_due if self.hold is not None else None
+            return _earliest(self.expires_at, self.move_at, lease_due, commit_due)
         return None
 
     @property

@@ -182,10 +182,12 @@ class Groups:
                 listener(Key(group.key.namespace, group.key.name))
 
     def over_quota(self, namespace: str) -> list[Entry]:
-        """Give the first waiting member of each group of a namespace that is over its quota."""
-        groups = (
-            group for group in self._groups.values() if group.over_quota and group.key.namespace == namespace
-        )
+        """Give the first waiting member of each group of a namespace that is short, and over its quota.
+
+        Who waits beside a group that has as many as it needs is tried alone, and parked if it is over quota.
+        """
+        short = (group for group in self._groups.values() if group.over_quota and not group.complete)
+        groups = (group for group in short if group.key.namespace == namespace)
         return [waiting[0] for group in groups if (waiting := group.waiting)]
 
     def take_unsettled(self) -> list[Group]:

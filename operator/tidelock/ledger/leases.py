@@ -69,8 +69,9 @@ def followed(known: Lease | None, reservation: Reservation, now: float) -> Lease
     return Lease(renew_time, renewed_at, renew_by, asked.grace_seconds, lost_at)
 
 
-def differ_in_lease_alone(before: Reservation, after: Reservation) -> bool:
-    """Whether two versions of a lock ask for the same, but for the lease."""
+def ask_the_same(before: Reservation, after: Reservation) -> bool:
+    """Whether two versions of a lock ask for the same: its holder has renewed or committed it at most."""
     if before.spec is None or after.spec is None or before.problem != after.problem:
         return False
-    return before.spec.model_copy(update={"lease": after.spec.lease}) == after.spec
+    said = {"lease": after.spec.lease, "commit": after.spec.commit}
+    return before.spec.model_copy(update=said) == after.spec

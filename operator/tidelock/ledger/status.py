@@ -5,6 +5,7 @@ from typing import Any
 
 from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
+from tidelock.ledger.holds import Hold, commit_token
 from tidelock.ledger.leases import Lease
 from tidelock.ledger.quotas import Charge
 from tidelock.ledger.transitions import SETTLED
@@ -45,8 +46,7 @@ def render(entry: Entry, now: float) -> dict[str, Any]:
             status[name] = format_instant(instant)
     if entry.node:
         status |= {"nodeName": entry.node, "nodeUID": entry.node_uid}
-    if entry.lease is not None:
-        status["lease"] = _lease(entry.lease)
+    status |= _kept_up(entry)
     if entry.bound_pod is not None:
         status["boundPod"] = {"name": entry.bound_pod.name, "uid": entry.bound_pod.uid}
     if entry.occupied_seconds:
@@ -104,15 +104,14 @@ def _aspects(entry: Entry) -> Iterator[_Aspect]:
     """State what holds of a lock, as kstatus reads it: one that has served its purpose is at rest."""
     active = entry.phase is Phase.ACTIVE and not entry.violation
     lapsed = _lapsed_text(entry)
+    commitment = _commitment(entry)
     yield "Active", active, entry.reason, entry.message
     if active:
         yield "Ready", *_readiness(entry)
     elif entry.phase not in _AT_REST:
         yield "Ready", False, entry.reason, entry.message
-    if entry.phase in (Phase.PENDING, Phase.BOUND):
-        yield "Reconciling", True, entry.reason, entry.message
-    elif entry.growing or entry.outlasting:
-        yield "Reconciling", True, reasons.RESIZE_PENDING, entry.resize_problem
+    if (awaited := _awaited(entry)) is not None:
+        yield "Reconciling", True, *awaited
     if entry.problem and not entry.final:
         yield "Stalled", True, reasons.INVALID_SPEC, entry.problem
     elif entry.phase in (Phase.LOST, Phase.REJECTED):
@@ -125,6 +124,8 @@ def _aspects(entry: Entry) -> Iterator[_Aspect]:
     yield from _lending(entry)
     if lapsed:
         yield "LeaseLapsed", True, reasons.NOT_RENEWED, lapsed
+    if commitment is not None:
+        yield "Committed", *commitment
 
 
 def _expectations(entry: Entry) -> Iterator[_Aspect]:
@@ -139,13 +140,41 @@ def _told(entry: Entry) -> bool:
     return entry.given or entry.phase is not Phase.ACTIVE
 
 
+def _awaited(entry: Entry) -> tuple[str, str] | None:
+    """Say what a lock waits for, if for anything: room, the end of a binding, a resize, its commit."""
+    if entry.phase in (Phase.PENDING, Phase.BOUND):
+        return entry.reason, entry.message
+    if entry.growing or entry.outlasting:
+        return reasons.RESIZE_PENDING, entry.resize_problem
+    commitment = _commitment(entry)
+    if entry.phase is Phase.ACTIVE and commitment is not None and not commitment[0]:
+        return commitment[1:]
+    return None
+
+
 def _readiness(entry: Entry) -> tuple[bool, str, str]:
-    """Say of a lock that is active whether its node and its lease are well, too."""
+    """Say of a lock that is active whether its node, its lease and its commit are well, too."""
     if entry.node_problem is not None:
         return False, *entry.node_problem
     if lapsed := _lapsed_text(entry):
         return False, reasons.NOT_RENEWED, lapsed
+    if (commitment := _commitment(entry)) is not None and not commitment[0]:
+        return commitment
     return True, reasons.HELD, entry.message
+
+
+def _commitment(entry: Entry) -> tuple[bool, str, str] | None:
+    """Say of a lock in two phases whether it is committed, and if not, why not and how it would be."""
+    hold, token = entry.hold, commit_token(entry.reservation)
+    if hold is None:
+        return None
+    if hold.committed_at is not None:
+        return True, reasons.COMMITTED, f"committed at {format_instant(hold.committed_at)}"
+    if entry.phase in SETTLED:
+        return False, entry.reason, entry.message
+    if token is None or (token == hold.token and hold.due is not None):
+        return False, reasons.AWAITING_COMMIT, hold.text
+    return False, reasons.TOKEN_MISMATCH, f"spec.commit.token {token} is of another hold; {hold.text}"
 
 
 def _occupancy(entry: Entry) -> Iterator[_Aspect]:
@@ -185,6 +214,25 @@ def _lapsed_text(entry: Entry) -> str:
     return (
         lease.text if lease is not None and lease.lost_at is not None and entry.phase not in SETTLED else ""
     )
+
+
+def _kept_up(entry: Entry) -> dict[str, Any]:
+    """Say how what its holder has to keep up stands: its lease, its commit."""
+    status: dict[str, Any] = {}
+    if entry.lease is not None:
+        status["lease"] = _lease(entry.lease)
+    if entry.hold is not None and entry.hold.number:
+        status["commit"] = _commit(entry.hold)
+    return status
+
+
+def _commit(hold: Hold) -> dict[str, Any]:
+    told: dict[str, Any] = {"holds": hold.number}
+    if hold.due is not None:
+        told |= {"token": hold.token, "dueAt": format_instant(hold.due)}
+    if hold.committed_at is not None:
+        told["committedAt"] = format_instant(hold.committed_at)
+    return told
 
 
 def _lease(lease: Lease) -> dict[str, str]:

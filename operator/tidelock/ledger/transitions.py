@@ -43,6 +43,10 @@ class Event(StrEnum):
     """A lease that had lapsed was renewed."""
     FORFEIT = auto()
     """The lease was not renewed within its grace either."""
+    COMMIT = auto()
+    """A lock in two phases was committed with the token of its hold."""
+    ABORT = auto()
+    """A lock in two phases was not committed in time, or another lock of its set was chosen."""
     GIVE_UP = auto()
     """No room was found before the deadline."""
     LOSE_NODE = auto()
@@ -66,12 +70,14 @@ TRANSITIONS: dict[tuple[Phase, Event], Phase] = {
     (Phase.PENDING, Event.LAPSE): Phase.PENDING,
     (Phase.PENDING, Event.RENEW): Phase.PENDING,
     (Phase.PENDING, Event.FORFEIT): Phase.EXPIRED,
+    (Phase.PENDING, Event.ABORT): Phase.EXPIRED,
     (Phase.PENDING, Event.GIVE_UP): Phase.REJECTED,
     (Phase.PLANNED, Event.ADMIT): Phase.ACTIVE,
     (Phase.PLANNED, Event.EXPIRE): Phase.EXPIRED,
     (Phase.PLANNED, Event.LAPSE): Phase.PLANNED,
     (Phase.PLANNED, Event.RENEW): Phase.PLANNED,
     (Phase.PLANNED, Event.FORFEIT): Phase.EXPIRED,
+    (Phase.PLANNED, Event.ABORT): Phase.EXPIRED,
     (Phase.PLANNED, Event.LOSE_NODE): Phase.LOST,
     (Phase.PLANNED, Event.DISPLACE): Phase.PENDING,
     (Phase.ACTIVE, Event.CLAIM): Phase.BOUND,
@@ -84,6 +90,8 @@ TRANSITIONS: dict[tuple[Phase, Event], Phase] = {
     (Phase.ACTIVE, Event.LAPSE): Phase.ACTIVE,
     (Phase.ACTIVE, Event.RENEW): Phase.ACTIVE,
     (Phase.ACTIVE, Event.FORFEIT): Phase.EXPIRED,
+    (Phase.ACTIVE, Event.COMMIT): Phase.ACTIVE,
+    (Phase.ACTIVE, Event.ABORT): Phase.EXPIRED,
     (Phase.ACTIVE, Event.LOSE_NODE): Phase.LOST,
     (Phase.ACTIVE, Event.DISPLACE): Phase.PENDING,
     (Phase.ACTIVE, Event.VIOLATE): Phase.ACTIVE,
@@ -94,6 +102,8 @@ TRANSITIONS: dict[tuple[Phase, Event], Phase] = {
     (Phase.BOUND, Event.EXPIRE): Phase.EXPIRED,
     (Phase.BOUND, Event.RENEW): Phase.BOUND,
     (Phase.BOUND, Event.FORFEIT): Phase.EXPIRED,
+    (Phase.BOUND, Event.COMMIT): Phase.BOUND,
+    (Phase.BOUND, Event.ABORT): Phase.EXPIRED,
     (Phase.BOUND, Event.LOSE_NODE): Phase.LOST,
     (Phase.REJECTED, Event.REVISE): Phase.PENDING,
 }

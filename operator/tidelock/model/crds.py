@@ -145,6 +145,7 @@ RESERVATION = CustomResource(
         Column("Priority", ".spec.priority", "integer", wide=True),
         Column("Retention", ".spec.retention", wide=True),
         Column("Renew-By", ".status.lease.renewBy", wide=True),
+        Column("Commit-By", ".status.commit.dueAt", wide=True),
         Column("Message", _condition("Active", "message"), wide=True),
     ),
     selectable=(".spec.nodeName", ".status.phase", ".status.nodeName"),
@@ -159,6 +160,30 @@ RESERVATION = CustomResource(
             " == (has(oldSelf.spec.reuse) && oldSelf.spec.reuse == 'Always')",
             "reuse is immutable: delete the reservation and create it anew",
             field=".spec.reuse",
+            reason="FieldValueForbidden",
+        ),
+        # When a hold is due, and who its alternatives are, is told and counted on.
+        Rule(
+            "has(self.spec.commit) == has(oldSelf.spec.commit) && (!has(self.spec.commit)"
+            " || self.spec.commit.withinSeconds == oldSelf.spec.commit.withinSeconds)",
+            "commit is immutable but for its token: delete the reservation and create it anew",
+            field=".spec.commit",
+            reason="FieldValueForbidden",
+        ),
+        Rule(
+            "!has(oldSelf.spec.commit) || !has(oldSelf.spec.commit.token) || !has(oldSelf.status)"
+            " || !has(oldSelf.status.commit) || !has(oldSelf.status.commit.token)"
+            " || oldSelf.spec.commit.token != oldSelf.status.commit.token"
+            " || has(self.spec.commit) && has(self.spec.commit.token)"
+            " && self.spec.commit.token == oldSelf.spec.commit.token",
+            "token is immutable while it is the one of the hold: what is committed stays so",
+            field=".spec.commit.token",
+            reason="FieldValueForbidden",
+        ),
+        Rule(
+            _same("anyOf"),
+            "anyOf is immutable: delete the reservation and create it anew",
+            field=".spec.anyOf",
             reason="FieldValueForbidden",
         ),
         Rule(

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tidelock.model.amounts import LockedAmounts
+from tidelock.model.commits import Commit, CommitStatus
 from tidelock.model.leases import Lease, LeaseStatus
 from tidelock.model.placement import (
     Affinity,
@@ -22,6 +23,7 @@ from tidelock.model.wire import (
     LARGEST_INTEGER,
     Condition,
     Conditions,
+    DnsLabel,
     Generation,
     LabelKey,
     Refused,
@@ -213,6 +215,10 @@ class ReservationSpec(Ask):
     """How long its pod is on the node at most, once it is bound; absent: nobody knows, so for ever."""
     lease: Lease | None = None
     """Has the lock end earlier if its holder does not renew it; may be changed at any time."""
+    commit: Commit | None = None
+    """Makes it a lock in two phases: active is prepared, and it ends unless it is committed soon."""
+    any_of: DnsLabel | None = None
+    """Name of a set of locks of this namespace: as soon as one is chosen all others end. Can't be changed."""
     pending_deadline_seconds: Annotated[int, Field(ge=0, le=YEAR_SECONDS)] = 60
     """How long the lock may wait for room before it is rejected; 0: take it now or be rejected."""
     # Without a default in the CRD: an operator older than that does not read what it does not know.
@@ -247,8 +253,9 @@ class ReservationSpec(Ask):
         ),
         Rule(
             "!has(self.group) || !has(self.lease) && self.preemptionPolicy == 'Never'"
-            " && !(has(self.reuse) && self.reuse == 'Always') && !(has(self.borrowable) && self.borrowable)",
-            "a member of a group has no lease, evicts nobody, is not for reuse and not borrowable",
+            " && !(has(self.reuse) && self.reuse == 'Always') && !(has(self.borrowable) && self.borrowable)"
+            " && !has(self.commit) && !has(self.anyOf)",
+            "a member of a group has no lease, commit or anyOf, evicts nobody, is not reused or borrowable",
             field=".group",
             reason="FieldValueForbidden",
         ),
@@ -301,6 +308,8 @@ class ReservationStatus(StatusWire):
     """When the lock ends at the latest."""
     lease: LeaseStatus | None = None
     """How the lease stands, if the lock has one."""
+    commit: CommitStatus | None = None
+    """How the lock is committed, if it is one in two phases."""
     finished_at: Timestamp | None = None
     """When the lock ended."""
     bound_pod: BoundPod | None = None
@@ -320,7 +329,7 @@ class ReservationStatus(StatusWire):
     owner: Annotated[str, Field(max_length=_OWNER_TEXT_LENGTH)] | None = None
     """Who may take the lock, in short."""
     conditions: Conditions = Field(default_factory=list)
-    """Active, Ready, Reconciling, Stalled, Expired, Violated, LeaseLapsed, Occupied and Lent."""
+    """Active, Ready, Reconciling, Stalled, Expired, Violated, LeaseLapsed, Occupied, Lent and Committed."""
 
 
 def owner_text(owners: Sequence[Owner]) -> str:

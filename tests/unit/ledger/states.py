@@ -30,6 +30,21 @@ def with_a_lapsed_lease(ledger: Ledger) -> None:
     ledger.book.advance(NOW + 30)
 
 
+def uncommitted(ledger: Ledger) -> None:
+    ledger.active(commit={"withinSeconds": 30})
+
+
+def committed(ledger: Ledger) -> None:
+    uncommitted(ledger)
+    ledger.edit(commit={"withinSeconds": 30, "token": "uid-lock.1"})
+    ledger.book.advance(NOW)
+
+
+def not_committed(ledger: Ledger) -> None:
+    uncommitted(ledger)
+    ledger.book.advance(NOW + 30)
+
+
 def growing(ledger: Ledger) -> None:
     ledger.active()
     ledger.edit(resources={"cpu": "9"})

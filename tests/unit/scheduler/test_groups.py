@@ -258,6 +258,19 @@ def test_one_that_is_over_quota_beyond_the_minimum_follows_when_it_may() -> None
     assert gang.phases == [ACTIVE] * 3
 
 
+def test_one_that_waits_for_room_and_one_for_quota_do_not_wake_each_other_for_ever() -> None:
+    """They were tried in turn without an end: the group counted as over quota, which had been so once."""
+    core = cluster("2")
+    limit(core, "2")
+    gang = Gang(core, 3, least=2).come()
+    gang.settle()
+    limit(core, "3", version=2)
+    alone = core.lock("alone", owner="nobody", resources={"cpu": "2"})
+    gang.settle()
+    assert gang.phases == [ACTIVE, ACTIVE, PENDING]
+    assert (gang[2].reason, alone.reason) == (reasons.INSUFFICIENT_CAPACITY, reasons.QUOTA_EXCEEDED)
+
+
 # Domains of nodes.
 
 ZONE = "topology.kubernetes.io/zone"

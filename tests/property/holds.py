@@ -1,0 +1,105 @@
+"""What must hold of locks in two phases, and of sets of alternatives."""
+
+from collections import defaultdict
+from itertools import pairwise
+
+from builders import Json
+from property.process import Process
+from tidelock.ledger import reasons
+from tidelock.ledger.entry import Entry
+from tidelock.ledger.transitions import SETTLED, Event
+from tidelock.model.instants import parse_instant
+from tidelock.model.locks import Reservation
+from tidelock.model.reservations import Phase
+
+
+class HoldObserver:
+    """Counts by itself for how long each hold may be committed, and which sets have been decided."""
+
+    def __init__(self) -> None:
+        self._until: dict[tuple[str, int], float] = {}
+        self._decided: set[str] = set()
+
+    def check(self, process: Process) -> None:
+        """Nobody loses room before the time to commit is over, then all do; a set has one choice."""
+        for entry in process.book.entries.values():
+            self._follow(process, entry)
+        if process.feed.ready:
+            self._check_sets(process)
+        for change in process.book.changes:
+            spec = process.api.reservations.versions[change.meta.uid][-1].spec
+            if change.event is Event.ABORT and change.reason == reasons.NOT_COMMITTED:
+                begun = max(number for uid, number in self._until if uid == change.meta.uid)
+                assert change.at >= self._until[change.meta.uid, begun], change.meta.key
+            elif change.event is Event.ABORT:
+                assert spec is None or spec.any_of in self._decided, change.meta.key
+
+    def _follow(self, process: Process, entry: Entry) -> None:
+        spec, hold = entry.reservation.spec, entry.hold
+        if spec is None or spec.commit is None or hold is None or entry.phase is not Phase.ACTIVE:
+            return
+        until = process.clock.now() + spec.commit.within_seconds
+        self._until.setdefault((entry.uid, hold.number), until)
+        tokens = (v.spec.commit.token for v in _versions(process, entry) if v.spec and v.spec.commit)
+        assert hold.committed_at is None or hold.token in tokens, f"{entry.key} was committed by nobody"
+        if hold.committed_at is None and process.feed.ready:
+            assert hold.due is not None
+            assert hold.due > process.decided_at, f"{entry.key} is held beyond its time"
+
+    def _check_sets(self, process: Process) -> None:
+        for name, members in _sets(process).items():
+            chosen = [each for each in members if _is_chosen(each)]
+            if not chosen:
+                continue
+            self._decided.add(name)
+            known = [each for each in members if each.key not in process.book._undecided]
+            held = [each.key for each in known if each.room and each is not chosen[0]]
+            assert not held, f"{held} hold room beside {chosen[0].key}"
+            over = all(each in chosen or each.phase in (*SETTLED, Phase.BOUND) for each in known)
+            assert over, f"{[(each.key, each.phase) for each in known]} beside {chosen[0].key}"
+
+
+def check_stored_holds(process: Process) -> None:
+    """The stored objects tell of each hold by themselves, and have never told otherwise of it."""
+    now = process.clock.now()
+    for lock in process.api.reservations.decoded.values():
+        told: list[Json] = [
+            version.status["commit"]
+            for version in process.api.reservations.versions[lock.meta.uid]
+            if "commit" in version.status
+        ]
+        numbers = [each["holds"] for each in told]
+        assert numbers == sorted(numbers), f"{lock.key} was told of holds {numbers}"
+        for before, after in pairwise(told):
+            if "token" in before and before["holds"] == after["holds"] and "token" in after:
+                assert before.items() <= after.items(), lock.key
+            assert "token" in before or "token" not in after or before["holds"] < after["holds"], lock.key
+        phase, commit = Phase(lock.status["phase"]), lock.status.get("commit", {})
+        two_phases = lock.spec is not None and lock.spec.commit is not None
+        conditions = {each["type"]: each["status"] for each in lock.status["conditions"]}
+        assert ("Committed" in conditions) == two_phases, lock.key
+        if two_phases:
+            assert (conditions["Committed"] == "True") == ("committedAt" in commit), lock.key
+        if two_phases and phase is Phase.ACTIVE and "committedAt" not in commit:
+            assert lock.spec is not None
+            assert lock.spec.commit is not None
+            assert lock.spec.commit.token != commit["token"], f"the commit of {lock.key} is not heard"
+            assert parse_instant(commit["dueAt"]) > now, f"{lock.key} was not committed in time"
+
+
+def _is_chosen(entry: Entry) -> bool:
+    if entry.phase is Phase.CONSUMED:
+        return True
+    return entry.phase is Phase.ACTIVE and (entry.hold is None or entry.hold.committed_at is not None)
+
+
+def _sets(process: Process) -> dict[str, list[Entry]]:
+    sets: defaultdict[str, list[Entry]] = defaultdict(list)
+    for entry in process.book.entries.values():
+        if entry.reservation.spec is not None and entry.reservation.spec.any_of is not None:
+            sets[entry.reservation.spec.any_of].append(entry)
+    return sets
+
+
+def _versions(process: Process, entry: Entry) -> list[Reservation]:
+    return process.api.reservations.versions[entry.uid]
