@@ -127,11 +127,8 @@ class Rooms:
             self.timeline.drop(entry.key)
 
     def count_pod(self, placed: Placed, *, there: bool) -> None:
-        """Count a pod on a node, or no longer, for as long as it is there at most.
-
-        What a borrower gives back is a lock's again, so its end makes no room.
-        """
-        leaves = placed.pod.gone_by(placed.since) if there and not placed.pod.borrows else inf
+        """Count a pod on a node, or no longer, for as long as it is there at most."""
+        leaves = placed.pod.gone_by(placed.since) if there else inf
         if leaves < inf:
             self.timeline.put(placed.pod.uid, placed.node_name, Span(-inf, leaves, placed.pod.requests))
         else:

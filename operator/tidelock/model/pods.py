@@ -348,13 +348,15 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
         return running + self.spec.termination_grace_period_seconds
 
     def gone_by(self, assumed_at: float) -> float:
-        """Tell by when it is gone from its node: infinite if nobody knows.
+        """Tell by when it is gone from its node: infinite if nobody knows, or if that makes no room.
+
+        What a borrower leaves is a lock's again.
 
         Args:
             assumed_at: when it was decided that it goes there, if its binding has not been seen.
 
         """
-        if self.run_seconds == inf:
+        if self.run_seconds == inf or self.borrows:
             return inf
         if self.status.start_time is not None:
             return from_datetime(self.status.start_time) + self.run_seconds
