@@ -49,9 +49,11 @@ class HoldObserver:
     def _check_sets(self, process: Process) -> None:
         for name, members in _sets(process).items():
             chosen = [each for each in members if _is_chosen(each)]
+            # Who was chosen may have been claimed in the same step.
+            if chosen or any(each.phase is Phase.BOUND and each.chosen_at is not None for each in members):
+                self._decided.add(name)
             if not chosen:
                 continue
-            self._decided.add(name)
             known = [each for each in members if each.key not in process.book._undecided]
             held = [each.key for each in known if each.room and each is not chosen[0]]
             assert not held, f"{held} hold room beside {chosen[0].key}"
