@@ -573,6 +573,8 @@ class Book:
         for entry in group.late:  # it ends with the others, be it that it never finds room
             self._begin(entry, now)
             self._touch(entry)
+            if (over := ending(entry, now)) is not None:
+                self._expire(entry, over, now)
         if not group.complete:
             self._break_up(group, now)
         elif not group.given and group.stored:

@@ -126,6 +126,17 @@ def test_all_end_together_and_those_that_come_later_do_too() -> None:
     assert gang.phases == [EXPIRED] * 3
 
 
+def test_one_that_comes_when_the_time_of_its_group_is_over_never_holds_room() -> None:
+    gang = Gang(cluster("4"), 2, 1).come(1, ttlSeconds=30)
+    gang.settle()
+    gang.core.clock.advance(31)
+    gang.member(1, ttlSeconds=30)
+    gang.core.step()
+
+    assert gang.phases == [EXPIRED, EXPIRED]
+    assert gang.core.locked() == 0
+
+
 def test_one_beyond_the_minimum_that_never_finds_room_ends_with_the_others() -> None:
     core = cluster("2")
     gang = Gang(core, 3, least=2).come(ttlSeconds=60, pendingDeadlineSeconds=600)
