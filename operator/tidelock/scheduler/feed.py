@@ -96,9 +96,9 @@ class Feed:
         if self.ready and node_name:
             self.book.settle_node(node_name, self.clock.now(), newcomer)
 
-    def look_for_owner(self, entry: Entry) -> None:
+    def look_for_owner(self, entry: Entry, but: str = "") -> None:
         """Have a lock whose owner seems to be bound already be claimed by it."""
-        look_for_owner(self.book, self.cache, entry, self.clock.now())
+        look_for_owner(self.book, self.cache, entry, self.clock.now(), but)
 
     def answered(self, claim: Claim, stored: Pod | None) -> None:
         """Learn from the API server what a pod is that a watch said is bound; None if it is gone."""
@@ -111,9 +111,12 @@ class Feed:
                 self.pods.upsert(claim.pod, stored)
             claim = replace(claim, pod=stored)
         self.book.settle_claim(claim, stored.node_name if stored is not None else "", now)
+        heard = self.cache.get(claim.pod.uid)
+        late = stored is not None and heard is not None and heard.pod.meta.version < stored.meta.version
         for entry in claim.entries:
             if self.book.entries.get(entry.key) is entry:
-                self.look_for_owner(entry)  # there may be another
+                # There may be another; this one, of which the watch tells too late, would be asked for ever.
+                self.look_for_owner(entry, but=claim.pod.uid if late else "")
         self.wake()
 
 

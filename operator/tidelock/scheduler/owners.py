@@ -11,12 +11,17 @@ from tidelock.model.pods import Pod
 from tidelock.model.reservations import Phase, ReservationSpec
 
 
-def look_for_owner(book: Book, cache: Cache, entry: Entry, now: float) -> None:
-    """Have a lock whose owner seems to be bound already be claimed by it."""
+def look_for_owner(book: Book, cache: Cache, entry: Entry, now: float, but: str = "") -> None:
+    """Have a lock whose owner seems to be bound already be claimed by it.
+
+    Not by the pod with the uid `but`, if one is given.
+    """
     spec = entry.reservation.spec
     if spec is None or entry.sticky or entry.phase in SETTLED:
         return
     for pod, node_name in _bound_owners(cache, entry, spec):
+        if pod.uid == but:
+            continue
         book.hear_bound(pod, node_name, now)
         if entry.membership is None or entry.phase is Phase.BOUND:
             return  # else the pod has, or takes, another member of the group

@@ -1,0 +1,43 @@
+"""Locks of pods that a watch says are bound, while it is behind what the API server says."""
+
+from builders import node, pod
+from tidelock.model.reservations import Phase
+from unit.scheduler.machinery import Core
+
+OWNERS = [{"selector": {"matchLabels": {"app": "web"}}}]
+
+
+def test_one_that_the_watch_still_takes_for_an_owner_is_asked_for_once() -> None:
+    """It was asked for again with each answer, as fast as the API server gave them."""
+    core = Core(node("node-a", cpu="4"))
+    core.add(pod("web-0", node_name="node-a", labels={"app": "web"}, version=1))
+    entry = core.lock(owners=OWNERS)
+    core.answer(pod("web-0", node_name="node-a", labels={}, version=2))
+
+    assert not core.book.hearsay
+    core.step()
+    assert entry.phase is Phase.ACTIVE
+
+
+def test_one_that_has_become_an_owner_since_the_answer_is_asked_for_again() -> None:
+    core = Core(node("node-a", cpu="4"))
+    unlabelled = pod("web-0", node_name="node-a", labels={}, version=2)
+    owner = pod("web-0", node_name="node-a", labels={"app": "web"}, version=3)
+    core.add(pod("web-0", node_name="node-a", labels={"app": "web"}, version=1))
+    entry = core.lock(owners=OWNERS)
+    core.feed.pods.upsert(unlabelled, owner)
+    core.answer(unlabelled)
+    core.answer(owner)
+
+    assert entry.phase is Phase.CONSUMED
+
+
+def test_another_that_is_bound_is_asked_for_next() -> None:
+    core = Core(node("node-a", cpu="4"))
+    core.add(pod("web-0", node_name="node-a", labels={"app": "web"}, version=1))
+    core.add(pod("web-1", node_name="node-a", labels={"app": "web"}, version=1))
+    entry = core.lock(owners=OWNERS)
+    core.answer(pod("web-0", node_name="node-a", labels={}, version=2))
+    core.answer()
+
+    assert (entry.phase, entry.bound_pod and entry.bound_pod.name) == (Phase.CONSUMED, "web-1")
