@@ -17,6 +17,7 @@ from devcluster.loopback import HOST, Health, free_ports
 from devcluster.tools import find_program
 from replay.manifests import water_level_manifest
 from tidelock.kube.client import WATERLEVELS
+from tidelock.model.reservations import Phase
 
 MONITORING = Path(__file__).resolve().parents[2] / "manifests" / "monitoring"
 CONFIGURATION = MONITORING / "kube-state-metrics.yaml"
@@ -134,8 +135,7 @@ def test_a_lock_is_told_of_with_its_phase_its_end_its_room_and_its_owner(
         "reservation_status_resources{resource=memory}": 4 * 2**30,
         "reservation_spec_priority{}": 7,
     }
-    phases = ("Pending", "Active", "Bound", "Consumed", "Expired", "Lost", "Rejected")
-    expected |= {f"reservation_status_phase{{phase={each}}}": float(each == "Active") for each in phases}
+    expected |= {f"reservation_status_phase{{phase={each}}}": float(each == "Active") for each in Phase}
     expected |= {
         f"reservation_status_condition{{condition={kind},status={each}}}": float(each == holds)
         for kind, holds in (("Active", "True"), ("Ready", "False"))
