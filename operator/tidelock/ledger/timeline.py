@@ -10,7 +10,7 @@ All instants are seconds since the epoch, and no clock is asked: what ought to b
 when the next window begins.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable
 from functools import reduce
 from math import inf
@@ -43,6 +43,7 @@ class Timeline:
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
         self._spans: defaultdict[str, dict[Hashable, Span]] = defaultdict(dict)
+        self._beginning: Counter[str] = Counter()  # how many spans of a node are of later than now
         self._shared: dict[str, Resources] = {}
         self._place_of: dict[Hashable, tuple[str, int]] = {}
         self._free: list[int] = []
@@ -52,6 +53,7 @@ class Timeline:
         self._end = np.zeros(_FEW)
         self._node = np.full(_FEW, -1, np.intp)
         self._amounts = np.zeros((_FEW, len(columns.resources)), np.int64)
+        self._sum = np.zeros_like(self._amounts)
         self._peak = np.zeros_like(self._amounts)
         self._free = list(range(_FEW))
 
@@ -73,8 +75,10 @@ class Timeline:
         amounts = self._columns.vector(span.amounts)
         self._widen()
         self._start[slot], self._end[slot] = span.start, span.end
-        self._node[slot] = self._id(node_name)
+        index = self._node[slot] = self._id(node_name)
         self._amounts[slot, : len(amounts)] = amounts
+        self._sum[index] += self._amounts[slot]
+        self._beginning[node_name] += span.start > -inf
         self._share(node_name)
 
     def drop(self, key: Hashable) -> None:
@@ -83,10 +87,12 @@ class Timeline:
         if place is None:
             return
         node_name, slot = place
+        self._sum[self._node[slot]] -= self._amounts[slot]
         self._node[slot] = -1
         self._amounts[slot] = 0
         self._free.append(slot)
-        del self._spans[node_name][key]
+        span = self._spans[node_name].pop(key)
+        self._beginning[node_name] -= span.start > -inf
         if not self._spans[node_name]:
             del self._spans[node_name]
         self._share(node_name)
@@ -156,9 +162,12 @@ class Timeline:
 
     def _share(self, node_name: str) -> None:
         """Have the columns count what windows share on a node but once."""
+        index = self._ids[node_name]
+        if not self._beginning[node_name] and node_name not in self._shared:
+            self._peak[index] = self._sum[index]  # all are there now, as on a node of jobs that end
+            return
         spans = self._spans.get(node_name, {}).values()
         together, peak = _together(spans), _peak(spans)
-        index = self._ids[node_name]
         self._peak[index] = 0
         for name, units in peak.items():
             self._peak[index, self._columns.column_of[name]] = units
@@ -174,6 +183,7 @@ class Timeline:
         """Give the number of a node here, which it keeps."""
         index = self._ids.setdefault(node_name, len(self._ids))
         if index == len(self._peak):
+            self._sum = np.concatenate((self._sum, np.zeros_like(self._sum)))
             self._peak = np.concatenate((self._peak, np.zeros_like(self._peak)))
         return index
 
@@ -192,6 +202,7 @@ class Timeline:
         more = len(self._columns.resources) - self._amounts.shape[1]
         if more:
             self._amounts = np.pad(self._amounts, ((0, 0), (0, more)))
+            self._sum = np.pad(self._sum, ((0, 0), (0, more)))
             self._peak = np.pad(self._peak, ((0, 0), (0, more)))
 
 
@@ -207,8 +218,5 @@ def _level(spans: Iterable[Span], instant: float) -> Resources:
 
 def _peak(spans: Collection[Span]) -> Resources:
     """Give the most that spans sum up to at any instant, which is when one begins."""
-    starts = {span.start for span in spans}
-    if starts <= {-inf}:
-        return _together(spans)
-    levels = [_level(spans, start) for start in starts]
+    levels = [_level(spans, start) for start in {span.start for span in spans}]
     return {name: max(level.get(name, 0) for level in levels) for name in _together(spans)}
