@@ -97,7 +97,7 @@ class Guard:
         self._decider.queue.remove(pod.uid)
         self._choosing.pop(pod.uid, None)
         self._book.claim(pod, node_name, now)
-        self._cache.assume(pod, node_name)
+        self._cache.assume(pod, node_name, now)
         self._admitted[pod.uid] = _Admitted(pod, node_name, now + UNSEEN_SECONDS)
         return ""
 

@@ -217,12 +217,14 @@ class Entry:
     @property
     def span(self) -> Span | None:
         """From when until when its room is needed, if not from now on and for ever; its pod may come late."""
-        runs = self.reservation.run_seconds
-        if not self.held or not (self.ahead or runs < inf):
+        if not self.held or not (self.ahead or self.reservation.run_seconds < inf):
             return None
         start = self.begins_at
-        end = inf if self.ends_at is None else self.ends_at + START_SECONDS + runs
-        return Span(-inf if start is None else start, end, self.held)
+        return Span(-inf if start is None else start, self.needed_until(self.ends_at), self.held)
+
+    def needed_until(self, ends: float | None) -> float:
+        """Tell until when its room is needed at most if the lock ends then, as its pod may come at the last."""
+        return inf if ends is None else ends + START_SECONDS + self.reservation.run_seconds
 
     def kept_of(self, room: Resources) -> Resources:
         """Give what stays of room that a lock had: no more than is asked for, if that can be read."""

@@ -36,8 +36,10 @@ def may_claim(entry: Entry, pod: Pod) -> bool:
     that it took this very lock, as when the operator ended before it could tell. One that was bound before
     the lock's window is of an earlier day, too.
     """
-    if entry.ahead or entry.uid in pod.claimed_locks:
-        return not entry.ahead
+    if entry.ahead:
+        return False
+    if entry.uid in pod.claimed_locks:
+        return True
     begun = entry.reservation.start_at
     if begun is not None and pod.node_name and pod.bound_at < floor(begun):  # it is told in whole seconds
         return False

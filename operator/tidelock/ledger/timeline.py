@@ -46,7 +46,6 @@ class Timeline:
         self._beginning: Counter[str] = Counter()  # how many spans of a node are of later than now
         self._shared: dict[str, Resources] = {}
         self._place_of: dict[Hashable, tuple[str, int]] = {}
-        self._free: list[int] = []
         self._ids: dict[str, int] = {}
         self._rows: tuple[tuple[int, int], Rows] = (-1, 0), np.zeros(0, np.intp)
         self._start = np.zeros(_FEW)

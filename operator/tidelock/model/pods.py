@@ -36,8 +36,8 @@ RUN_SECONDS = "tidelock.dev/run-seconds"
 """Annotation: how long a pod that has no activeDeadlineSeconds runs at most, as whoever made it says."""
 START_SECONDS = 60.0
 """Within so many seconds of its binding a pod is taken to be started, from when its deadline counts."""
-CLAIMED_LOCKS = "tidelock.dev/claimed-locks"
 BORROWS = "tidelock.dev/borrows"
+CLAIMED_LOCKS = "tidelock.dev/claimed-locks"
 """Annotation that comes with a binding: the uids of the pod's own locks then, separated by commas."""
 
 

@@ -120,13 +120,12 @@ class Reservation(PreEnqueue, PreFilter, Filter, PostFilter, PreScore, Score, Re
 
     def fits(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Tell the same of one node."""
-        if state.read(_Lendable) is not None or row in self._rows_of_own(state, pod, snapshot):
-            short = self._shortages(state, pod, snapshot, row)
-            return not short and (
-                not pod.requires_reservation or row in self._rows_of_own(state, pod, snapshot)
-            )
-        free = snapshot.has_free(self._wanted(pod, snapshot), row, beside_locks=True)
-        return free and not pod.requires_reservation
+        own = row in self._rows_of_own(state, pod, snapshot)
+        if pod.requires_reservation and not own:
+            return False
+        if own or state.read(_Lendable) is not None:
+            return not self._shortages(state, pod, snapshot, row)
+        return snapshot.has_free(self._wanted(pod, snapshot), row, beside_locks=True)
 
     def capacity(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Counts:
         """Tell how many times the requests are free beside all locks."""

@@ -29,7 +29,7 @@ from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import owns
 from tidelock.model.nodes import Node
-from tidelock.model.pods import START_SECONDS, Pod, pinned_to
+from tidelock.model.pods import Pod, pinned_to
 from tidelock.model.quantities import PODS
 from tidelock.model.reservations import Phase
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
@@ -189,7 +189,7 @@ class Cycle:
                 found = self._home(entry, pod, state, filtered) or self._choose(pod, state, *filtered)
             if isinstance(found, _Unfit):
                 begins = now if entry.begins_at is None else entry.begins_at
-                until = _needed_until(entry, now)
+                until = entry.needed_until(entry.expiry_from(begins))
                 found = self._between(profile, pod, state, found, begins, until) or found
             if isinstance(found, _Unfit):
                 refusal = found.refusal
@@ -478,13 +478,6 @@ def _stand_in(entry: Entry) -> Pod:
     if pod is None:
         raise ValueError(f"{entry.key} waits for room, but its spec cannot be read")
     return pinned_to(pod, entry.node) if entry.growing and not entry.moving else pod
-
-
-def _needed_until(entry: Entry, now: float) -> float:
-    """Tell until when a lock that waits needs its room at most, with its pod; may be infinite."""
-    begins = entry.begins_at
-    ends = entry.expiry_from(now) if begins is None else entry.ends_at
-    return inf if ends is None else ends + START_SECONDS + entry.reservation.run_seconds
 
 
 def _may_preempt(entry: Entry, pod: Pod) -> bool:
