@@ -72,7 +72,7 @@ def workloads(locks: int) -> list[Workload]:
     ]
 
 
-class _Stopped:
+class Stopped:
     """A clock that stands still: nothing expires, no backoff ends."""
 
     def now(self) -> float:
@@ -88,7 +88,7 @@ def furnished(workload: Workload, nodes: int, placed: int) -> tuple[Decider, Fee
     """Make a decider that knows nodes, placed pods in turn on all of them, and locks that are held."""
     builtins = replace(BUILTINS, defaults=tuple(workload.enabled))
     decider = Decider(default_configuration(_SCHEDULER, builtins))
-    feed = Feed(decider.cache, decider.book, decider.queue, decider.waiting_pods, _Stopped(), lambda: None)
+    feed = Feed(decider.cache, decider.book, decider.queue, decider.waiting_pods, Stopped(), lambda: None)
     for number, node in enumerate(_nodes(nodes)):
         feed.nodes.upsert(None, _measured(node, number) if workload.measured else node)
     for pod in _placed(placed, nodes):

@@ -13,6 +13,7 @@ from random import Random
 
 import msgspec
 
+from bench.decisions import Stopped
 from bench.figures import columns, percentile
 from bench.scenarios import Json, node_name, plain_node
 from tidelock.framework.config import default_configuration
@@ -31,14 +32,6 @@ _TARGET_MS = 10.0
 _HOUR = 3600
 _SLOTS = 24
 _RUN_SECONDS = 1800
-
-
-class _StillClock:
-    def now(self) -> float:
-        return _NOW
-
-    def monotonic(self) -> float:
-        return _NOW
 
 
 def pod_json(number: int, node: str) -> Json:
@@ -74,9 +67,7 @@ class World:
     def __init__(self, nodes: int) -> None:
         self.decider = Decider(default_configuration("bench", BUILTINS))
         cache, book = self.decider.cache, self.decider.book
-        self.feed = Feed(
-            cache, book, self.decider.queue, self.decider.waiting_pods, _StillClock(), lambda: None
-        )
+        self.feed = Feed(cache, book, self.decider.queue, self.decider.waiting_pods, Stopped(), lambda: None)
         for number in range(nodes):
             self.feed.nodes.upsert(None, decode_node(msgspec.json.encode(plain_node(number))))
         for number in range(2 * nodes):

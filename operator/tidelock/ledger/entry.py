@@ -223,7 +223,7 @@ class Entry:
         return Span(-inf if start is None else start, self.needed_until(self.ends_at), self.held)
 
     def needed_until(self, ends: float | None) -> float:
-        """Tell until when its room is needed at most if the lock ends then, as its pod may come at the last."""
+        """Tell until when its room is needed at most if the lock ends then; its pod may come at the last."""
         return inf if ends is None else ends + START_SECONDS + self.reservation.run_seconds
 
     def kept_of(self, room: Resources) -> Resources:
