@@ -9,13 +9,11 @@ from pydantic import ValidationError
 from tidelock.ledger import holds, reasons
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.leases import followed, stored
-from tidelock.ledger.transitions import FINAL, SETTLED
+from tidelock.ledger.transitions import FINAL, GIVEN, SETTLED
 from tidelock.model.instants import from_datetime
 from tidelock.model.locks import Reservation
 from tidelock.model.quantities import NOTHING, PODS, QuantityError, Resources, parse_resources
 from tidelock.model.reservations import Phase, ReservationStatus
-
-_HELD = frozenset({Phase.ACTIVE, Phase.BOUND})
 
 
 def adopt(reservation: Reservation, now: float) -> Entry:
@@ -61,10 +59,10 @@ def _resume(entry: Entry, status: ReservationStatus, now: float) -> None:
         given = entry.expires_at = from_datetime(status.expires_at)
         if not current and not entry.problem:
             entry.expires_at = entry.expiry_from(entry.activated_at)
-            if status.phase in _HELD and entry.expires_at is not None:
+            if status.phase in GIVEN and entry.expires_at is not None:
                 entry.expires_at = min(entry.expires_at, given)  # a longer life is for the ledger to give
     # A member of a group that was not given yet has a node, and yet is pending.
-    placed = status.phase in _HELD or (status.phase is Phase.PENDING and entry.membership is not None)
+    placed = status.phase in GIVEN or (status.phase is Phase.PENDING and entry.membership is not None)
     planned = status.phase is Phase.PLANNED and current and not entry.problem
     if (planned or (placed and entry.activated_at is not None)) and (held := _held(status)):
         _resume_held(entry, status, held)

@@ -27,7 +27,7 @@ from tidelock.ledger.parking import Parking, quota_demand, room_demand
 from tidelock.ledger.quotas import Quotas, unlimited
 from tidelock.ledger.rooms import Rooms
 from tidelock.ledger.timers import Timers
-from tidelock.ledger.transitions import SETTLED, Event, after
+from tidelock.ledger.transitions import GIVEN, SETTLED, Event, after
 from tidelock.model.instants import format_instant
 from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key, ObjectMeta
@@ -43,7 +43,6 @@ _RENEWALS_A_SECOND = 50
 # Of locks that are alike the first is tried for all; so many others at a time have their numbers renewed.
 _RENEWED = 16
 
-_GIVEN = frozenset({Phase.ACTIVE, Phase.BOUND})
 _ROOM_LOST = frozenset({reasons.OVERCOMMITTED, reasons.PREEMPTED, reasons.VIOLATED})
 
 
@@ -732,7 +731,7 @@ class Book:
     def _decide(self, entry: Entry, now: float) -> None:
         """Commit a lock whose spec has the token of its hold; once one of a set is chosen all others end."""
         self._end_outdone(entry, now)
-        if entry.hold is None or entry.phase not in _GIVEN:
+        if entry.hold is None or entry.phase not in GIVEN:
             return
         before, entry.hold = entry.hold, entry.hold.committed(commit_token(entry.reservation), now)
         if entry.hold is not before:

@@ -9,7 +9,7 @@ from tidelock.ledger.holds import Hold
 from tidelock.ledger.leases import Lease
 from tidelock.ledger.occupancy import Occupant
 from tidelock.ledger.timeline import Span
-from tidelock.ledger.transitions import FINAL, SETTLED
+from tidelock.ledger.transitions import FINAL, GIVEN, SETTLED
 from tidelock.model.lifetimes import expiry_from, removable_at
 from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key
@@ -146,7 +146,7 @@ class Entry:
         """When it was chosen of its set: when it was taken, committed or, without a second phase, active."""
         if self.phase is Phase.CONSUMED:
             return self.finished_at
-        if self.phase not in _GIVEN or not self.node:
+        if self.phase not in GIVEN or not self.node:
             return None
         return self.activated_at if self.hold is None else self.hold.committed_at
 
@@ -172,7 +172,7 @@ class Entry:
     @property
     def outlasting(self) -> bool:
         """Whether the spec asks for a longer life than was given, if it can be read."""
-        if self.phase not in _GIVEN or self.activated_at is None or self.expires_at is None:
+        if self.phase not in GIVEN or self.activated_at is None or self.expires_at is None:
             return False
         if self.reservation.pod is None:
             return False
@@ -285,9 +285,6 @@ class Entry:
     def final(self) -> bool:
         """Whether the lock has ended for good."""
         return self.phase in FINAL
-
-
-_GIVEN = frozenset({Phase.ACTIVE, Phase.BOUND})
 
 
 def _earliest(*instants: float | None) -> float | None:

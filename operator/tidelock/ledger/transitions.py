@@ -108,6 +108,9 @@ TRANSITIONS: dict[tuple[Phase, Event], Phase] = {
     (Phase.REJECTED, Event.REVISE): Phase.PENDING,
 }
 
+GIVEN = frozenset({Phase.ACTIVE, Phase.BOUND})
+"""Phases in which a lock has its room, or has passed it to its owner."""
+
 FINAL = frozenset({Phase.CONSUMED, Phase.EXPIRED, Phase.LOST})
 """Phases that no event leads out of."""
 
