@@ -144,7 +144,9 @@ class Decider:
 
     def next_due(self) -> float | None:
         """Instant at which there is something to do without any event; 0 for at once, None for never."""
-        if self._line or self.book.untried or self.book.rooms.shifts or self._freed != self.columns.freed:
+        if self._line or self.book.waitlist.untried or self.book.rooms.shifts:
+            return 0.0
+        if self._freed != self.columns.freed:
             return 0.0
         if self._advice is not None:
             return 0.0
@@ -201,15 +203,15 @@ class Decider:
         if freed:
             self._freed = self.columns.freed
             self._refused.clear()
-        entries = self.book.in_line(untried_only=not freed)
+        entries = self.book.waitlist.take(untried_only=not freed)
         first = self._together.first_of_each(entries)
         self._line.add(first)
         if len(first) < len(entries):
             for entry in set(entries).difference(first):  # tried with the first of their group
-                self.book.set_aside(entry)
+                self.book.waitlist.set_aside(entry)
 
     def _place(self, entry: Entry, now: float) -> None:
-        if self.book.waiting.get(entry.key) is not entry:
+        if self.book.waitlist.waiting.get(entry.key) is not entry:
             return
         if (group := self._together.awaited(entry)) is not None:
             self._place_together(group, now)
