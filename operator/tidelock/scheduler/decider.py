@@ -30,6 +30,8 @@ from tidelock.model.pods import Pod, assigned_to
 from tidelock.model.quantities import NOTHING, covers, minus, plus
 from tidelock.plugins.default_preemption import DefaultPreemption
 from tidelock.plugins.extender import ExtenderAdvice
+from tidelock.plugins.inter_pod_affinity import InterPodAffinity
+from tidelock.plugins.pod_topology_spread import PodTopologySpread
 from tidelock.scheduler.cycle import Assumed, Candidates, Cycle, Refusal
 from tidelock.scheduler.line import Line
 from tidelock.scheduler.owners import look_for_owner
@@ -40,6 +42,9 @@ from tidelock.scheduler.together import Together
 from tidelock.scheduler.visitors import Visitors
 
 logger = logging.getLogger(__name__)
+
+# What these refuse to a lock of one namespace they may allow to one of another.
+_NEIGHBOURLY = frozenset({InterPodAffinity.name, PodTopologySpread.name})
 
 # Locks placed in one step, so that the event loop turns between the steps of a long line.
 LOCKS_A_STEP = 16
@@ -224,7 +229,7 @@ class Decider:
             refusal = self._place_anew(entry, now)
         else:
             self._cycle.refuse_lock(entry, refusal, now)
-        if refusal is not None and alike is not None:
+        if refusal is not None and alike is not None and refusal.plugins.isdisjoint(_NEIGHBOURLY):
             self._refused[alike] = refusal
 
     def _place_anew(self, entry: Entry, now: float) -> Refusal | None:
