@@ -23,7 +23,7 @@ from tidelock.ledger.timeline import Span, Timeline
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
-from tidelock.model.quantities import NOTHING, Resources, minus, plus
+from tidelock.model.quantities import NOTHING, Resources, covers, minus, plus
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +104,11 @@ class Rooms:
     def hold(self, entry: Entry, room: Resources) -> None:
         """Make the room that an entry has on its node exactly this much."""
         self._lowest = None
-        entry.room = room
+        before, entry.room = entry.room, room
         _list(self._on_node, entry, there=bool(room))
         was_shared = entry.node in self._shared_on and entry.key in self._shared_on[entry.node]
+        if was_shared and not covers(room, before):
+            self._columns.freed += 1  # a pod that counted in it may count in another lock of its own now
         _list(self._shared_on, entry, there=bool(room) and entry.shared)
         if room and entry.borrowable and entry.shared:
             self.lenders[entry.key] = entry

@@ -36,7 +36,7 @@ def test_when_one_is_active_the_others_end_in_the_same_step(ledger: Ledger) -> N
     ledger.active("a", **SET)
     assert (waiting.phase, waiting.reason) == (Phase.EXPIRED, reasons.ANOTHER_CHOSEN)
     assert waiting.message == "a was chosen, of the same spec.anyOf"
-    assert waiting.key not in ledger.book.waiting
+    assert waiting.key not in ledger.book.waitlist.waiting
 
 
 def test_in_two_phases_all_hold_until_one_is_committed(ledger: Ledger) -> None:
