@@ -11,10 +11,11 @@ What a lock may be beside a plain one has rules of its own, which refine these.
 from collections.abc import Iterable
 from typing import Protocol
 
-from faults.gangs import Gangs, has_taken_another
+from faults.gangs import Gangs
 from faults.history import Happening, Json
 from faults.holds import Holds
 from faults.leases import Leases
+from faults.quoting import Quoting
 from faults.reading import (
     Amounts,
     amounts,
@@ -30,6 +31,7 @@ from faults.reading import (
     uses_room_of,
 )
 from faults.sharing import Sharing, room_in_use
+from faults.usage import Usage
 from faults.world import ROOMLESS, Circumstances, World
 
 _FINAL = {"Consumed", "Expired", "Lost"}
@@ -56,7 +58,9 @@ class Checker:
         self._world = World(circumstances)
         self._activated: dict[str, str] = {}
         self._overcommitted: set[tuple[str, ...]] = set()  # told once, at its first version
-        self._rules: list[Rule] = [rule(self._world) for rule in (Leases, Holds, Gangs, Sharing)]
+        self._rules: list[Rule] = [
+            rule(self._world) for rule in (Leases, Holds, Gangs, Sharing, Usage, Quoting)
+        ]
 
     def play(self, happenings: Iterable[Happening]) -> list[str]:
         """Check every version; returns what is wrong."""
@@ -147,24 +151,13 @@ class Checker:
     def _check_room(self, each: Happening) -> None:
         world = self._world
         for name in world.nodes.keys() - world.disturbed:
-            held = [lock for lock in world.locks.values() if self._counts(lock, world.nodes[name], each)]
+            locks = (lock for lock in world.locks.values() if holds(lock) and is_on(lock, world.nodes[name]))
+            held = [lock for lock in locks if world.surely_has_room(lock, each)]
             over = self._excess(name, held)
             names = sorted(lock["metadata"]["name"] for lock in held)
             if over and (name, *names) not in self._overcommitted:
                 self._overcommitted.add((name, *names))
                 world.expect(False, f"I1: {name} is overcommitted by {over}, with locks {names}, at {each}")
-
-    def _counts(self, lock: Json, node: Json, each: Happening) -> bool:
-        """Whether a lock that says Active holds its room: not if it is known to be over, or to have moved."""
-        if not holds(lock) or not is_on(lock, node) or self._world.is_due(lock, each):
-            return False
-        if node["metadata"]["name"] in self._world.unsound and "nodeName" not in lock["spec"]:
-            return False
-        if lock["spec"].get("reuse") == "Always":
-            return True  # its owners use it, and it goes on
-        owners = self._world.bound_owners(lock)
-        taken = any(not has_taken_another(pod, lock, self._world) for pod in owners)
-        return not taken and not self._world.owner_was_tried(lock, each.at, recently=True)
 
     def _excess(self, node_name: str, held: Iterable[Json]) -> Amounts:
         """By how much bound pods and these locks exceed what a node has to give."""

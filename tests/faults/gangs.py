@@ -25,7 +25,7 @@ class Gangs:
         asked = each.state["spec"]["group"]
         self._members[asked["uid"]][each.uid] = each
         self._least[asked["uid"]] = asked["minMembers"]
-        members = self._stored(asked["uid"])
+        members = self._world.members(asked["uid"])
         if sum(map(_has_room, members)) >= asked["minMembers"]:
             self._whole_at[asked["uid"]] = each.at
         took = Counter(
@@ -45,7 +45,7 @@ class Gangs:
             state["metadata"]["uid"]: state for state in self._world.objects["reservationgroups"].values()
         }
         for uid in self._members:
-            members = self._stored(uid)
+            members = self._world.members(uid)
             told = {lock["metadata"]["name"]: phase_of(lock) for lock in members}
             active = [lock for lock in members if says(lock, "Active")]
             served = len(active) + sum(phase_of(lock) == "Consumed" for lock in members)
@@ -79,11 +79,6 @@ class Gangs:
                 return True
         return False
 
-    def _stored(self, uid: str) -> list[Json]:
-        return [
-            lock for lock in self._world.locks.values() if lock["spec"].get("group", {}).get("uid") == uid
-        ]
-
     @staticmethod
     def _has_taken(pod: Json, group_uid: str, members: list[Json]) -> bool:
         took = any(
@@ -91,19 +86,6 @@ class Gangs:
         )
         said = pod["metadata"].get("annotations", {}).get("tidelock.dev/claimed-locks", "")
         return took or group_uid in said
-
-
-def has_taken_another(pod: Json, lock: Json, world: World) -> bool:
-    """Whether a pod that is an owner of a lock has taken another one of its group."""
-    group = lock["spec"].get("group")
-    if group is None:
-        return False
-    others = (other for other in world.locks.values() if other is not lock)
-    return any(
-        other["spec"].get("group", {}).get("uid") == group["uid"]
-        and other.get("status", {}).get("boundPod", {}).get("uid") == pod["metadata"]["uid"]
-        for other in others
-    )
 
 
 def _has_room(lock: Json) -> bool:

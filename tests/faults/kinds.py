@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from faults.draws import NUMBERS, Action, Draw, lock, numbered, pod
+from faults.draws import CPUS, NODES, NUMBERS, Action, Draw, lock, numbered, pod
 
 _SMALL = ("500m", "500m", "1", "1500m")
 
@@ -91,6 +91,50 @@ def _of_gang(action: str) -> Draw:
     return lambda rng: (action, {"number": rng.randrange(2), "which": rng.randrange(4)})
 
 
+def _borrowable(rng: Random, number: int | None = None) -> Action:
+    return _also(lock(rng, number), borrowable=True)
+
+
+def _borrower(rng: Random) -> Action:
+    return "borrower", {"number": rng.randrange(NUMBERS), "cpu": rng.choice(_SMALL)}
+
+
+def _owner(rng: Random) -> Action:
+    """Draw a pod that goes nowhere but to its lock."""
+    action, arguments = pod(rng)
+    return action, arguments | {"requires": True}
+
+
+def _quote(rng: Random) -> Action:
+    return "quote", {
+        "number": rng.randrange(NUMBERS),
+        "cpu": rng.choice((*CPUS, "9")),
+        "node": rng.choice((*NODES, "", "")),
+        "ttl": rng.choice((1, 5, 300)),
+    }
+
+
+def _quota(rng: Random) -> Action:
+    return "quota", {"number": rng.randrange(2), "spec": _limits(rng)}
+
+
+def _edit_quota(rng: Random) -> Action:
+    return "edit quota", {"number": rng.randrange(2), "spec": _limits(rng)}
+
+
+def _limits(rng: Random) -> dict[str, Any]:
+    return rng.choice(
+        (
+            {"hard": {"cpu": rng.choice(("2", "4", "6"))}},
+            {"hard": {"pods": rng.choice(("1", "2"))}},
+            {"hard": {"cpu": "5", "pods": "2"}},
+            {"hardSeconds": {"cpu": rng.choice(("1200", "3000"))}},
+            {"maxAmounts": {"cpu": "2"}, "hard": {"cpu": "4"}},
+            {"maxPriority": 1, "hard": {"cpu": "4"}},
+        )
+    )
+
+
 KINDS = {
     kind.name: kind
     for kind in (
@@ -131,6 +175,26 @@ KINDS = {
             ),
             watched=("reservationgroups",),
             writes=("member", "member", "group status", "delete group"),
+        ),
+        Kind(
+            "borrowing",
+            opening=(lambda rng: _borrowable(rng, 2), _borrower),
+            actions=(*(_borrowable,) * 3, *(_borrower,) * 4, *(_owner,) * 3, numbered("end borrower")),
+            writes=("evict", "evict"),
+        ),
+        Kind(
+            "quotes",
+            opening=(_quote,),
+            actions=(*(_quote,) * 4, numbered("delete quote")),
+            watched=("reservationquotes",),
+            writes=("answer", "answer", "delete quote"),
+        ),
+        Kind(
+            "quotas",
+            opening=(_quota,),
+            actions=(*(_quota,) * 2, *(_edit_quota,) * 2, numbered("delete quota"), *(lock,) * 3),
+            watched=("reservationquotas",),
+            writes=("quota status",),
         ),
     )
 }

@@ -88,10 +88,19 @@ def due(lock: Json) -> float:
     return min(ends)
 
 
+def is_leaving(pod: Json) -> bool:
+    """Whether a pod has been asked to end, or has ended."""
+    return "deletionTimestamp" in pod["metadata"] or pod["status"].get("phase") in _DONE
+
+
 def is_bound(pod: Json) -> bool:
     """Whether a pod is on a node and neither done nor leaving."""
-    leaving = "deletionTimestamp" in pod["metadata"] or pod["status"].get("phase") in _DONE
-    return bool(pod["spec"].get("nodeName")) and not leaving
+    return bool(pod["spec"].get("nodeName")) and not is_leaving(pod)
+
+
+def borrows(pod: Json) -> bool:
+    """Whether a pod may use room of borrowable locks."""
+    return bool(pod["metadata"].get("annotations", {}).get("tidelock.dev/borrows") == "true")
 
 
 def uses_room_of(pod: Json, node_name: str) -> bool:

@@ -16,7 +16,16 @@ from faults.history import WORLD_LABEL, Json
 from faults.life import SCHEDULER, Life, end
 from faults.plan import Plan
 from faults.proxy import Proxy
-from tidelock.kube.client import NODES, PODS, RESERVATIONGROUPS, RESERVATIONS, KubeClient
+from tidelock.kube.client import (
+    NODES,
+    PODS,
+    RESERVATIONGROUPS,
+    RESERVATIONQUOTAS,
+    RESERVATIONQUOTES,
+    RESERVATIONS,
+    KubeClient,
+    Resource,
+)
 from tidelock.kube.config import Connection
 from tidelock.kube.errors import AlreadyExists, ApiError, NotFound
 from tidelock.model.instants import format_instant
@@ -178,13 +187,7 @@ class Story:
             **self._ends(wanted),
             **wanted.get("also", {}),
         }
-        body = {
-            "apiVersion": RESERVATIONS.api_version,
-            "kind": RESERVATIONS.kind,
-            "metadata": {"name": f"lock-{number}"},
-            "spec": spec,
-        }
-        await self.site.admin.create(RESERVATIONS.collection(self.world), body)
+        await self._create(RESERVATIONS, f"lock-{number}", spec)
 
     def _ends(self, wanted: Mapping[str, Any]) -> Json:
         if "ttl" in wanted:
@@ -212,10 +215,7 @@ class Story:
     async def replace_lock(self, number: int) -> None:
         """Delete a lock and create it anew, as GitOps tools do at times."""
         stored = await self.delete_lock(number)
-        body = {key: stored[key] for key in ("apiVersion", "kind", "spec")}
-        await self.site.admin.create(
-            RESERVATIONS.collection(self.world), body | {"metadata": {"name": f"lock-{number}"}}
-        )
+        await self._create(RESERVATIONS, f"lock-{number}", stored["spec"])
 
     async def hold_lease(self, number: int, every: float, times: int) -> None:
         """Begin to renew a lock's lease now and then; it is abandoned after some times, or with the calm."""
@@ -273,13 +273,7 @@ class Story:
             **({"topology": {"mode": "Spread", "key": NODE_LABEL}} if wanted["spread"] else {}),
             **self._ends(wanted),
         }
-        body = {
-            "apiVersion": RESERVATIONGROUPS.api_version,
-            "kind": RESERVATIONGROUPS.kind,
-            "metadata": {"name": name},
-            "spec": spec,
-        }
-        await self.site.admin.create(RESERVATIONGROUPS.collection(self.world), body)
+        await self._create(RESERVATIONGROUPS, name, spec)
 
     async def delete_group(self, number: int) -> None:
         await self.site.admin.delete(RESERVATIONGROUPS.item(f"gang-{number}", self.world))
@@ -307,7 +301,46 @@ class Story:
     async def end_gang_pod(self, number: int, which: int) -> None:
         await self._end_pod(_of_gang(number, which))
 
+    # Quotes and quotas.
+
+    async def create_quote(self, number: int, cpu: str, node: str, ttl: int) -> None:
+        place = {"nodeName": self.name_of(node)} if node else {}
+        spec = {"resources": {"cpu": cpu}, "ttlSeconds": ttl, **place}
+        await self._create(RESERVATIONQUOTES, f"quote-{number}", spec)
+
+    async def delete_quote(self, number: int) -> None:
+        await self.site.admin.delete(RESERVATIONQUOTES.item(f"quote-{number}", self.world))
+
+    async def create_quota(self, number: int, spec: Json) -> None:
+        await self._create(RESERVATIONQUOTAS, f"quota-{number}", spec)
+
+    async def edit_quota(self, number: int, spec: Json) -> None:
+        """Have a quota limit something else, or more, or less."""
+        path = RESERVATIONQUOTAS.item(f"quota-{number}", self.world)
+        stored = await self.stored(path)
+        none = dict.fromkeys(stored["spec"])
+        await self.site.admin.patch(path, {"spec": none | spec})
+
+    async def delete_quota(self, number: int) -> None:
+        await self.site.admin.delete(RESERVATIONQUOTAS.item(f"quota-{number}", self.world))
+
+    async def _create(self, resource: Resource, name: str, spec: Json) -> None:
+        body = {
+            "apiVersion": resource.api_version,
+            "kind": resource.kind,
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+        await self.site.admin.create(resource.collection(self.world), body)
+
     # Pods.
+
+    async def create_borrower(self, number: int, cpu: str) -> None:
+        """Send a pod that uses locked room until it is evicted."""
+        await self._create_pod(f"batch-{number}", cpu, {}, {"tidelock.dev/borrows": "true"})
+
+    async def end_borrower(self, number: int) -> None:
+        await self.delete_pod(PODS.item(f"batch-{number}", self.world), 30)
 
     async def create_pod(self, number: int, cpu: str, app: str, *, requires: bool) -> None:
         annotations = {"tidelock.dev/require-reservation": "true"} if requires else {}
@@ -394,6 +427,13 @@ _ACTIONS: dict[str, Action] = {
     "delete group": Story.delete_group,
     "delete member": Story.delete_member,
     "gang": Story.create_gang,
+    "borrower": Story.create_borrower,
+    "end borrower": Story.end_borrower,
+    "quote": Story.create_quote,
+    "delete quote": Story.delete_quote,
+    "quota": Story.create_quota,
+    "edit quota": Story.edit_quota,
+    "delete quota": Story.delete_quota,
     "end gang pod": Story.end_gang_pod,
     "pod": Story.create_pod,
     "end pod": Story.end_pod,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from faults.history import Happening, Json
 from faults.proxy import Passed, Told
-from faults.reading import due, is_bound, is_sound, may_be_owned_by, owns, shrank
+from faults.reading import due, holds, is_bound, is_sound, may_be_owned_by, owns, shrank
 
 SLACK = 5.0
 """Seconds of the loop that the checker's watch, or the operator's next question, may come later than what it
@@ -117,6 +117,29 @@ class World:
     def is_due(self, lock: Json, each: Happening) -> bool:
         """Whether the operator's clock has shown an end of a lock since that was given."""
         return due(lock) <= self.latest_shown(lock, each)
+
+    def surely_has_room(self, lock: Json, each: Happening) -> bool:
+        """Whether a lock that says Active has its room: not if it is known to be over, or to have moved."""
+        if not holds(lock) or self.is_due(lock, each):
+            return False
+        if lock["status"]["nodeName"] in self.unsound and "nodeName" not in lock["spec"]:
+            return False
+        if lock["spec"].get("reuse") == "Always":
+            return True  # its owners use it, and it goes on
+        taken = any(not self._took_another(pod, lock) for pod in self.bound_owners(lock))
+        return not taken and not self.owner_was_tried(lock, each.at, recently=True)
+
+    def members(self, group_uid: str) -> list[Json]:
+        """Give the locks of a group."""
+        return [lock for lock in self.locks.values() if lock["spec"].get("group", {}).get("uid") == group_uid]
+
+    def _took_another(self, pod: Json, lock: Json) -> bool:
+        """Whether a pod that is an owner of a lock has taken another one of its group."""
+        others = self.members(lock["spec"]["group"]["uid"]) if "group" in lock["spec"] else []
+        took = (
+            other.get("status", {}).get("boundPod", {}).get("uid") for other in others if other is not lock
+        )
+        return pod["metadata"]["uid"] in took
 
     def latest_shown(self, lock: Json, each: Happening) -> float:
         """Tell what the operator's clock has shown at its latest since a lock was given."""
