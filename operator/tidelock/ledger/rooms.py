@@ -104,11 +104,9 @@ class Rooms:
     def hold(self, entry: Entry, room: Resources) -> None:
         """Make the room that an entry has on its node exactly this much."""
         self._lowest = None
-        before, entry.room = entry.room, room
+        entry.room = room
         _list(self._on_node, entry, there=bool(room))
         was_shared = entry.node in self._shared_on and entry.key in self._shared_on[entry.node]
-        if was_shared and not covers(room, before):
-            self._columns.freed += 1  # a pod that counted in it may count in another lock of its own now
         _list(self._shared_on, entry, there=bool(room) and entry.shared)
         if room and entry.borrowable and entry.shared:
             self.lenders[entry.key] = entry
