@@ -21,23 +21,38 @@ from yarl import URL
 from cluster.relay import Right, right_of
 from devcluster.loopback import HOST
 from faults.hasty import awaiting_answer
-from faults.plan import WATCHED, Fault
+from faults.plan import Fault
 
-_RESERVATIONS = "reservations.tidelock.dev"
+_GROUP = "tidelock.dev"
+_OWN = ("reservations", "reservationgroups", "reservationquotes", "reservationquotas")
+_RESERVATIONS = f"reservations.{_GROUP}"
 _POINTS = {
     Right("create", "pods/binding"): "bind",
     Right("update", f"{_RESERVATIONS}/status"): "status",
     Right("delete", _RESERVATIONS): "delete",
     Right("patch", "pods/status"): "condition",
+    Right("create", "pods/eviction"): "evict",
+    Right("create", _RESERVATIONS): "member",
+    Right("update", f"reservationgroups.{_GROUP}/status"): "group status",
+    Right("delete", f"reservationgroups.{_GROUP}"): "delete group",
+    Right("update", f"reservationquotes.{_GROUP}/status"): "answer",
+    Right("delete", f"reservationquotes.{_GROUP}"): "delete quote",
+    Right("update", f"reservationquotas.{_GROUP}/status"): "quota status",
     Right("get", "pods"): "read",
     Right("create", "events.events.k8s.io"): "event",
     **{
-        Right(verb, _RESERVATIONS if resource == "reservations" else resource): f"{verb} {resource}"
+        Right(verb, f"{resource}.{_GROUP}" if resource in _OWN else resource): f"{verb} {resource}"
         for verb in ("list", "watch")
-        for resource in WATCHED
+        for resource in ("nodes", "pods", *_OWN)
     },
 }
-_COLLECTION = re.compile(r"(/api/v1|/apis/tidelock\.dev/v1alpha1)/(nodes|pods|reservations)")
+_WRITES = {
+    *("bind", "status", "delete", "condition", "evict"),
+    *("member", "group status", "delete group", "answer", "delete quote", "quota status"),
+}
+_COLLECTION = re.compile(rf"(/api/v1|/apis/tidelock\.dev/v1alpha1)/(nodes|pods|{'|'.join(_OWN)})")
+_VERSION = re.compile(rb'"resourceVersion":"(\d+)"')
+_CONTINUED = re.compile(rb'^.{,400}"continue":"')
 _NAME = re.compile(r"/(?:pods|reservations)/([^/]+)")
 _REFUSALS = {
     401: "Unauthorized",
@@ -63,6 +78,15 @@ class Passed:
     end: float = float("inf")
 
 
+class Told(NamedTuple):
+    """What the operator has been told: an event of this version, or all until then; times are the loop's."""
+
+    kind: str
+    version: int
+    listed: bool
+    at: float
+
+
 class _Answer(NamedTuple):
     """What the server said."""
 
@@ -76,6 +100,7 @@ class Proxy:
 
     Attributes:
         log: requests, in the order in which they came.
+        told: events and lists that the operator got.
         fired: the faults that have befallen something, for people.
         crash: set when the operator is to be killed.
 
@@ -103,6 +128,7 @@ class Proxy:
         self._runner: web.ServerRunner | None = None
         self._calm = asyncio.Event()
         self.log: list[Passed] = []
+        self.told: list[Told] = []
         self.fired: list[str] = []
         self.crash = asyncio.Event()
 
@@ -146,8 +172,14 @@ class Proxy:
 
     @property
     def writes(self) -> int:
-        """Requests so far that would change pods or locks."""
-        return sum(each.point in {"bind", "status", "delete", "condition"} for each in self.log)
+        """Requests so far that would change something."""
+        return sum(each.point in _WRITES for each in self.log)
+
+    def note_told(self, kind: str, text: bytes, *, listed: bool = False) -> None:
+        """Note what the operator is told; of a list the last page alone, as it is told by then."""
+        found = _VERSION.search(text)
+        if found and not (listed and _CONTINUED.match(text)):
+            self.told.append(Told(kind, int(found[1]), listed, asyncio.get_running_loop().time()))
 
     def _next_fault(self, point: str) -> Fault | None:
         self._counts[point] += 1
@@ -189,7 +221,10 @@ class Proxy:
                     return await self._watch(request, point.removeprefix("watch "))
                 if point.startswith("list "):
                     self.close_gap(point.removeprefix("list "))
-                return await self._answer(request, self._next_fault(point))
+                answer = await self._answer(request, self._next_fault(point))
+                if point.startswith("list ") and isinstance(answer.body, bytes):
+                    self.note_told(point.removeprefix("list "), answer.body, listed=True)
+                return answer
         finally:
             passed.end = loop.time()
         return web.Response()
@@ -325,6 +360,8 @@ class _Lines:
                 await self._end(line, fault)
                 return
             await self._response.write(line)
+            if not marked:
+                self._proxy.note_told(self._resource, line)
 
     async def _end(self, line: bytes, fault: Fault) -> None:
         """End the stream as the fault of a line says; "end" is how servers do it now and then."""

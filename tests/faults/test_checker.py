@@ -3,9 +3,10 @@ from typing import Any
 
 import pytest
 
-from faults.checker import Checker, Circumstances
+from faults.checker import Checker
 from faults.history import Happening, Json
 from faults.proxy import Passed
+from faults.world import Circumstances
 from tidelock.model.instants import format_instant
 
 START = 1_800_000_000.0

@@ -104,18 +104,16 @@ class Rooms:
     def hold(self, entry: Entry, room: Resources) -> None:
         """Make the room that an entry has on its node exactly this much."""
         self._lowest = None
-        before, entry.room = entry.room, room
+        entry.room = room
         _list(self._on_node, entry, there=bool(room))
         was_shared = entry.node in self._shared_on and entry.key in self._shared_on[entry.node]
-        if was_shared and not covers(room, before):
-            self._columns.freed += 1  # a pod that counted in it may count in another lock of its own now
         _list(self._shared_on, entry, there=bool(room) and entry.shared)
         if room and entry.borrowable and entry.shared:
             self.lenders[entry.key] = entry
         else:
             self.lenders.pop(entry.key, None)
         if not (room and entry.shared):
-            entry.occupants = {}
+            self._occupy(entry, {})
             self._keep_free(entry, room)
         if was_shared or entry.shared:
             self._share_out(entry.node, moved=entry)
@@ -247,11 +245,19 @@ class Rooms:
         for entry, inside, left in zip(entries, occupants, held, strict=True):
             if inside == entry.occupants and left == entry.held and entry is not moved:
                 continue
-            entry.occupants = inside
+            self._occupy(entry, inside)
             self.visited[entry.key] = None
             self._keep_free(entry, left)
             if entry is not moved:
                 self._renew(entry)
+
+    def _occupy(self, entry: Entry, occupants: dict[str, Occupant]) -> None:
+        """Note who is in a lock; what one of them uses of it no more, another lock need not find free."""
+        uses = {uid: occupant.uses for uid, occupant in occupants.items()}
+        before = entry.occupants.items()
+        if any(not covers(uses.get(uid, NOTHING), occupant.uses) for uid, occupant in before):
+            self._columns.freed += 1
+        entry.occupants = occupants
 
     def _shared_of(self, node_name: str) -> list[Entry]:
         there = self._shared_on[node_name].values() if node_name in self._shared_on else ()

@@ -248,6 +248,20 @@ def test_a_lock_grows_around_its_owner() -> None:
     assert (entry_of(core).room["cpu"], core.locked()) == (3000, 1000)
 
 
+def test_a_lock_waits_no_longer_than_until_another_leaves_its_owners_use_to_it(core: Core) -> None:
+    """The owner was in another lock of its own, which held nothing beside it, and which was then deleted.
+
+    A second one on the same node needed as much room again until then, and none afterwards. But no amount had
+    come free, so nobody tried it again, and it was rejected at its deadline.
+    """
+    run(core, pod("web-0", requests=TWO))
+    second = lock(core, "second", nodeName="node-a", pendingDeadlineSeconds=600)
+    assert second.phase is Phase.PENDING
+    core.feed.reservations.remove(entry_of(core).reservation)
+    core.step()
+    assert (second.phase, core.used(), core.locked()) == (Phase.ACTIVE, 4000, 0)
+
+
 def test_a_lock_that_asks_for_less_than_its_owner_uses_holds_nothing_beside_it(core: Core) -> None:
     bound = run(core, pod("web-0", requests=TWO))
     lock(core, resources={"cpu": "1"}, generation=2, version=2)
