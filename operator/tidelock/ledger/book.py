@@ -629,6 +629,7 @@ class Book:
         event = Event.RETURN if entry.phase is Phase.BOUND else Event.DISPLACE
         self._step(entry, event, reason, message, now)
         self._reject_if_unreadable(entry, now)
+        self._await_decision(entry)  # of its set another may be chosen now
 
     def _lose(self, entry: Entry, now: float) -> None:
         text = f"node {entry.node} (uid {entry.node_uid}) is gone"
