@@ -25,6 +25,7 @@ from tidelock.ledger.leases import ask_the_same, followed
 from tidelock.ledger.matching import OwnerIndex, may_claim
 from tidelock.ledger.quotas import Quotas, unlimited
 from tidelock.ledger.rooms import Rooms
+from tidelock.ledger.shares import Shares
 from tidelock.ledger.timers import Timers
 from tidelock.ledger.transitions import GIVEN, SETTLED, Event, after
 from tidelock.ledger.waitlist import Waitlist
@@ -85,6 +86,7 @@ class Book:
         ended: locks that have come to their end, or were deleted before, for others to take and to tell of.
         groups: the groups of locks, and which pod can take which members.
         rooms: what each lock holds on its node.
+        shares: what each namespace has of the cluster.
         opened: locks whose window has begun, for others to take: an owner may have been bound just now.
         hearsay: claims of pods that a watch says are bound, for others to take and to ask the API server.
         waitlist: the locks that wait, and which of them are to be tried.
@@ -111,6 +113,7 @@ class Book:
         self._nominator = nominator or Nominator(columns)
         self.quotas = quotas or unlimited()
         self.quotas.on_change(self._recap)
+        self.shares = Shares(columns, self.quotas)
         self.groups = Groups()
         self.waitlist = Waitlist(self.groups)
         self.quotas.on_room(self.waitlist.try_parked)
@@ -629,6 +632,7 @@ class Book:
         event = Event.RETURN if entry.phase is Phase.BOUND else Event.DISPLACE
         self._step(entry, event, reason, message, now)
         self._reject_if_unreadable(entry, now)
+        self._await_decision(entry)  # of its set another may be chosen now
 
     def _lose(self, entry: Entry, now: float) -> None:
         text = f"node {entry.node} (uid {entry.node_uid}) is gone"

@@ -123,7 +123,7 @@ class Decider:
         self._advised_profiles = _with_advice(self.profiles, handle) if self._extenders else {}
         self._consultation: Consultation | None = None
         self._advice: Advice | None = None
-        self._line = Line()
+        self._line = Line(self.book.shares.of)
         self._freed = -1
         self._refused: dict[object, Refusal] = {}
 
