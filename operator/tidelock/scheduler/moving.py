@@ -19,9 +19,9 @@ from tidelock.model.pods import Pod
 from tidelock.scheduler.relocation import Destination, Relocation
 
 # Seconds between two looks for a lock, and between two for any locks, however many wait: on a large cluster
-# one takes some 20 ms, in which nothing else is decided.
+# one takes some 50 ms, in which nothing else is decided.
 LOOK_AGAIN = 10.0
-_PAUSE = 0.2
+_PAUSE = 0.5
 
 _NONE_FOUND = "on no node room would come of moving as few pods as may be moved"
 _NONE_LEFT = "as many pods have moved as may, and there is no room yet"
