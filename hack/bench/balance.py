@@ -256,6 +256,8 @@ def report(outcomes: Sequence[Outcome], policies: Sequence[str]) -> None:
             rows.append((name, str(len(played)), *shown, str(estimate(ratios(worlds, name, DEFAULT)))))
     print(columns(rows))
     rivals = [name for name in RIVALS if name in policies]
+    if not rivals:
+        return
     verdicts = day_verdicts(outcomes, rivals)
     print(f"\n{OURS} by day, as a part of the default's deviation and of the best rival's:")
     table = [("day", "of the default's", "of the rival's", "rival", "p99 and pending", "")]

@@ -12,6 +12,7 @@ from builders import NAMESPACE, Json
 from property.gangs import check_groups, check_own, check_stored_groups, check_taken
 from property.holds import HoldObserver, check_stored_holds
 from property.leases import LeaseObserver, check_stored_leases
+from property.moves import MoveObserver, check_stored_moves
 from property.occupancy import check_lent, check_occupancy, check_stored_occupancy
 from property.occupancy import is_owner as _owned_by
 from property.process import Process
@@ -47,6 +48,7 @@ class Observer:
         self._disturbed: set[str] = set()
         self._leases = LeaseObserver()
         self._holds = HoldObserver()
+        self._moves = MoveObserver()
         self.follow(process)
 
     def follow(self, process: Process) -> None:
@@ -70,6 +72,7 @@ class Observer:
         check_groups(process)
         self._leases.check(process)
         self._holds.check(process)
+        self._moves.check(process)
         if process.feed.ready:
             check_ends(process)
             check_room(process)
@@ -84,6 +87,7 @@ class Observer:
         check_stored(self._process)
         check_stored_leases(self._process)
         check_stored_holds(self._process)
+        check_stored_moves(self._process)
         check_stored_occupancy(self._process)
         check_stored_groups(self._process)
         check_nobody_waits_in_vain(self._process)

@@ -1,9 +1,9 @@
 """An API server in memory: objects with versions and generations, watches, refusals and real outcomes.
 
 It knows what the ledger relies on: writes that carry an old version or another uid are refused, a pod is
-bound once, how a lock is shared is fixed, and its set, and its commit but for a token that is not the stored
-one; its owners and nodeName are so while its stored status says that it is held, and so is the whole spec
-once the lock has ended.
+bound once, one that is evicted uses up what its budget has left, how a lock is shared is fixed, and its set,
+and its commit but for a token that is not the stored one; its owners and nodeName are so while its stored
+status says that it is held, and so is the whole spec once the lock has ended.
 """
 
 import json
@@ -11,9 +11,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
+import msgspec
+
 from builders import Json, encode
 from tidelock.kube.watch import HasMeta, Sink
 from tidelock.ledger.matching import owns
+from tidelock.model.budgets import PodDisruptionBudget
 from tidelock.model.instants import format_instant, parse_instant
 from tidelock.model.limits import ReservationQuota, decode_reservation_quota
 from tidelock.model.locks import Reservation, decode_reservation
@@ -22,6 +25,8 @@ from tidelock.model.nodes import Node, decode_node
 from tidelock.model.pods import CLAIMED_LOCKS, Pod, decode_pod
 
 T = TypeVar("T", bound=HasMeta)
+
+_BUDGETS = msgspec.json.Decoder(PodDisruptionBudget)
 
 _HELD = ("Active", "Bound")
 _FINAL = ("Consumed", "Expired", "Lost")
@@ -85,6 +90,7 @@ class ModelApi:
         self.pods: Collection[Pod] = Collection(decode_pod)
         self.reservations: Collection[Reservation] = Collection(decode_reservation)
         self.quotas: Collection[ReservationQuota] = Collection(decode_reservation_quota)
+        self.budgets: Collection[PodDisruptionBudget] = Collection(_BUDGETS.decode)
         self.owned: set[str] = set()
 
     def bind(self, key: Key, uid: str, node_name: str, claims: Sequence[str] = ()) -> None:
@@ -109,6 +115,17 @@ class ModelApi:
             self.pods.change(key, "metadata", deletionTimestamp=format_instant(now))
         else:
             self.pods.delete(key)
+
+    def evict(self, key: Key, uid: str) -> None:
+        """Evict a pod as the Eviction API does: not beyond what the budget allows that selects it."""
+        self.pods.get(key, uid)
+        asked = [name for name, each in self.budgets.decoded.items() if each.selects(self.pods.decoded[key])]
+        for name in asked:
+            left = self.budgets.decoded[name].left
+            if not left or len(asked) > 1:
+                raise RefusedError(f"{key} is guarded by {name}")
+            self.budgets.change(name, "status", disruptionsAllowed=left - 1)
+        self.end_pod(key, self.now())
 
     def nominate(self, key: Key, uid: str, node_name: str) -> None:
         self.pods.get(key, uid)
@@ -136,6 +153,10 @@ class ModelApi:
             raise RefusedError(f"{key} is borrowable")
         if ends_before_it_begins(after):
             raise RefusedError(f"{key} would end before it begins")
+        if "mayMove" in after and (
+            after["preemptionPolicy"] != "Never" or not after["pendingDeadlineSeconds"]
+        ):
+            raise RefusedError(f"{key} may not have pods be moved")
         if after != before:
             generation = edited["metadata"]["generation"] + 1
             self.reservations.put(

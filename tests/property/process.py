@@ -22,13 +22,14 @@ from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.decider import Decider, Outcome
 from tidelock.scheduler.feed import Feed
+from tidelock.scheduler.moving import Task
 from tidelock.scheduler.preempting import Preemption
 
 MOVE_AFTER = 30.0
 
 KINDS = (
-    *("nodes", "pods", "reservations", "quotas", "decide"),
-    *("bind", "bound", "write", "written", "look up", "looked up", "evict", "report"),
+    *("nodes", "pods", "reservations", "quotas", "budgets", "decide"),
+    *("bind", "bound", "write", "written", "look up", "looked up", "evict", "move", "report"),
 )
 """What may happen next: an event is delivered, a request is carried out or its answer learnt of."""
 
@@ -52,8 +53,8 @@ class Process:
     """The decider and its feed, with all that is under way.
 
     `check` hears of each move, and of what was decided by it. `accidents` are moves that go wrong, each once:
-    a request that never arrives ("bind", "evict"), an answer that is lost ("written"), an event that comes
-    twice ("nodes", "pods", "reservations").
+    a request that never arrives ("bind", "evict"), an answer that is lost ("written", "move"), an event that
+    comes twice ("nodes", "pods", "reservations").
     """
 
     def __init__(self, api: ModelApi, clock: HandClock, scheduler_name: str = SCHEDULER) -> None:
@@ -69,13 +70,17 @@ class Process:
             self.decider.waiting_pods,
             clock,
             lambda: None,
-            {"quotas": self.decider.objects.reservation_quotas},
+            {
+                "quotas": self.decider.objects.reservation_quotas,
+                "budgets": self.decider.objects.pod_disruption_budgets,
+            },
         )
         self.watches: dict[str, Delivering] = {
             "nodes": Reflection(api.nodes, self.feed.nodes),
             "pods": Reflection(api.pods, self.feed.pods),
             "reservations": Reflection(api.reservations, self.feed.reservations),
             "quotas": Reflection(api.quotas, self.feed.others["quotas"]),
+            "budgets": Reflection(api.budgets, self.feed.others["budgets"]),
         }
         self.accidents: list[str] = []
         self.decided_at = 0.0
@@ -89,6 +94,8 @@ class Process:
         self.answers: list[tuple[Claim, Pod | None]] = []
         self.evictions: dict[str, tuple[Pod, str]] = {}
         self.unreported: dict[str, Pod] = {}
+        self.moving: dict[Task, None] = {}
+        self.moved: list[tuple[Task, Pod]] = []
 
     def moves(self) -> dict[str, Callable[[], None]]:
         """Give the first of each kind that may happen next."""
@@ -108,6 +115,7 @@ class Process:
             ("look up", self._look_up, self.questions),
             ("looked up", self._learn_answer, self.answers),
             ("evict", self._evict, self.evictions),
+            ("move", self._move, self.moving),
             ("report", self._report, self.unreported),
         ):
             if waits:
@@ -127,7 +135,7 @@ class Process:
                 return
             moves[kind]()
             check()
-            self.outcome, self.attempts = None, []
+            self.outcome, self.attempts, self.moved = None, [], []
         assert most is not None, f"no end of {self.moves().keys()}"
 
     # Decisions.
@@ -153,6 +161,7 @@ class Process:
         for attempt in self.attempts:
             self.evictions.update({pod.uid: (pod, attempt.pod.uid) for pod in attempt.victims})
             self.unreported.update({pod.uid: pod for pod in attempt.outdone})
+        self.moving.update(dict.fromkeys(self.decider.take_moves()))
         self.questions += self.decider.take_hearsay()
         self.unwritten.update(self.book.changed)
         self.book.changed.clear()
@@ -204,6 +213,20 @@ class Process:
         stored = self.api.pods.decoded.get(victim.key)
         if stored is not None and stored.uid == uid and not stored.meta.deletion_timestamp:
             self.api.end_pod(victim.key, self.clock.now())
+
+    def _move(self) -> None:
+        """Evict the next pod of a plan; a budget that forbids it is looked at again when the plan is."""
+        task, moving = next(iter(self.moving)), self.decider.moving
+        victim = moving.next_victim(task)
+        if victim is None:
+            del self.moving[task]
+        elif not _accepted(lambda: self.api.evict(victim.key, victim.uid)):
+            moving.spared(task, victim.uid)
+            del self.moving[task]
+        else:
+            self.moved.append((task, victim))
+            if not self._has_accident("move"):
+                moving.evicted(victim.uid)
 
     def _report(self) -> None:
         """Write for which node a pod is nominated, if that is news."""

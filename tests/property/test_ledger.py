@@ -44,7 +44,9 @@ TROUBLES = st.sampled_from(
         *("nodes", "pods", "reservations", "quotas", "crash", "crash in the end", "rest", "rest"),
     ]
 )
-ACCIDENTS = st.sampled_from(["bind", "bind", "bind", "written", "evict", "nodes", "pods", "reservations"])
+ACCIDENTS = st.sampled_from(
+    ["bind", "bind", "bind", "written", "evict", "move", "nodes", "pods", "reservations"]
+)
 
 OWNERS = st.sampled_from(
     [
@@ -121,6 +123,12 @@ PLACES: st.SearchStrategy[Json] = st.sampled_from(
         {"nodeName": None, "nodeSelector": {"name": "node-b"}},
     ]
 )
+MOVES: st.SearchStrategy[Json] = st.sampled_from(
+    [
+        *({"mayMove": None}, {"mayMove": None}),
+        *({"mayMove": moves} for moves in ({}, {"maxPods": 1}, {"automatically": True})),
+    ]
+)
 LIMITS: st.SearchStrategy[Json] = st.sampled_from(
     [
         *({"hard": {"cpu": cpu}} for cpu in ("0", "2", "3", "5")),
@@ -144,6 +152,7 @@ EDITS = st.one_of(
         UNREADABLE,
         LEASES,
         RUNS,
+        MOVES,
     )
 )
 
@@ -191,10 +200,10 @@ class World(RuleBasedStateMachine):
     @rule(
         data=st.data(),
         number=NUMBERS,
-        fate=st.sampled_from(["edit", "edit", "renew", "commit", "commit", "delete"]),
+        fate=st.sampled_from(["edit", "edit", "renew", "commit", "commit", "approve", "approve", "delete"]),
     )
     def lock(self, data: st.DataObject, number: int, fate: str) -> None:
-        """Create a Reservation, or edit, renew, commit or delete the one that there is."""
+        """Create a Reservation, or edit, renew, commit, approve or delete the one that there is."""
         key = Key("shop", f"lock-{number}")
         if key not in self.locks.objects:
             self._create_lock(data, number)
@@ -204,6 +213,8 @@ class World(RuleBasedStateMachine):
             self._renew_lock(data, key)
         elif fate == "commit":
             self._commit_lock(data, key)
+        elif fate == "approve":
+            self._approve_moves(data, key)
         else:
             self.locks.delete(key)
         self._go_on()
@@ -263,6 +274,19 @@ class World(RuleBasedStateMachine):
         elif limits is not None:
             metadata = {"name": key.name, "namespace": key.namespace, "uid": self._uid()}
             self.api.quotas.put({"metadata": metadata, "spec": limits})
+        self._go_on()
+
+    @rule(allowed=st.sampled_from([None, 0, 1, 1]))
+    def budget(self, allowed: int | None) -> None:
+        """Have a budget guard the pods of an app, with so many evictions left, or guard none any more."""
+        key, stored = Key("shop", "budget"), self.api.budgets.objects
+        if allowed is not None:
+            guards = {"selector": {"matchLabels": {"app": "web"}}}
+            metadata = {"name": key.name, "namespace": key.namespace, "uid": self._uid()}
+            status = {"disruptionsAllowed": allowed}
+            self.api.budgets.put({"metadata": metadata, "spec": guards, "status": status})
+        elif key in stored:
+            self.api.budgets.delete(key)
         self._go_on()
 
     # The cluster.
@@ -356,6 +380,8 @@ class World(RuleBasedStateMachine):
         spec: Json = {"owners": data.draw(OWNERS)}
         for part in (SIZES, ENDS, RANKS, PLANS, PLACES, LEASES, SHARING, RUNS, COMMITS, SETS):
             spec |= data.draw(part)
+        if spec["preemptionPolicy"] == "Never" and spec["pendingDeadlineSeconds"]:
+            spec |= data.draw(MOVES)
         if spec.get("borrowable"):
             spec["runSeconds"] = None
         elif (seconds := data.draw(BEGINNINGS)) is not None:
@@ -400,6 +426,15 @@ class World(RuleBasedStateMachine):
             with suppress(RefusedError):
                 self.api.edit_spec(key, commit=commit | {"token": token})
 
+    def _approve_moves(self, data: st.DataObject, key: Key) -> None:
+        """Approve the plan that a lock tells of, or another one."""
+        stored = self.locks.objects[key]
+        if (asks := stored["spec"].get("mayMove")) is not None:
+            token = stored["status"].get("plan", {}).get("token", "none")
+            token = data.draw(st.sampled_from([token, token, token, "another's"]))
+            with suppress(RefusedError):
+                self.api.edit_spec(key, mayMove=asks | {"approve": token})
+
     def _create_pod(self, data: st.DataObject, number: int, node_name: str = "") -> None:
         kind = data.draw(POD_KINDS)
         self.pods.put(
@@ -412,7 +447,7 @@ class World(RuleBasedStateMachine):
                     REQUIRE_RESERVATION: str(kind == "requires").lower(),
                     BORROWS: str("borrows" in kind).lower(),
                 },
-                controller="apps/v1/StatefulSet/web" if number == 0 else "",
+                controller=f"apps/v1/StatefulSet/{'web' if number == 0 else 'db'}",
                 node_name=node_name,
                 priority=3 if kind.startswith("urgent") else 0,
                 schedulingGates=[{"name": "hold"}] if kind == "gated" and not node_name else [],

@@ -4,8 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
+
+from tidelock.ledger.moves import Plan, read_plan
 from tidelock.model.instants import parse_instant
 from tidelock.model.locks import Reservation
+from tidelock.model.moves import MovePlan
 from tidelock.model.quantities import (
     NOTHING,
     QuantityError,
@@ -87,6 +91,15 @@ class Seen:
         """Give a condition; empty if it is not there."""
         conditions = self.lock.status.get("conditions") or ()
         return next((each for each in conditions if each.get("type") == name), {})
+
+    @property
+    def plan(self) -> Plan | None:
+        """Which pods are to be moved for it, if there is such a plan."""
+        try:
+            told = self.lock.status.get("plan")
+            return None if told is None else read_plan(MovePlan.model_validate(told))
+        except ValidationError:
+            return None
 
     def occupied_for(self, now: float) -> float:
         """Seconds for which owners have been in it, if it is for reuse."""

@@ -75,6 +75,9 @@ def screen(
         parts.append(_lock_table(seen, now, everywhere=everywhere, wide=wide))
     else:
         parts.append("No reservations" + ("." if everywhere else " in this namespace; -A shows all."))
+    moves = _move_table(seen, everywhere=everywhere)
+    if moves.rows:
+        parts += ["", moves]
     held = _node_table(seen, now)
     if held.rows:
         parts += ["", held]
@@ -106,6 +109,20 @@ def _lock_table(seen: Sequence[Seen], now: float, *, everywhere: bool, wide: boo
     first = 0 if everywhere else 1
     rows = [lock_row(each, now, wide=wide)[first:] for each in seen]
     return Table(LOCK_COLUMNS[first:], rows)
+
+
+def _move_table(seen: Sequence[Seen], *, everywhere: bool) -> Table:
+    """Tell which pods would have to move for which locks, and what approves that."""
+    first = 0 if everywhere else 1
+    rows = []
+    for each in seen:
+        if (plan := each.plan) is not None:
+            state = "under way" if plan.under_way else f"approve {plan.token}"
+            lock = [each.lock.meta.namespace, each.lock.meta.name, state]
+            for move in plan.moves:
+                rows.append([*lock[first:], str(move.key), plan.node, move.to])
+                lock = ["", "", ""]
+    return Table(["NAMESPACE", "MOVES FOR", "STATE", "POD", "FROM", "TO"][first:], rows)
 
 
 def _short(text: str, most: int = 90) -> str:

@@ -1,5 +1,6 @@
-"""Which evictions PodDisruptionBudgets would rather not have."""
+"""Which evictions PodDisruptionBudgets would rather not have, and which the Eviction API would refuse."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from tidelock.cluster.cache import Placed
@@ -21,3 +22,17 @@ def violating(budgets: Lister[PodDisruptionBudget], pods: Sequence[Placed]) -> l
                 violates |= left[key] < 0
         found.append(violates)
     return found
+
+
+def permitted(budgets: Lister[PodDisruptionBudget], pods: Sequence[Placed]) -> bool:
+    """Tell whether the Eviction API would evict all of these pods now, one after the other.
+
+    It evicts no pod that several budgets select.
+    """
+    used: Counter[Key] = Counter()
+    for placed in pods:
+        asked = [each for each in budgets.of(placed.pod.meta.namespace) if each.selects(placed.pod)]
+        used.update(each.meta.key for each in asked)
+        if len(asked) > 1 or any(used[each.meta.key] > each.left for each in asked):
+            return False
+    return True

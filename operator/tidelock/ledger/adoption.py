@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from tidelock.ledger import holds, reasons
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.leases import followed, stored
+from tidelock.ledger.moves import read_plan
 from tidelock.ledger.transitions import FINAL, GIVEN, SETTLED
 from tidelock.model.instants import from_datetime
 from tidelock.model.locks import Reservation
@@ -53,6 +54,7 @@ def _resume(entry: Entry, status: ReservationStatus, now: float) -> None:
     }
     entry.epoch = status.epoch or 0
     entry.occupied_seconds = status.occupied_seconds or 0
+    entry.moved = status.moved or 0
     current = status.observed_generation == entry.reservation.meta.generation
     if status.activated_at is not None and status.expires_at is not None:
         entry.activated_at = from_datetime(status.activated_at)
@@ -122,6 +124,10 @@ def _resume_ended(entry: Entry, status: ReservationStatus, now: float) -> None:
 def _resume_waiting(entry: Entry, status: ReservationStatus) -> None:
     _, entry.pending_since = entry.transition_times.get("Reconciling", ("", entry.pending_since))
     _resume_reason(entry, status)
+    entry.plan = read_plan(status.plan)
+    for condition in status.conditions:
+        if condition.type == "MovePlanned" and condition.reason == reasons.NO_MOVES:
+            entry.move_problem = condition.message
 
 
 def _resume_reason(entry: Entry, status: ReservationStatus) -> None:

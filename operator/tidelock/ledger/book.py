@@ -23,6 +23,7 @@ from tidelock.ledger.groups import Group, Groups
 from tidelock.ledger.holds import begun, commit_token
 from tidelock.ledger.leases import ask_the_same, followed
 from tidelock.ledger.matching import OwnerIndex, may_claim
+from tidelock.ledger.moves import Plan
 from tidelock.ledger.quotas import Quotas, unlimited
 from tidelock.ledger.rooms import Rooms
 from tidelock.ledger.shares import Shares
@@ -42,6 +43,11 @@ from tidelock.model.reservations import BoundPod, Phase
 REFUSAL_RENEWAL = 10.0
 _RENEWALS_A_SECOND = 50
 
+_MOVE_REASONS = {
+    Event.PLAN_MOVES: reasons.MOVE_PLANNED,
+    Event.MOVE: reasons.MOVING,
+    Event.DROP_MOVES: reasons.NO_MOVES,
+}
 _ROOM_LOST = frozenset({reasons.OVERCOMMITTED, reasons.PREEMPTED, reasons.VIOLATED})
 
 
@@ -89,6 +95,7 @@ class Book:
         shares: what each namespace has of the cluster.
         opened: locks whose window has begun, for others to take: an owner may have been bound just now.
         hearsay: claims of pods that a watch says are bound, for others to take and to ask the API server.
+        planned: locks with a plan of moves which, or whose spec, was just stored, for others to take.
         waitlist: the locks that wait, and which of them are to be tried.
 
     """
@@ -109,6 +116,7 @@ class Book:
         self.ended: list[Entry] = []
         self.opened: list[Entry] = []
         self.hearsay: list[Claim] = []
+        self.planned: dict[Key, Entry] = {}
         self._columns = columns
         self._nominator = nominator or Nominator(columns)
         self.quotas = quotas or unlimited()
@@ -149,6 +157,7 @@ class Book:
             entry = adopt(reservation, now)
             entry.ceiling = self.quotas.ceiling(entry.key.namespace)
             self.entries[entry.key] = entry
+            self._set_aside_for(entry)
             self.groups.join(entry)
             self._await_decision(entry)
             room, entry.room = entry.room, NOTHING
@@ -164,6 +173,7 @@ class Book:
         else:
             self._owners.put(entry.key, entry.reservation.spec)
         self._touch(entry)
+        self._note_plan(entry)
 
     def remove(self, reservation: Reservation) -> None:
         """Drop a Reservation that is no more."""
@@ -181,6 +191,7 @@ class Book:
             meta = replace_meta(known.meta, resource_version=written.meta.resource_version)
             entry.reservation = replace(known, meta=meta, status=written.status)
             self.groups.note(entry)
+            self._note_plan(entry)
 
     def await_removal(self, key: Key) -> None:
         """Have a lock that is over looked at when its object may be removed.
@@ -269,6 +280,20 @@ class Book:
     def preempt(self, entry: Entry, by: str, now: float) -> None:
         """Break a lock for a pod, or a lock, of higher priority; it waits for room again."""
         self._displace(entry, reasons.PREEMPTED, f"preempted on {entry.node} by {by}", now)
+
+    def plan_moves(self, entry: Entry, plan: Plan | None, event: Event | None, text: str, now: float) -> None:
+        """Have a lock that waits have a plan of moves, another one, or none; `text` says why none."""
+        if plan is None:
+            entry.end_plan()
+            entry.move_problem = text
+        else:
+            entry.plan = plan
+        self._set_aside_for(entry)
+        if event is not None:
+            self._note(entry, event, _MOVE_REASONS[event], text, now, now)
+        if event is Event.MOVE:
+            self.waitlist.retry([entry])  # by itself from now on: what comes free there is for nobody alike
+        self._touch(entry)
 
     def own(self, pod: Pod) -> list[Entry]:
         """All locks of which the pod is an owner and which are not over, by name; of a group one a node."""
@@ -396,6 +421,18 @@ class Book:
                 self._settle_group(group, now)
 
     # Inside.
+
+    def _note_plan(self, entry: Entry) -> None:
+        if entry.plan is not None:
+            self.planned[entry.key] = entry
+
+    def _set_aside_for(self, entry: Entry) -> None:
+        """Keep room on the node of a plan that is under way, as it comes free, for its lock alone."""
+        pod = entry.reservation.pod
+        if pod is not None and entry.plan is not None and entry.plan.under_way:
+            self._nominator.nominate(pod, entry.plan.node)
+        else:
+            self._nominator.remove(entry.uid)
 
     def _fleeting(self, pod: Pod, node_name: str) -> list[Entry]:
         """Give the locks of a pod's own that end when it is bound to a node."""
@@ -791,6 +828,9 @@ class Book:
     def _touch(self, entry: Entry) -> None:
         """Renew what follows from an entry's state: its timer, whether it waits, its status."""
         key = entry.key
+        if entry.plan is not None and entry.phase is not Phase.PENDING:
+            entry.end_plan()
+            self._nominator.remove(entry.uid)
         self.changed[key] = None
         self._timers.set(key, entry.deadline())
         self.rooms.time(entry)

@@ -7,6 +7,7 @@ from math import ceil, inf
 from tidelock.ledger import reasons
 from tidelock.ledger.holds import Hold
 from tidelock.ledger.leases import Lease
+from tidelock.ledger.moves import Plan, asked
 from tidelock.ledger.occupancy import Occupant
 from tidelock.ledger.timeline import Span
 from tidelock.ledger.transitions import FINAL, GIVEN, SETTLED
@@ -32,6 +33,8 @@ class Entry:
     taken the deletion, of which the watch will tell. `violation` tells who took room that was locked, until
     the lock has all of it again. A member of a group is told to be active once that is `given`.
     `hold` tells how a lock in two phases stands, `outdone_by` which lock of its set was chosen instead.
+    `plan` tells which pods are to move for it, `moved` how many were evicted by earlier plans, and
+    `move_problem` why there is no plan.
 
     `room` is all that the lock has, `held` what of that nobody else may use: a lock for reuse, or one that is
     borrowable, does not hold what its `occupants`, by their uids, use of it. `occupied_seconds` counts up to
@@ -60,6 +63,9 @@ class Entry:
     lease: Lease | None = None
     hold: Hold | None = None
     outdone_by: str = ""
+    plan: Plan | None = None
+    moved: int = 0
+    move_problem: str = ""
     finished_at: float | None = None
     bound_pod: BoundPod | None = None
     node_problem: tuple[str, str] | None = None
@@ -140,6 +146,24 @@ class Entry:
     def membership(self) -> Membership | None:
         """Which group it is a member of, if of any."""
         return self.reservation.spec.group if self.reservation.spec is not None else None
+
+    @property
+    def may_move(self) -> bool:
+        """Whether pods may be moved for it, which it waits for, if that makes room."""
+        waits = self.phase is Phase.PENDING and not self.ahead and self.membership is None
+        return waits and self.reservation.pod is not None and asked(self.reservation) is not None
+
+    @property
+    def moves_left(self) -> int:
+        """How many more pods may be evicted for it."""
+        asks = asked(self.reservation)
+        return 0 if asks is None else max(asks.max_pods - self.moved, 0)
+
+    def end_plan(self) -> None:
+        """Have no plan of moves any more, and count who was evicted by it."""
+        if self.plan is not None:
+            self.moved += len(self.plan.tried)
+            self.plan = None
 
     @property
     def chosen_at(self) -> float | None:

@@ -7,6 +7,7 @@ from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.holds import Hold, commit_token
 from tidelock.ledger.leases import Lease
+from tidelock.ledger.moves import approved, asked, render_plan
 from tidelock.ledger.quotas import Charge
 from tidelock.ledger.transitions import SETTLED
 from tidelock.model.conditions import Aspect, dated
@@ -54,9 +55,16 @@ def render(entry: Entry, now: float) -> dict[str, Any]:
     if resources := shown_resources(entry):
         status["resources"] = _shown(resources)
     status |= _use(entry)
+    status |= _moves(entry)
     if spec is not None:
         status["owner"] = owner_text(spec.owners)
     return status
+
+
+def _moves(entry: Entry) -> dict[str, Any]:
+    """Tell which pods are to move for a lock, and how many have."""
+    told: dict[str, Any] = {"moved": entry.moved} if entry.moved else {}
+    return told if entry.plan is None else told | {"plan": render_plan(entry.plan)}
 
 
 def _use(entry: Entry) -> dict[str, Any]:
@@ -126,6 +134,7 @@ def _aspects(entry: Entry) -> Iterator[_Aspect]:
         yield "LeaseLapsed", True, reasons.NOT_RENEWED, lapsed
     if commitment is not None:
         yield "Committed", *commitment
+    yield from _planned_moves(entry)
 
 
 def _expectations(entry: Entry) -> Iterator[_Aspect]:
@@ -175,6 +184,27 @@ def _commitment(entry: Entry) -> tuple[bool, str, str] | None:
     if token is None or (token == hold.token and hold.due is not None):
         return False, reasons.AWAITING_COMMIT, hold.text
     return False, reasons.TOKEN_MISMATCH, f"spec.commit.token {token} is of another hold; {hold.text}"
+
+
+def _planned_moves(entry: Entry) -> Iterator[_Aspect]:
+    """Say of a lock for which pods may be moved which these are, and how that is approved."""
+    plan, asks = entry.plan, asked(entry.reservation)
+    if asks is None or not entry.may_move:
+        return
+    if plan is None:
+        yield "MovePlanned", False, reasons.NO_MOVES, entry.move_problem
+        return
+    would = f"room would come of moving {plan.text}"
+    how = f"{would}; approved with spec.mayMove.approve {plan.token}"
+    if plan.under_way:
+        yield "MovePlanned", True, reasons.MOVING, f"moving {plan.text}"
+    elif approved(entry.reservation, plan):
+        yield "MovePlanned", True, reasons.MOVE_PLANNED, would
+    elif asks.approve is None:
+        yield "MovePlanned", True, reasons.MOVE_PLANNED, how
+    else:
+        other = f"spec.mayMove.approve {asks.approve} is of another plan"
+        yield "MovePlanned", True, reasons.TOKEN_MISMATCH, f"{other}; {how}"
 
 
 def _occupancy(entry: Entry) -> Iterator[_Aspect]:

@@ -47,6 +47,12 @@ class Event(StrEnum):
     """A lock in two phases was committed with the token of its hold."""
     ABORT = auto()
     """A lock in two phases was not committed in time, or another lock of its set was chosen."""
+    PLAN_MOVES = auto()
+    """Pods were found whose move makes room for a lock that may ask for that, or others than before."""
+    MOVE = auto()
+    """A plan of moves was approved: its room is set aside, and its pods are evicted."""
+    DROP_MOVES = auto()
+    """A plan of moves does not hold any more."""
     GIVE_UP = auto()
     """No room was found before the deadline."""
     LOSE_NODE = auto()
@@ -71,6 +77,9 @@ TRANSITIONS: dict[tuple[Phase, Event], Phase] = {
     (Phase.PENDING, Event.RENEW): Phase.PENDING,
     (Phase.PENDING, Event.FORFEIT): Phase.EXPIRED,
     (Phase.PENDING, Event.ABORT): Phase.EXPIRED,
+    (Phase.PENDING, Event.PLAN_MOVES): Phase.PENDING,
+    (Phase.PENDING, Event.MOVE): Phase.PENDING,
+    (Phase.PENDING, Event.DROP_MOVES): Phase.PENDING,
     (Phase.PENDING, Event.GIVE_UP): Phase.REJECTED,
     (Phase.PLANNED, Event.ADMIT): Phase.ACTIVE,
     (Phase.PLANNED, Event.EXPIRE): Phase.EXPIRED,

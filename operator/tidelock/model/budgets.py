@@ -13,6 +13,7 @@ class _Spec(msgspec.Struct, frozen=True):
 
 class _Status(msgspec.Struct, frozen=True, rename="camel"):
     disruptions_allowed: int = 0
+    observed_generation: int = 0
     disrupted_pods: dict[str, msgspec.Raw] = {}
 
 
@@ -27,6 +28,16 @@ class PodDisruptionBudget(msgspec.Struct, frozen=True):
     def meta(self) -> ObjectMeta:
         """Identity and labels."""
         return self.metadata
+
+    @property
+    def left(self) -> int:
+        """How many evictions it allows now: none before its controller has looked at its newest spec."""
+        current = self.status.observed_generation >= self.metadata.generation
+        return max(self.status.disruptions_allowed, 0) if current else 0
+
+    def selects(self, pod: Pod) -> bool:
+        """Whether the Eviction API asks it about a pod of its namespace: of an empty selector about all."""
+        return self.spec.selector is not None and self.spec.selector.matches(pod.meta.labels)
 
     def counts(self, pod: Pod) -> bool:
         """Whether evicting a pod of its namespace uses it up; one whose eviction is granted is counted."""

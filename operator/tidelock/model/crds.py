@@ -146,6 +146,7 @@ RESERVATION = CustomResource(
         Column("Retention", ".spec.retention", wide=True),
         Column("Renew-By", ".status.lease.renewBy", wide=True),
         Column("Commit-By", ".status.commit.dueAt", wide=True),
+        Column("Plan", ".status.plan.token", wide=True),
         Column("Message", _condition("Active", "message"), wide=True),
     ),
     selectable=(".spec.nodeName", ".status.phase", ".status.nodeName"),

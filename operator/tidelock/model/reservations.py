@@ -10,6 +10,7 @@ from pydantic import Field
 from tidelock.model.amounts import LockedAmounts
 from tidelock.model.commits import Commit, CommitStatus
 from tidelock.model.leases import Lease, LeaseStatus
+from tidelock.model.moves import MayMove, MovePlan
 from tidelock.model.placement import (
     Affinity,
     LabelExpression,
@@ -228,6 +229,8 @@ class ReservationSpec(Ask):
     """True: pods with the annotation tidelock.dev/borrows use the room until an owner needs it."""
     preemption_policy: Literal["Never", "PreemptLowerPriority"] = "Never"
     """Never: wait for room. PreemptLowerPriority: evict pods and locks of lower priority to make it."""
+    may_move: MayMove | None = None
+    """Has pods be moved for the lock that has no room, once a plan of this was approved; absent: never."""
     on_violation: Literal["Keep", "Move"] = "Keep"
     """When a pod takes locked room all the same. Keep: hold the rest and wait there. Move: wait anew."""
     retention: Literal["Delete", "Retain"] = "Delete"
@@ -254,7 +257,7 @@ class ReservationSpec(Ask):
         Rule(
             "!has(self.group) || !has(self.lease) && self.preemptionPolicy == 'Never'"
             " && !(has(self.reuse) && self.reuse == 'Always') && !(has(self.borrowable) && self.borrowable)"
-            " && !has(self.commit) && !has(self.anyOf)",
+            " && !has(self.commit) && !has(self.anyOf) && !has(self.mayMove)",
             "a member of a group has no lease, commit or anyOf, evicts nobody, is not reused or borrowable",
             field=".group",
             reason="FieldValueForbidden",
@@ -264,6 +267,12 @@ class ReservationSpec(Ask):
             " && !has(self.startAt) && !has(self.runSeconds)",
             "a borrowable lock is not for reuse, and has neither startAt nor runSeconds",
             field=".borrowable",
+            reason="FieldValueForbidden",
+        ),
+        Rule(
+            "!has(self.mayMove) || self.preemptionPolicy == 'Never' && self.pendingDeadlineSeconds > 0",
+            "a lock with mayMove waits until pods have moved, and evicts nobody by its priority",
+            field=".mayMove",
             reason="FieldValueForbidden",
         ),
     )
@@ -310,6 +319,10 @@ class ReservationStatus(StatusWire):
     """How the lease stands, if the lock has one."""
     commit: CommitStatus | None = None
     """How the lock is committed, if it is one in two phases."""
+    plan: MovePlan | None = None
+    """Which pods would have to move for the lock, or are on their way, if spec.mayMove asks for that."""
+    moved: Annotated[int, Field(ge=0, le=LARGEST_INTEGER)] | None = None
+    """How many pods were evicted for it by plans that are over; after a failover, how many at most."""
     finished_at: Timestamp | None = None
     """When the lock ended."""
     bound_pod: BoundPod | None = None
@@ -329,7 +342,9 @@ class ReservationStatus(StatusWire):
     owner: Annotated[str, Field(max_length=_OWNER_TEXT_LENGTH)] | None = None
     """Who may take the lock, in short."""
     conditions: Conditions = Field(default_factory=list)
-    """Active, Ready, Reconciling, Stalled, Expired, Violated, LeaseLapsed, Occupied, Lent and Committed."""
+    """Active, Ready, Reconciling, Stalled, Expired, Violated, Occupied, Lent, LeaseLapsed, Committed and
+    MovePlanned.
+    """
 
 
 def owner_text(owners: Sequence[Owner]) -> str:

@@ -196,7 +196,7 @@ class Cycle:
                 if _may_preempt(entry, pod):
                     result = self._seek(profile, pod, state, found)
                     refusal = self._preempt(profile, pod, found, result, now, kind="reservation")
-                else:
+                elif entry.plan is None or not entry.plan.under_way:
                     self._cache.nominator.remove(pod.uid)
                 self.refuse_lock(entry, refusal, now)
                 return refusal
@@ -241,6 +241,18 @@ class Cycle:
         counts = _tallied(verdict, state, pod, snapshot)
         reason = self._reason(pod, chosen.refusal)
         return Survey(snapshot, verdict, None, chosen.refusal, reason, counts)
+
+    def judge(self, profile: Profile, pod: Pod, state: CycleState) -> tuple[Snapshot, Verdict]:
+        """Tell which nodes a pod fits now, and leave it at that."""
+        found = self._filter(profile, pod, state)
+        return (found.snapshot, found.verdict) if isinstance(found, _Unfit) else (found[0], found[2])
+
+    def prefer(
+        self, profile: Profile, pod: Pod, state: CycleState, snapshot: Snapshot, verdict: Verdict
+    ) -> Node | None:
+        """Give the best of the nodes that fit."""
+        chosen = self._choose(pod, state, snapshot, self._shared.of(profile, pod), verdict)
+        return chosen if isinstance(chosen, Node) else None
 
     def refuse_lock(self, entry: Entry, refusal: Refusal, now: float) -> None:
         """Note why a lock has no room."""
@@ -291,9 +303,7 @@ class Cycle:
         fits = np.zeros(len(snapshot), np.bool_)
         fits[rows[whatif.judge().fits]] = True
         fits[[row for name in self._cache.nominator.nodes if (row := snapshot.row(name)) is not None]] = False
-        verdict = replace(unfit.verdict, fits=fits)
-        chosen = self._choose(pod, state, snapshot, self._shared.of(profile, pod), verdict)
-        return chosen if isinstance(chosen, Node) else None
+        return self.prefer(profile, pod, state, snapshot, replace(unfit.verdict, fits=fits))
 
     def _find(self, profile: Profile, pod: Pod, state: CycleState) -> Node | _Unfit:
         """Find the best node."""

@@ -34,10 +34,12 @@ from tidelock.plugins.inter_pod_affinity import InterPodAffinity
 from tidelock.plugins.pod_topology_spread import PodTopologySpread
 from tidelock.scheduler.cycle import Assumed, Candidates, Cycle, Refusal
 from tidelock.scheduler.line import Line
+from tidelock.scheduler.moving import Moving, Task
 from tidelock.scheduler.owners import look_for_owner
 from tidelock.scheduler.preempting import Preemption
 from tidelock.scheduler.queue import EnqueueHook, SchedulingQueue, Waiting
 from tidelock.scheduler.quoting import Answer, Quoting
+from tidelock.scheduler.relocation import Relocation
 from tidelock.scheduler.together import Together
 from tidelock.scheduler.visitors import Visitors
 
@@ -119,6 +121,8 @@ class Decider:
         self._cycle = Cycle(self.cache, self.book, self.waiting_pods, recorder)
         self._together = Together(self.book, self._cycle)
         self._quoting = Quoting(self.cache, self.book, Cycle(self.cache, self.book, self.waiting_pods))
+        trials = Cycle(self.cache, self.book, self.waiting_pods)
+        self.moving = Moving(self.book, self.cache, Relocation(handle, self.profiles, trials))
         self._extenders = configuration.extenders
         self._advised_profiles = _with_advice(self.profiles, handle) if self._extenders else {}
         self._consultation: Consultation | None = None
@@ -138,6 +142,7 @@ class Decider:
         self._tell_of_room(now)
         if self._line:
             return None  # locks first: they were promised an answer at once
+        self.moving.step(now)
         if self._consultation is not None:
             return self._conclude(self._consultation, now)
         waiting = self.queue.pop(now)
@@ -156,8 +161,8 @@ class Decider:
         if self._advice is not None:
             return 0.0
         pods_due = self.queue.next_due() if self._consultation is None else None
-        due = [instant for instant in (self.book.next_deadline(), pods_due) if instant is not None]
-        return min(due, default=None)
+        instants = (self.book.next_deadline(), self.moving.next_due(), pods_due)
+        return min((instant for instant in instants if instant is not None), default=None)
 
     def advised(self, consultation: Consultation, advice: Advice) -> None:
         """Learn what the extenders say of a pod; nobody waits for it any more if the pod is gone."""
@@ -185,6 +190,11 @@ class Decider:
         """Give the attempts to make room since the last call, for somebody else to carry out."""
         attempts, self._cycle.preempting.attempts = self._cycle.preempting.attempts, []
         return attempts
+
+    def take_moves(self) -> list[Task]:
+        """Give the plans of moves that are under way since the last call, for somebody else to carry out."""
+        tasks, self.moving.tasks = self.moving.tasks, []
+        return tasks
 
     def take_hearsay(self) -> list[Claim]:
         """Give the claims since the last call of pods that a watch says are bound, for somebody to ask."""
@@ -222,6 +232,7 @@ class Decider:
             self._place_together(group, now)
             return
         if not self.book.within_quota(entry, now):
+            self.moving.want(entry, now)
             return
         alike = shape(entry)
         refusal = self._refused.get(alike)
@@ -229,6 +240,8 @@ class Decider:
             refusal = self._place_anew(entry, now)
         else:
             self._cycle.refuse_lock(entry, refusal, now)
+        if refusal is not None:
+            self.moving.want(entry, now)
         if refusal is not None and alike is not None and refusal.plugins.isdisjoint(_NEIGHBOURLY):
             self._refused[alike] = refusal
 

@@ -2,7 +2,8 @@
 
 As kube-scheduler 1.36 does (framework/preemption/executor.go): a victim is given the condition
 DisruptionTarget and deleted, or, if it still waits for its permit, refused that instead. Who gives back
-what it has borrowed is evicted through the Eviction API, or, where a budget forbids that, as any victim.
+what it has borrowed is evicted through the Eviction API, or, where a budget forbids that, as any victim. Who
+is moved for a lock is evicted through that API alone, one after the other, whenever budgets allow it.
 """
 
 import logging
@@ -13,6 +14,7 @@ from tidelock.model.instants import format_instant
 from tidelock.model.pods import PREEMPTED, Pod
 from tidelock.scheduler.binding import pod_reference
 from tidelock.scheduler.decider import Decider
+from tidelock.scheduler.moving import Task
 from tidelock.scheduler.preempting import Preemption
 from tidelock.scheduler.tools import Tools
 
@@ -31,6 +33,7 @@ class Evictor:
         self._clock = tools.clock
         self._tasks = tools.tasks
         self._decider = decider
+        self._moving: set[Task] = set()
 
     def flush(self) -> None:
         """Begin to carry out all that was decided since the last call."""
@@ -42,6 +45,10 @@ class Evictor:
                 self._tasks.spawn(self._take_nomination(pod))
             for victim in attempt.victims:
                 self._tasks.spawn(self._evict(attempt, victim))
+        for task in self._decider.take_moves():
+            if task not in self._moving:
+                self._moving.add(task)
+                self._tasks.spawn(self._move_all(task))
 
     async def _evict(self, attempt: Preemption, victim: Pod) -> None:
         """Evict a victim, or have the pod that is to get its room choose again."""
@@ -67,8 +74,42 @@ class Evictor:
                 self._tell(attempt, victim, note)
             return
 
+    async def _move_all(self, task: Task) -> None:
+        """Evict the pods of a plan, as long as it is under way."""
+        moving, pause = self._decider.moving, self._tasks.retry_pauses()
+        try:
+            while (victim := moving.next_victim(task)) is not None:
+                try:
+                    await self._ask_to_evict(victim)
+                except (NotFound, Conflict, TooManyRequests) as error:
+                    moving.spared(task, victim.uid)
+                    await pause(
+                        error
+                    )  # until the watch tells that it is gone, or its budget has something left
+                except TransientError as error:
+                    await pause(error)
+                except ApiError as error:
+                    self._telemetry.api_errors.labels("move", type(error).__name__).inc()
+                    logger.warning("a move failed", extra={"pod": str(victim.key), "error": str(error)})
+                    moving.spared(task, victim.uid)
+                    moving.failed(task, f"pod {victim.key} can't be evicted: {error}", self._clock.now())
+                else:
+                    moving.evicted(victim.uid)
+                    note = f"Moved for reservation {task.lock}, to make room on node {victim.node_name}"
+                    self._recorder.record(pod_reference(victim), "Normal", "Moved", "Moving", note)
+                    pause = self._tasks.retry_pauses()
+        finally:
+            self._moving.discard(task)
+
     async def _reclaim(self, attempt: Preemption, victim: Pod) -> None:
         """Evict a borrower; the owner's right to its room stands above a budget."""
+        try:
+            await self._ask_to_evict(victim)
+        except TooManyRequests:
+            await self._delete(attempt, victim)
+
+    async def _ask_to_evict(self, victim: Pod) -> None:
+        """Evict a pod through the Eviction API, which heeds budgets."""
         name, namespace = victim.meta.name, victim.meta.namespace
         eviction = {
             "apiVersion": "policy/v1",
@@ -76,11 +117,8 @@ class Evictor:
             "metadata": {"name": name, "namespace": namespace},
             "deleteOptions": {"preconditions": {"uid": victim.uid}},
         }
-        try:
-            async with self._tasks.turn:
-                await self._client.create(PODS.item(name, namespace, "eviction"), eviction)
-        except TooManyRequests:
-            await self._delete(attempt, victim)
+        async with self._tasks.turn:
+            await self._client.create(PODS.item(name, namespace, "eviction"), eviction)
 
     async def _delete(self, attempt: Preemption, victim: Pod) -> None:
         """Mark a victim, and ask it to end."""

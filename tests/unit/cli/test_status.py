@@ -2,7 +2,7 @@ import pytest
 
 from builders import NOW, Json, reservation_json
 from tidelock.cli.status import screen
-from tidelock.cli.tables import span
+from tidelock.cli.tables import Table, span
 from tidelock.model.instants import format_instant
 from unit.cli.scenes import LOCKS, active_json, condition, consumed_json, lock
 from unit.cli.screens import assert_screen
@@ -42,6 +42,29 @@ def test_nothing_to_show() -> None:
         "No reservations in this namespace; -A shows all."
     ]
     assert screen([], [], NOW, everywhere=True, wide=False) == ["No reservations."]
+
+
+def moving_json(name: str, **plan: Json | str) -> Json:
+    """Give a lock that waits, with a plan of moves."""
+    moves = [{"namespace": "shop", "name": f"web-{number}", "uid": "u", "to": "node-b"} for number in (1, 2)]
+    told = {"token": "5b1f0a9c3d27", "nodeName": "node-a", "evictions": moves, **plan}
+    return reservation_json(name, status={"phase": "Pending", "observedGeneration": 1, "plan": told})
+
+
+def test_which_pods_would_move_and_how_that_is_approved() -> None:
+    begun = moving_json("begun", begunAt=format_instant(NOW))
+    locks = [lock(each) for each in (moving_json("asks"), begun, moving_json("odd", token="x" * 99))]
+    _, _, table = screen(locks, [], NOW, everywhere=False, wide=False)
+    assert isinstance(table, Table)
+    assert table.rows == [
+        ["asks", "approve 5b1f0a9c3d27", "shop/web-1", "node-a", "node-b"],
+        ["", "", "shop/web-2", "node-a", "node-b"],
+        ["begun", "under way", "shop/web-1", "node-a", "node-b"],
+        ["", "", "shop/web-2", "node-a", "node-b"],
+    ]
+    _, _, table = screen(locks[:1], [], NOW, everywhere=True, wide=False)
+    assert isinstance(table, Table)
+    assert table.rows[0][:2] == ["shop", "asks"]
 
 
 def test_a_status_that_nobody_can_read_is_no_crash() -> None:

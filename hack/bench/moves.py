@@ -1,0 +1,123 @@
+"""How long it takes to look for pods to move: python -m bench.moves [--nodes N] [--pods N].
+
+Nodes are fragmented: each has some room left, and none enough for the lock. Each look is one step of the
+decider that serves a cluster, without an API server, in processor time.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from bench.decisions import Stopped
+from bench.figures import columns, percentile
+from bench.scenarios import Json, node_name, plain_node
+from tidelock.framework.config import default_configuration
+from tidelock.model.instants import format_instant
+from tidelock.model.locks import decode_reservation
+from tidelock.model.nodes import decode_node
+from tidelock.model.pods import decode_pod
+from tidelock.plugins.registry import BUILTINS
+from tidelock.scheduler.decider import Decider
+from tidelock.scheduler.feed import Feed
+from tidelock.scheduler.moving import LOOK_AGAIN
+
+_NOW = 1_800_000_000.0
+_NAMESPACE = "bench"
+_CPUS = 16  # of a node
+_LEFT = 2  # of them, that no pod has
+
+
+def pod_json(number: int, node: str, millis: int, *, movable: bool) -> Json:
+    """Make a pod of a ReplicaSet."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}
+    return {
+        "metadata": {
+            "name": f"pod-{number}",
+            "namespace": _NAMESPACE,
+            "uid": f"pod-{number}",
+            "ownerReferences": [owner],
+            "annotations": {} if movable else {"tidelock.dev/movable": "false"},
+        },
+        "spec": {
+            "nodeName": node,
+            "containers": [{"name": "main", "resources": {"requests": {"cpu": f"{millis}m"}}}],
+        },
+        "status": {"phase": "Running", "startTime": format_instant(_NOW)},
+    }
+
+
+def lock_json(number: int, cpus: float) -> Json:
+    """Make a lock for which three pods may be moved."""
+    metadata = {"name": f"lock-{number}", "namespace": _NAMESPACE, "uid": f"lock-{number}", "generation": 1}
+    return {
+        "metadata": metadata | {"creationTimestamp": format_instant(_NOW), "resourceVersion": "1"},
+        "spec": {
+            "resources": {"cpu": f"{round(cpus * 1000)}m"},
+            "owners": [{"pod": {"name": f"job-{number}"}}],
+            "ttlSeconds": 600,
+            "mayMove": {"maxPods": 3},
+        },
+    }
+
+
+def world(nodes: int, pods: int, *, movable: bool) -> tuple[Decider, Feed]:
+    """Make a decider over fragmented nodes."""
+    decider = Decider(default_configuration("bench", BUILTINS))
+    cache, book = decider.cache, decider.book
+    feed = Feed(cache, book, decider.queue, decider.waiting_pods, Stopped(), lambda: None)
+    for number in range(nodes):
+        feed.nodes.upsert(None, decode_node(msgspec.json.encode(plain_node(number))))
+    millis = (_CPUS - _LEFT) * 1000 // pods
+    for number in range(nodes * pods):
+        plain = pod_json(number, node_name(number % nodes), millis, movable=movable)
+        feed.pods.upsert(None, decode_pod(msgspec.json.encode(plain)))
+    for sink in (feed.nodes, feed.pods, feed.reservations):
+        sink.synced()
+    return decider, feed
+
+
+def looks(decider: Decider, feed: Feed, cpus: float, count: int) -> list[float]:
+    """Look for moves so many times; gives the processor seconds of each."""
+    lock = decode_reservation(msgspec.json.encode(lock_json(0, cpus)))
+    feed.reservations.upsert(None, lock)
+    seconds, now = [], _NOW
+    decider.step(now)
+    for _ in range(count):
+        now += LOOK_AGAIN
+        begin = time.process_time()
+        decider.moving.step(now)
+        seconds.append(time.process_time() - begin)
+        entry = decider.book.entries[lock.key]
+        entry.plan = None  # the next look has to find it again
+    feed.reservations.remove(lock)
+    return seconds
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the benchmark; the exit status is 0 whatever the figures."""
+    parser = argparse.ArgumentParser(prog="bench.moves", description="Measure the search for moves alone.")
+    parser.add_argument("--nodes", type=int, default=5_000)
+    parser.add_argument("--pods", type=int, default=28, help="pods of each node")
+    parser.add_argument("--looks", type=int, default=20)
+    options = parser.parse_args(arguments)
+    share = (_CPUS - _LEFT) / options.pods
+    rows = [("a look that", "p50", "longest")]
+    for name, cpus, movable in (
+        ("finds one pod", _LEFT + share, True),
+        ("finds three pods", _LEFT + 3 * share, True),
+        ("finds none, as four would do", _LEFT + 4 * share, True),
+        ("finds none, as no pod may be moved", _LEFT + share, False),
+    ):
+        decider, feed = world(options.nodes, options.pods, movable=movable)
+        seconds = looks(decider, feed, cpus, options.looks)
+        rows.append((name, *(f"{each * 1000:.1f} ms" for each in (percentile(seconds, 50), max(seconds)))))
+    print(f"{options.nodes} nodes with {options.pods} pods each.")
+    print(columns(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,69 @@
+"""Which pods may be moved: evicted for a lock, because another one takes their place elsewhere.
+
+A pod is left alone unless its controller makes another one. In the namespace of the lock that is enough, for
+the usual controllers; in other namespaces the pod, or its namespace, has to agree by the annotation
+`tidelock.dev/movable: "true"`, as nobody there has asked for the lock. So has, everywhere, a pod of any
+other controller. "false" keeps a pod where it is, and so does the annotation that cluster-autoscaler reads.
+"""
+
+from math import inf
+
+from tidelock.cluster.cache import Placed
+from tidelock.framework.api import Handle
+from tidelock.ledger.entry import Entry
+from tidelock.model.meta import OwnerReference
+
+MOVABLE = "tidelock.dev/movable"
+"""Annotation of a pod or a namespace: whether its pods may be moved."""
+SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+
+_SYSTEM = "kube-system"
+# Controllers, by group and kind, that make another pod for one that is evicted, which may go to another node.
+_REPLACING = frozenset(
+    {
+        ("apps", "ReplicaSet"),
+        ("apps", "StatefulSet"),
+        ("", "ReplicationController"),
+        ("apps.kruise.io", "CloneSet"),
+        ("apps.kruise.io", "StatefulSet"),
+    }
+)
+# Kinds that have their pods on the very node.
+_ROOTED = frozenset({"DaemonSet", "Node"})
+
+
+def may_be_moved(handle: Handle, placed: Placed, entry: Entry) -> bool:
+    """Tell whether a pod may be evicted for a lock, budgets aside; one that is going already need not be."""
+    pod = placed.pod
+    if placed.assumed or pod.leaving or pod.uid in handle.cache.evicting:
+        return False
+    if pod.spec.priority > entry.priority or pod.run_seconds < inf or pod.borrows:
+        return False
+    if not _agrees(handle, placed, entry):
+        return False
+    shared = handle.book.rooms.occupied_on(placed.node_name)
+    in_a_lock = any(pod.uid in each.occupants for each in shared)
+    return not in_a_lock and not handle.book.own(pod)
+
+
+def _agrees(handle: Handle, placed: Placed, entry: Entry) -> bool:
+    """Tell whether a pod is one that its controller replaces, and that nobody wants to stay."""
+    meta, controller = placed.pod.meta, placed.pod.meta.controller
+    if controller is None or controller.kind in _ROOTED or meta.namespace == _SYSTEM:
+        return False
+    told = meta.annotations.get(MOVABLE)
+    if told == "false" or meta.annotations.get(SAFE_TO_EVICT) == "false":
+        return False
+    if told == "true":
+        return True
+    if not _replaces(controller):
+        return False
+    if meta.namespace == entry.key.namespace:
+        return True
+    namespace = handle.objects.namespaces.get(meta.namespace)
+    return namespace is not None and namespace.meta.annotations.get(MOVABLE) == "true"
+
+
+def _replaces(controller: OwnerReference) -> bool:
+    group, _, _ = controller.api_version.rpartition("/")
+    return (group, controller.kind) in _REPLACING

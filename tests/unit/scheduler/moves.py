@@ -1,0 +1,92 @@
+"""A fragmented cluster, for tests of locks for which pods may be moved."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from builders import Json, encode, node, pod
+from tidelock.ledger.entry import Entry
+from tidelock.ledger.moves import Plan
+from tidelock.ledger.status import render
+from tidelock.model.locks import decode_reservation
+from tidelock.model.meta import Key
+from tidelock.model.pods import Pod
+from unit.scheduler.machinery import Core
+
+LOCK = Key("shop", "lock")
+
+
+def web(name: str, node_name: str, cpu: str = "1", **fields: Any) -> Pod:
+    """Give a pod of a ReplicaSet on a node."""
+    return pod(
+        name,
+        **{
+            "requests": {"cpu": cpu},
+            "node_name": node_name,
+            "controller": "apps/v1/ReplicaSet/web",
+            "phase": "Running",
+        }
+        | fields,
+    )
+
+
+def fragmented(**labels: Mapping[str, str]) -> Core:
+    """Give two nodes of 4 cpu, each with 2 free, in pods of 1 cpu: nothing of 3 cpu fits."""
+    core = Core(*(node(name, cpu="4", labels=labels.get(name[-1])) for name in ("node-a", "node-b")))
+    core.add(*(web(f"{place}-{number}", f"node-{place}") for place in "ab" for number in range(2)))
+    return core
+
+
+def ask(core: Core, *, may_move: Json | None = None, **fields: Any) -> Entry:
+    """Have a lock of 3 cpu be refused, and moves be looked for."""
+    wanted: Json = {"resources": {"cpu": "3"}, "mayMove": may_move or {}, "pendingDeadlineSeconds": 600}
+    entry = core.lock(**wanted | fields)
+    for _ in range(3):  # one lock is looked at in a step, and not at once after another
+        core.step()
+        core.clock.advance(1)
+    return entry
+
+
+def planned(entry: Entry) -> list[tuple[str, str]]:
+    """Give who is to move where."""
+    return [] if entry.plan is None else [(move.key.name, move.to) for move in entry.plan.moves]
+
+
+def plan_of(entry: Entry) -> Plan:
+    assert entry.plan is not None, entry.move_problem
+    return entry.plan
+
+
+def store(core: Core, entry: Entry, **edit: Any) -> None:
+    """Have the API server store the status of a lock, and an edit of its spec; the watch tells of both."""
+    before = entry.reservation
+    spec = before.spec.model_dump(mode="json", exclude_none=True, by_alias=True) if before.spec else {}
+    meta = before.meta
+    plain = {
+        "metadata": {
+            "name": meta.name,
+            "namespace": meta.namespace,
+            "uid": meta.uid,
+            "resourceVersion": str(meta.version + 1),
+            "generation": meta.generation + bool(edit),
+            "creationTimestamp": "2027-01-15T08:00:00Z",
+        },
+        "spec": spec | edit,
+        "status": render(entry, core.clock.now()),
+    }
+    core.feed.reservations.upsert(before, decode_reservation(encode(plain)))
+    core.step()
+
+
+def approve(core: Core, entry: Entry, token: str = "") -> None:
+    """Have the plan of a lock be stored and approved."""
+    store(core, entry)
+    asked = {"approve": token or plan_of(entry).token}
+    store(core, entry, mayMove=asked)
+    store(core, entry)
+
+
+def told(core: Core, entry: Entry) -> tuple[str, str, str]:
+    """Give the condition MovePlanned."""
+    conditions = {each["type"]: each for each in render(entry, core.clock.now())["conditions"]}
+    found = conditions["MovePlanned"]
+    return found["status"], found["reason"], found["message"]

@@ -1,0 +1,292 @@
+"""The life of a plan of moves: shown, approved, carried out, given up, and gone on with by a next process."""
+
+from builders import Json, budget, node, pod
+from tidelock.kube.errors import Forbidden, TooManyRequests
+from tidelock.ledger.entry import Entry
+from tidelock.ledger.status import render
+from tidelock.ledger.transitions import Event
+from tidelock.model.pods import Pod
+from tidelock.model.reservations import Phase
+from unit.scheduler.machinery import Core, Shell, pod_path
+from unit.scheduler.moves import approve, ask, fragmented, plan_of, planned, store, told, web
+
+
+def victim(core: Core) -> Pod | None:
+    """Give the next pod that is to be evicted for any lock."""
+    for task in core.decider.take_moves():
+        if (found := core.decider.moving.next_victim(task)) is not None:
+            return found
+    return None
+
+
+def events(core: Core) -> list[Event]:
+    return [change.event for change in core.book.changes]
+
+
+def under_way(core: Core | None = None) -> tuple[Core, Entry]:
+    core = core or fragmented()
+    entry = ask(core)
+    approve(core, entry)
+    assert plan_of(entry).under_way
+    return core, entry
+
+
+def test_what_is_not_approved_is_never_carried_out() -> None:
+    core = fragmented()
+    entry = ask(core)
+    store(core, entry)
+    core.clock.advance(60)
+    core.step()
+    assert not plan_of(entry).under_way
+    assert victim(core) is None
+    assert not core.cache.nominator.on("node-a")
+
+
+def test_a_token_of_another_plan_approves_nothing_and_that_is_told() -> None:
+    core = fragmented()
+    entry = ask(core)
+    approve(core, entry, "another")
+    assert not plan_of(entry).under_way
+    status, reason, message = told(core, entry)
+    assert (status, reason) == ("True", "TokenMismatch")
+    assert "spec.mayMove.approve another is of another plan" in message
+    assert plan_of(entry).token in message
+
+
+def test_once_approved_its_room_is_set_aside_and_its_pods_are_to_go() -> None:
+    core, entry = under_way()
+    assert [each.uid for each in core.cache.nominator.on("node-a")] == ["uid-lock"]
+    found = victim(core)
+    assert found is not None
+    assert found.meta.name == "a-0"
+    core.feed.pods.remove(found)
+    core.step()
+    assert (entry.phase, entry.node, entry.plan, entry.moved) == (Phase.ACTIVE, "node-a", None, 1)
+    assert render(entry, core.clock.now())["moved"] == 1
+    assert not core.cache.nominator.on("node-a")
+    assert events(core) == [Event.PLAN_MOVES, Event.MOVE, Event.ADMIT]
+
+
+def test_nobody_is_evicted_before_it_is_stored_that_the_plan_is_under_way() -> None:
+    core = fragmented()
+    entry = ask(core)
+    store(core, entry)
+    store(core, entry, mayMove={"approve": plan_of(entry).token})
+    assert plan_of(entry).under_way
+    assert victim(core) is None
+    store(core, entry)
+    assert victim(core) is not None
+
+
+def test_an_automatic_plan_is_carried_out_once_it_is_stored() -> None:
+    core = fragmented()
+    entry = ask(core, may_move={"automatically": True})
+    assert not plan_of(entry).under_way
+    store(core, entry)
+    assert plan_of(entry).under_way
+    store(core, entry)
+    assert victim(core) is not None
+
+
+def test_others_leave_the_room_that_comes_free_to_the_lock() -> None:
+    core, entry = under_way()
+    core.add(pod("rival", requests={"cpu": "3"}))
+    found = victim(core)
+    assert found is not None
+    core.feed.pods.remove(found)
+    core.refuse()
+    assert entry.phase is Phase.ACTIVE
+
+
+def test_locks_alike_leave_it_to_the_one_that_it_is_made_for() -> None:
+    core = fragmented()
+    first = ask(core, name="a-first")
+    entry = ask(core)
+    approve(core, entry)
+    found = victim(core)
+    assert found is not None
+    core.feed.pods.remove(found)
+    for _ in range(3):
+        core.step()
+    assert (entry.phase, first.phase) == (Phase.ACTIVE, Phase.PENDING)
+
+
+def test_a_plan_that_holds_no_more_when_it_is_approved_is_made_anew_with_another_token() -> None:
+    core = fragmented()
+    entry = ask(core)
+    before = plan_of(entry)
+    store(core, entry)
+    core.add(web("b-2", "node-b", "2"), web("a-2", "node-a", "500m"))
+    core.feed.pods.remove(web("b-0", "node-b"))
+    core.feed.pods.remove(web("b-1", "node-b"))
+    store(core, entry, mayMove={"approve": before.token})
+    after = plan_of(entry)
+    assert not after.under_way
+    assert after.token != before.token
+    assert victim(core) is None
+
+
+def test_a_budget_that_was_tightened_meanwhile_stops_a_plan_before_it_begins() -> None:
+    core = fragmented()
+    for place in "ab":
+        for number in range(2):
+            core.add(web(f"{place}-{number}", f"node-{place}", labels={"app": "web"}))
+    budgets = core.decider.objects.pod_disruption_budgets
+    budgets.upsert(None, budget(allowed=1, labels={"app": "web"}))
+    entry = ask(core)
+    store(core, entry)
+    token = plan_of(entry).token
+    budgets.upsert(None, budget(allowed=0, labels={"app": "web"}))
+    store(core, entry, mayMove={"approve": token})
+    assert entry.plan is None
+    assert told(core, entry)[:2] == ("False", "NoMoves")
+    assert events(core)[-1] is Event.DROP_MOVES
+
+
+def test_a_plan_is_given_up_when_it_is_not_approved_any_more() -> None:
+    core, entry = under_way()
+    store(core, entry, mayMove={})
+    assert not planned(entry) or not plan_of(entry).under_way
+    assert victim(core) is None
+    assert not core.cache.nominator.on("node-a")
+
+
+def test_a_plan_ends_when_the_lock_does_not_ask_for_moves_any_more() -> None:
+    core, entry = under_way()
+    store(core, entry, mayMove=None)
+    assert entry.plan is None
+    status = render(entry, core.clock.now())
+    assert "plan" not in status
+    assert "MovePlanned" not in {each["type"] for each in status["conditions"]}
+
+
+def test_a_plan_whose_room_others_have_taken_is_given_up_and_says_so() -> None:
+    core, entry = under_way()
+    core.add(web("urgent", "node-a", "2"))
+    core.clock.advance(10)
+    core.step()
+    assert entry.plan is None
+    assert "given up: node-a would have no room" in told(core, entry)[2]
+
+
+def test_a_plan_is_given_up_when_a_pod_is_told_to_stay() -> None:
+    core, entry = under_way()
+    core.add(web("a-0", "node-a", annotations={"tidelock.dev/movable": "false"}))
+    assert victim(core) is None
+    core.clock.advance(10)
+    core.step()
+    assert "may not be moved any more" in told(core, entry)[2]
+
+
+def test_who_was_evicted_counts_for_the_plans_to_come() -> None:
+    core = fragmented()
+    entry = ask(core, may_move={"maxPods": 2}, resources={"cpu": "3"})
+    assert len(planned(entry)) == 1
+    store(core, entry)
+    store(core, entry, mayMove={"maxPods": 2, "approve": plan_of(entry).token})
+    store(core, entry)
+    found = victim(core)
+    assert found is not None
+    core.feed.pods.remove(found)
+    core.add(web("urgent", "node-a", "2"))
+    core.clock.advance(10)
+    core.step()
+    core.clock.advance(10)
+    core.step()
+    assert (entry.moved, entry.moves_left) == (1, 1)
+    assert entry.plan is None or not entry.plan.under_way
+
+
+def test_the_next_process_goes_on_with_what_is_under_way() -> None:
+    core, entry = under_way()
+    stored = entry.reservation.status
+    follower = fragmented()
+    adopted = follower.lock(
+        resources={"cpu": "3"},
+        pendingDeadlineSeconds=600,
+        mayMove={"approve": plan_of(entry).token},
+        status=stored,
+        generation=stored["observedGeneration"],
+    )
+    assert [each.uid for each in follower.cache.nominator.on("node-a")] == ["uid-lock"]
+    assert render(adopted, core.clock.now()) == stored
+    follower.step()
+    found = victim(follower)
+    assert found is not None
+    assert found.meta.name == "a-0"
+
+
+def test_the_next_process_goes_on_when_its_pods_have_gone_meanwhile() -> None:
+    _, entry = under_way()
+    follower = fragmented()
+    follower.feed.pods.remove(web("a-0", "node-a"))
+    stored = entry.reservation.status
+    spec: Json = {"resources": {"cpu": "3"}, "mayMove": {"approve": plan_of(entry).token}}
+    adopted = follower.lock(status=stored, generation=stored["observedGeneration"], **spec)
+    follower.step()
+    assert (adopted.phase, adopted.node, adopted.moved) == (Phase.ACTIVE, "node-a", 1)
+
+
+def shell() -> Shell:
+    """Give a fragmented cluster whose lock may have pods be moved without being asked."""
+    made = Shell(*(node(name, cpu="4") for name in ("node-a", "node-b")))
+    for place in "ab":
+        for number in range(2):
+            fields = {"requests": {"cpu": "1"}, "controller": "apps/v1/ReplicaSet/web"}
+            made.store_pod(f"{place}-{number}", node_name=f"node-{place}", **fields)
+    made.store_lock(resources={"cpu": "3"}, mayMove={"automatically": True}, pendingDeadlineSeconds=600)
+    return made
+
+
+async def carry_on(made: Shell) -> None:
+    """Decide and write, as often as it takes until a plan is under way and stored."""
+    for _ in range(6):
+        made.step()
+        await made.publish()
+        made.evictor.flush()
+        await made.settle()
+
+
+def evictions(made: Shell) -> list[str]:
+    return [each.path for each in made.api.asked if each.path.endswith("/eviction")]
+
+
+async def test_a_pod_is_evicted_through_the_eviction_api_and_told_so() -> None:
+    made = shell()
+    await carry_on(made)
+    assert evictions(made) == [f"{pod_path('a-0')}/eviction"]
+    assert pod_path("a-0") not in made.api.objects
+    (event,) = [each for each in made.recorder if each.reason == "Moved"]
+    assert (event.regarding.name, event.type, event.action) == ("a-0", "Normal", "Moving")
+    assert event.note == "Moved for reservation shop/lock, to make room on node node-a"
+    made.feed.pods.remove(web("a-0", "node-a"))
+    await carry_on(made)
+    status = made.stored_status()
+    assert (status["phase"], status["nodeName"], status["moved"]) == ("Active", "node-a", 1)
+    assert "plan" not in status
+    assert {"MovePlanned", "Moving", "Admitted"} <= set(made.recorder.reasons)
+
+
+async def test_a_budget_that_forbids_it_is_waited_for_and_nothing_is_deleted(naps: list[float]) -> None:
+    made = shell()
+    made.step()
+    await made.publish()
+    made.step()
+    await made.publish()
+    made.api.fails(*[TooManyRequests("the budget is used up", status=429)] * 3)
+    await carry_on(made)
+    assert len(evictions(made)) == 4
+    assert len(naps) == 3
+    assert pod_path("a-0") not in made.api.objects
+    assert "DELETE" not in made.api.verbs
+
+
+async def test_an_eviction_that_is_forbidden_gives_the_plan_up() -> None:
+    made = shell()
+    made.api.refuses["POST"] = Forbidden("no right", status=403)
+    await carry_on(made)
+    entry = next(iter(made.book.entries.values()))
+    assert (entry.plan, entry.moved) == (None, 0)
+    assert "given up: pod shop/a-0 can't be evicted: 403: no right" in told(made, entry)[2]
+    assert made.metric("tidelock_api_write_errors_total", write="move", reason="Forbidden") == 1
+    assert not made.cache.nominator.on("node-a")

@@ -1,0 +1,233 @@
+"""Which pods would have to move so that a lock fits: the fewest, that may, and that have room elsewhere."""
+
+from typing import Any
+
+import pytest
+
+from builders import NOW, Json, budget, node, pod
+from tidelock.framework.movable import MOVABLE, SAFE_TO_EVICT
+from tidelock.model.meta import ObjectMeta
+from tidelock.model.namespaces import Namespace
+from tidelock.model.reservations import Phase
+from unit.scheduler.machinery import Core
+from unit.scheduler.moves import ask, fragmented, plan_of, planned, told, web
+
+
+def crowded(**fields: Any) -> Core:
+    """Give a node of 4 cpu with a pod of 2 cpu, for which another one has room: nothing of 3 cpu fits."""
+    core = Core(node("node-a", cpu="4"), node("node-b", cpu="2"))
+    core.add(web("a-0", "node-a", "2", **fields))
+    return core
+
+
+def test_without_asking_no_plan_is_made() -> None:
+    core = fragmented()
+    entry = core.lock(resources={"cpu": "3"})
+    core.step()
+    assert entry.phase is Phase.PENDING
+    assert entry.plan is None
+    assert core.decider.moving.next_due() is None
+
+
+def test_the_fewest_pods_are_to_move_and_each_to_a_node_with_room() -> None:
+    core = fragmented()
+    entry = ask(core)
+    assert planned(entry) == [("a-0", "node-b")]
+    status, reason, message = told(core, entry)
+    assert (status, reason) == ("True", "MovePlanned")
+    token = plan_of(entry).token
+    assert message == (
+        "room would come of moving 1 pod of node-a: shop/a-0 to node-b; "
+        f"approved with spec.mayMove.approve {token}"
+    )
+
+
+def test_two_that_move_do_not_take_the_same_room() -> None:
+    core = Core(*(node(f"node-{place}", cpu="4") for place in "abc"))
+    core.add(*(web(f"a-{number}", "node-a") for number in range(4)))
+    core.add(web("b", "node-b", "3"), web("c", "node-c", "3"))
+    entry = ask(core, resources={"cpu": "2"})
+    assert planned(entry) == [("a-0", "node-b"), ("a-1", "node-c")]
+    core.add(web("d", "node-c"))
+    assert ask(core, name="next", resources={"cpu": "2"}).plan is None
+
+
+@pytest.mark.parametrize(("most", "moves"), [(1, []), (2, ["a-0", "a-1"])])
+def test_no_more_than_are_allowed_are_to_move(most: int, moves: list[str]) -> None:
+    core = fragmented()
+    entry = ask(core, may_move={"maxPods": most}, resources={"cpu": "4"})
+    assert [name for name, _ in planned(entry)] == moves
+    if not moves:
+        assert told(core, entry)[:2] == ("False", "NoMoves")
+
+
+def test_of_as_many_pods_the_least_important_and_then_the_smallest_move() -> None:
+    core = Core(node("node-a", cpu="6"), node("node-b", cpu="2"))
+    core.add(web("high", "node-a", priority=5), web("large", "node-a", "2"), web("small", "node-a"))
+    entry = ask(core, priority=9)
+    assert planned(entry) == [("small", "node-b")]
+    core.add(web("small", "node-a", priority=6))
+    core.clock.advance(10)
+    assert planned(ask(core, name="next", priority=9)) == [("large", "node-b")]
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        {"controller": ""},
+        {"controller": "apps/v1/DaemonSet/web"},
+        {"controller": "v1/Node/node-a"},
+        {"controller": "batch/v1/Job/web"},
+        {"namespace": "kube-system"},
+        {"namespace": "another"},
+        {"priority": 1},
+        {"annotations": {MOVABLE: "false"}},
+        {"annotations": {SAFE_TO_EVICT: "false"}},
+        {"annotations": {"tidelock.dev/borrows": "true"}},
+        {"activeDeadlineSeconds": 3600},
+    ],
+)
+def test_who_may_not_be_moved_stays(kept: dict[str, Any]) -> None:
+    assert ask(crowded(**kept)).plan is None
+
+
+@pytest.mark.parametrize(
+    "movable",
+    [
+        {"controller": "apps/v1/StatefulSet/web"},
+        {"controller": "v1/ReplicationController/web"},
+        {"controller": "batch/v1/Job/web", "annotations": {MOVABLE: "true"}},
+        {"namespace": "another", "annotations": {MOVABLE: "true"}},
+        {"namespace": "willing"},
+    ],
+)
+def test_who_may_be_moved_moves(movable: dict[str, Any]) -> None:
+    core = crowded(**movable)
+    willing = Namespace(ObjectMeta("willing", annotations={MOVABLE: "true"}))
+    core.decider.objects.namespaces.upsert(None, willing)
+    assert planned(ask(core)) == [("a-0", "node-b")]
+
+
+def test_an_owner_of_a_lock_stays() -> None:
+    core = crowded(labels={"app": "other"})
+    owners = [{"selector": {"matchLabels": {"app": "other"}}}]
+    core.lock("theirs", owners=owners, reuse="Always", resources={"cpu": "2"})
+    core.step()
+    assert core.locked() == 0
+    assert ask(core).plan is None
+
+
+@pytest.mark.parametrize(("allowed", "moves"), [(0, []), (1, [("a-0", "node-b")])])
+def test_a_budget_is_never_strained(allowed: int, moves: list[tuple[str, str]]) -> None:
+    core = crowded(labels={"app": "web"})
+    core.decider.objects.pod_disruption_budgets.upsert(None, budget(allowed=allowed, labels={"app": "web"}))
+    assert planned(ask(core)) == moves
+
+
+def test_two_of_one_budget_that_allows_one_do_not_move_together() -> None:
+    core = Core(node("node-a", cpu="4"), node("node-b", cpu="3"))
+    core.decider.objects.pod_disruption_budgets.upsert(None, budget(allowed=1, labels={"app": "web"}))
+    core.add(*(web(f"a-{number}", "node-a", labels={"app": "web"}) for number in range(4)))
+    assert ask(core, resources={"cpu": "2"}, nodeName="node-a").plan is None
+    core.decider.objects.pod_disruption_budgets.upsert(None, budget(allowed=2, labels={"app": "web"}))
+    entry = ask(core, name="next", resources={"cpu": "2"}, nodeName="node-a")
+    assert planned(entry) == [("a-0", "node-b"), ("a-1", "node-b")]
+
+
+def test_a_pod_of_two_budgets_stays_as_the_eviction_api_evicts_none() -> None:
+    core = crowded(labels={"app": "web"})
+    for name in "xy":
+        each = budget(name, allowed=5, labels={"app": "web"})
+        core.decider.objects.pod_disruption_budgets.upsert(None, each)
+    assert ask(core).plan is None
+
+
+def test_room_of_locks_is_not_for_those_who_move() -> None:
+    core = crowded()
+    assert core.lock("other", resources={"cpu": "1"}, nodeName="node-b").phase is Phase.PENDING
+    entry = ask(core)
+    assert core.locked("node-b") == 1000
+    assert entry.plan is None
+
+
+def test_room_that_is_kept_for_a_nominated_pod_is_nobody_elses() -> None:
+    core = crowded()
+    core.cache.nominator.nominate(pod("urgent", requests={"cpu": "1"}, priority=-1), "node-b")
+    assert ask(core).plan is None
+
+
+def test_a_replacement_goes_where_its_own_demands_are_met() -> None:
+    core = fragmented(a={"zone": "x"}, b={"zone": "y"})
+    for name in ("a-0", "a-1"):
+        core.add(web(name, "node-a", nodeSelector={"zone": "x"}))
+    assert planned(ask(core)) == [("b-0", "node-a")]
+
+
+def test_pods_that_keep_apart_do_not_move_together() -> None:
+    apart = {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "host"}
+            ]
+        }
+    }
+    core = fragmented(a={"host": "a"}, b={"host": "b"})
+    for place in "ab":
+        core.add(web(f"{place}-0", f"node-{place}", labels={"app": "web"}, affinity=apart))
+    for place in "ab":
+        core.add(web(f"{place}-1", f"node-{place}", annotations={MOVABLE: "false"}))
+    assert ask(core).plan is None
+
+
+def test_a_pod_may_move_within_a_zone_that_takes_one_of_its_kind() -> None:
+    """It would be counted beside its own replacement otherwise."""
+    apart = {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "zone"}
+            ]
+        }
+    }
+    core = fragmented(a={"zone": "x"}, b={"zone": "x"})
+    core.add(web("a-0", "node-a", labels={"app": "web"}, affinity=apart))
+    assert planned(ask(core)) == [("a-0", "node-b")]
+
+
+def test_nobody_moves_for_what_comes_by_itself() -> None:
+    core = fragmented()
+    core.add(web("a-0", "node-a", deleted=True))
+    assert ask(core).plan is None
+
+
+def test_a_lock_for_a_host_port_is_planned_for_too() -> None:
+    core = Core(node("node-a", cpu="4"), node("node-b", cpu="2"))
+    container: Json = {"name": "main", "image": "x", "ports": [{"hostPort": 80, "containerPort": 80}]}
+    core.add(web("a-0", "node-a", containers=[container]))
+    template = {"spec": {"containers": [container | {"resources": {"requests": {"cpu": "3"}}}]}}
+    assert planned(ask(core, resources=None, template=template)) == [("a-0", "node-b")]
+
+
+def test_the_same_plan_has_the_same_token_whoever_makes_it() -> None:
+    first, second = (plan_of(ask(fragmented())) for _ in range(2))
+    assert first == second
+    other = fragmented()
+    other.add(web("a-0", "node-a", uid="another"))
+    other.feed.pods.remove(web("a-0", "node-a"))
+    assert plan_of(ask(other)).token != first.token
+
+
+def test_a_search_is_made_now_and_then_however_often_the_lock_is_refused() -> None:
+    core = fragmented()
+    entry = ask(core, may_move={"maxPods": 1}, resources={"cpu": "4"})
+    assert entry.plan is None
+    due = core.decider.moving.next_due()
+    assert due == NOW + 10
+    for number in range(2):
+        core.add(web(f"b-{number}", "node-b", deleted=True))
+        core.feed.pods.remove(web(f"b-{number}", "node-b"))
+    core.add(web("c", "node-b"))
+    core.step()
+    assert (entry.plan, core.decider.moving.next_due()) == (None, due)
+    core.clock.advance(10)
+    core.step()
+    assert planned(entry) == [("c", "node-a")]
