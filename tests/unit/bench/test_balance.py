@@ -85,6 +85,15 @@ def test_policies_that_were_played_in_some_worlds_only_are_told_of_these(
     assert verdict.of_rival.mean == pytest.approx(6 / 8)
 
 
+def test_without_a_rival_no_day_is_judged(capsys: pytest.CaptureFixture[str]) -> None:
+    """An hour of worlds ended in a traceback."""
+    report([outcome(_REPORTED, of(6.0))], ["default", OURS])
+
+    told = capsys.readouterr().out
+    assert OURS in told
+    assert "by day" not in told
+
+
 def test_what_was_played_is_kept_and_not_played_again(tmp_path: Path) -> None:
     file = tmp_path / "balance.json"
     options = parse(["--traces", ".", "--json", str(file)])
