@@ -88,7 +88,7 @@ class _Args(msgspec.Struct, frozen=True, rename="camel"):
     overload_limits: _Limits = _Limits()
     staleness_seconds: Annotated[float, msgspec.Meta(gt=0)] = 180
     pod_estimation: _Estimation = _Estimation()
-    mature_seconds: Annotated[float, msgspec.Meta(gt=0)] = 900
+    mature_seconds: Annotated[float, msgspec.Meta(gt=0)] = 1800
     guard: bool = True
     history: bool = True
 

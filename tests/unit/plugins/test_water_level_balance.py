@@ -243,7 +243,7 @@ def test_sums_are_of_the_pods_own_use_and_follow_them_at_once() -> None:
 def test_history_fills_in_for_young_pods_by_their_age() -> None:
     scene = Scene(measured("node-a"))
     web = {"controller": "apps/v1/StatefulSet/web", "requests": {"cpu": "9"}, "node_name": "node-a"}
-    scene.cache.upsert(pod("young", bound_at=NOW - 225, **web))
+    scene.cache.upsert(pod("young", bound_at=NOW - 450, **web))
     uses = Uses({"uid-young": pod_use(8.0)}, {WorkloadKey("StatefulSet", "shop", "web"): usage(4.0)})
     at_once(scene.measurements.take(uses))
     assert scored(scene, **SUMS) == [80 * (0.25 * 8 + 0.75 * 4 + 1) / 20 + 20]
