@@ -123,10 +123,12 @@ PLACES: st.SearchStrategy[Json] = st.sampled_from(
         {"nodeName": None, "nodeSelector": {"name": "node-b"}},
     ]
 )
+APPS = st.sampled_from(["web", "db"])
+MAY_MOVE = st.sampled_from([{}, {"maxPods": 1}, {"automatically": True}, {"automatically": True}])
 MOVES: st.SearchStrategy[Json] = st.sampled_from(
     [
         *({"mayMove": None}, {"mayMove": None}),
-        *({"mayMove": moves} for moves in ({}, {"maxPods": 1}, {"automatically": True})),
+        *({"mayMove": asks} for asks in ({}, {"maxPods": 1}, {"automatically": True})),
     ]
 )
 LIMITS: st.SearchStrategy[Json] = st.sampled_from(
@@ -274,6 +276,24 @@ class World(RuleBasedStateMachine):
         elif limits is not None:
             metadata = {"name": key.name, "namespace": key.namespace, "uid": self._uid()}
             self.api.quotas.put({"metadata": metadata, "spec": limits})
+        self._go_on()
+
+    @rule(data=st.data())
+    def fragment(self, data: st.DataObject) -> None:
+        """Have pods that no lock names be on both nodes, and a lock for which they may move; or end these."""
+        for number, name in enumerate(("node-a", "node-b")):
+            key = Key("shop", f"db-{number}")
+            if key in self.pods.objects:
+                self.api.end_pod(key, self.clock.now())
+                continue
+            self.observer.disturb(name)
+            fields: Json = {"labels": {"app": data.draw(APPS)}, "annotations": {BORROWS: "false"}}
+            fields |= {"requests": {"cpu": data.draw(st.sampled_from(["1", "2"]))}, "node_name": name}
+            self.pods.put(pod_json(key.name, uid=self._uid(), controller="apps/v1/StatefulSet/db", **fields))
+        if Key("shop", "lock-2") not in self.locks.objects:
+            spec: Json = {"owners": [{"pod": {"name": "web-2"}}], "preemptionPolicy": "Never"}
+            spec |= {"mayMove": data.draw(MAY_MOVE), "resources": {"cpu": "3"}, "pendingDeadlineSeconds": 600}
+            self.locks.put(reservation_json("lock-2", uid=self._uid(), created=self.clock.now(), **spec))
         self._go_on()
 
     @rule(allowed=st.sampled_from([None, 0, 1, 1]))
@@ -428,6 +448,8 @@ class World(RuleBasedStateMachine):
 
     def _approve_moves(self, data: st.DataObject, key: Key) -> None:
         """Approve the plan that a lock tells of, or another one."""
+        planned = [each for each, lock in self.locks.objects.items() if "plan" in lock["status"]]
+        key = planned[0] if planned else key
         stored = self.locks.objects[key]
         if (asks := stored["spec"].get("mayMove")) is not None:
             token = stored["status"].get("plan", {}).get("token", "none")
