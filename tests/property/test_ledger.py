@@ -278,24 +278,6 @@ class World(RuleBasedStateMachine):
             self.api.quotas.put({"metadata": metadata, "spec": limits})
         self._go_on()
 
-    @rule(data=st.data())
-    def fragment(self, data: st.DataObject) -> None:
-        """Have pods that no lock names be on both nodes, and a lock for which they may move; or end these."""
-        for number, name in enumerate(("node-a", "node-b")):
-            key = Key("shop", f"db-{number}")
-            if key in self.pods.objects:
-                self.api.end_pod(key, self.clock.now())
-                continue
-            self.observer.disturb(name)
-            fields: Json = {"labels": {"app": data.draw(APPS)}, "annotations": {BORROWS: "false"}}
-            fields |= {"requests": {"cpu": data.draw(st.sampled_from(["1", "2"]))}, "node_name": name}
-            self.pods.put(pod_json(key.name, uid=self._uid(), controller="apps/v1/StatefulSet/db", **fields))
-        if Key("shop", "lock-2") not in self.locks.objects:
-            spec: Json = {"owners": [{"pod": {"name": "web-2"}}], "preemptionPolicy": "Never"}
-            spec |= {"mayMove": data.draw(MAY_MOVE), "resources": {"cpu": "3"}, "pendingDeadlineSeconds": 600}
-            self.locks.put(reservation_json("lock-2", uid=self._uid(), created=self.clock.now(), **spec))
-        self._go_on()
-
     @rule(allowed=st.sampled_from([None, 0, 1, 1]))
     def budget(self, allowed: int | None) -> None:
         """Have a budget guard the pods of an app, with so many evictions left, or guard none any more."""
@@ -492,11 +474,40 @@ class World(RuleBasedStateMachine):
                 self.api.bind(Key("shop", f"web-{number}"), stored["metadata"]["uid"], node_name)
 
 
-TestWorld = World.TestCase
-TestWorld.settings = settings(
+class Fragmented(World):
+    """The same, from two nodes on which a lock would fit only if a pod moved from the one to the other."""
+
+    @initialize(asks=MAY_MOVE, label=APPS, allowed=st.sampled_from([None, 0, 1]), weather=WEATHER)
+    def begin(self, asks: Json, label: str, allowed: int | None, weather: Weather) -> None:
+        """Begin with that lock, and a budget for one kind of pods."""
+        for number, name in enumerate(("node-a", "node-b")):
+            self._put_node(name, "4")
+            fields: Json = {"labels": {"app": label}, "annotations": {BORROWS: "false"}, "node_name": name}
+            fields |= {"requests": {"cpu": "2"}, "controller": "apps/v1/StatefulSet/db"}
+            self.pods.put(pod_json(f"db-{number}", uid=self._uid(), **fields))
+        self.budget(allowed)
+        spec: Json = {"owners": [{"pod": {"name": "web-2"}}], "resources": {"cpu": "3"}, "mayMove": asks}
+        spec |= {"preemptionPolicy": "Never", "pendingDeadlineSeconds": 600}
+        self.locks.put(reservation_json("lock-2", uid=self._uid(), created=self.clock.now(), **spec))
+        self.weather = weather
+        self._go_on()
+
+    @rule(number=st.sampled_from([0, 1]))
+    def end(self, number: int) -> None:
+        """Have a pod that may be moved end: its kubelet ends it, if it was asked to."""
+        if (key := Key("shop", f"db-{number}")) in self.pods.objects:
+            self.api.end_pod(key, self.clock.now())
+        self._go_on()
+
+
+SETTINGS = settings(
     max_examples=EXAMPLES or 60,
     derandomize=not EXAMPLES,  # what is found must be looked into, not stand in the way of another change
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
+TestWorld = World.TestCase
+TestWorld.settings = SETTINGS
+TestFragmented = Fragmented.TestCase
+TestFragmented.settings = settings(SETTINGS, max_examples=EXAMPLES or 30)
