@@ -123,10 +123,12 @@ PLACES: st.SearchStrategy[Json] = st.sampled_from(
         {"nodeName": None, "nodeSelector": {"name": "node-b"}},
     ]
 )
+APPS = st.sampled_from(["web", "db"])
+MAY_MOVE = st.sampled_from([{}, {"maxPods": 1}, {"automatically": True}, {"automatically": True}])
 MOVES: st.SearchStrategy[Json] = st.sampled_from(
     [
         *({"mayMove": None}, {"mayMove": None}),
-        *({"mayMove": moves} for moves in ({}, {"maxPods": 1}, {"automatically": True})),
+        *({"mayMove": asks} for asks in ({}, {"maxPods": 1}, {"automatically": True})),
     ]
 )
 LIMITS: st.SearchStrategy[Json] = st.sampled_from(
@@ -428,6 +430,8 @@ class World(RuleBasedStateMachine):
 
     def _approve_moves(self, data: st.DataObject, key: Key) -> None:
         """Approve the plan that a lock tells of, or another one."""
+        planned = [each for each, lock in self.locks.objects.items() if "plan" in lock["status"]]
+        key = planned[0] if planned else key
         stored = self.locks.objects[key]
         if (asks := stored["spec"].get("mayMove")) is not None:
             token = stored["status"].get("plan", {}).get("token", "none")
@@ -470,11 +474,40 @@ class World(RuleBasedStateMachine):
                 self.api.bind(Key("shop", f"web-{number}"), stored["metadata"]["uid"], node_name)
 
 
-TestWorld = World.TestCase
-TestWorld.settings = settings(
+class Fragmented(World):
+    """The same, from two nodes on which a lock would fit only if a pod moved from the one to the other."""
+
+    @initialize(asks=MAY_MOVE, label=APPS, allowed=st.sampled_from([None, 0, 1]), weather=WEATHER)
+    def begin(self, asks: Json, label: str, allowed: int | None, weather: Weather) -> None:
+        """Begin with that lock, and a budget for one kind of pods."""
+        for number, name in enumerate(("node-a", "node-b")):
+            self._put_node(name, "4")
+            fields: Json = {"labels": {"app": label}, "annotations": {BORROWS: "false"}, "node_name": name}
+            fields |= {"requests": {"cpu": "2"}, "controller": "apps/v1/StatefulSet/db"}
+            self.pods.put(pod_json(f"db-{number}", uid=self._uid(), **fields))
+        self.budget(allowed)
+        spec: Json = {"owners": [{"pod": {"name": "web-2"}}], "resources": {"cpu": "3"}, "mayMove": asks}
+        spec |= {"preemptionPolicy": "Never", "pendingDeadlineSeconds": 600}
+        self.locks.put(reservation_json("lock-2", uid=self._uid(), created=self.clock.now(), **spec))
+        self.weather = weather
+        self._go_on()
+
+    @rule(number=st.sampled_from([0, 1]))
+    def end(self, number: int) -> None:
+        """Have a pod that may be moved end: its kubelet ends it, if it was asked to."""
+        if (key := Key("shop", f"db-{number}")) in self.pods.objects:
+            self.api.end_pod(key, self.clock.now())
+        self._go_on()
+
+
+SETTINGS = settings(
     max_examples=EXAMPLES or 60,
     derandomize=not EXAMPLES,  # what is found must be looked into, not stand in the way of another change
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
+TestWorld = World.TestCase
+TestWorld.settings = SETTINGS
+TestFragmented = Fragmented.TestCase
+TestFragmented.settings = settings(SETTINGS, max_examples=EXAMPLES or 30)

@@ -1,0 +1,186 @@
+"""Locks for which pods are moved, on a real API server with real PodDisruptionBudgets."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.api import Api, Manifest, RefusedError
+from cluster.live import Live, Lock, Node, Pod, condition
+from cluster.operator_process import OperatorProcess
+from cluster.world import World
+from devcluster import wait_for
+from tidelock.framework.movable import MOVABLE
+from tidelock.kube.client import Resource
+
+BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+_WEB = {"app": "web"}
+_OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}
+
+
+@pytest.fixture(scope="module")
+def process(private_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
+    """The operator, where no kubelet ends pods before a test has seen that they were asked to."""
+    with OperatorProcess(private_kubeconfig, tmp_path_factory.mktemp("operator")) as running:
+        yield running
+    assert "Traceback" not in running.log
+
+
+@pytest.fixture
+def world(private_world: World, process: OperatorProcess) -> World:
+    del process
+    return private_world
+
+
+class Fragmented:
+    """Two nodes of 4 cores, with two pods of 1 core each, whose ReplicaSet makes others for them."""
+
+    def __init__(self, world: World, **annotations: str) -> None:
+        self.world = world
+        self.nodes = [world.node(name) for name in "ab"]
+        self.pods: dict[str, Pod] = {}
+        for node, place in zip(self.nodes, "ab", strict=True):
+            for number in range(2):
+                name = f"{place}-{number}"
+                metadata = {"labels": _WEB, "annotations": annotations, "ownerReferences": [_OWNER]}
+                self.pods[name] = self._bound(name, node, metadata)
+
+    def lock(self, name: str = "large-0", cpu: str = "3", **may_move: Any) -> Lock:
+        return self.world.lock(name, cpu, mayMove=may_move, pendingDeadlineSeconds=3600, retention="Retain")
+
+    def evicted(self) -> list[str]:
+        """Name the pods that have been asked to end."""
+        found = {name: pod.read() for name, pod in self.pods.items()}
+        return sorted(n for n, pod in found.items() if pod is None or "deletionTimestamp" in pod["metadata"])
+
+    def until_evicted(self, *names: str) -> None:
+        wait_for(self.evicted, until=lambda found: found == sorted(names), what=f"eviction of {names}")
+
+    def end(self, name: str) -> None:
+        """Have the kubelet end a pod, and its ReplicaSet make another one."""
+        self.pods.pop(name).delete()
+        metadata = {"labels": _WEB, "ownerReferences": [_OWNER]}
+        self.pods[f"{name}-again"] = self.world.pod(f"{name}-again", metadata=metadata)
+
+    def _bound(self, name: str, node: Node, metadata: Manifest) -> Pod:
+        pod = self.world.bound_pod(node, name, metadata=metadata, terminationGracePeriodSeconds=3600)
+        running = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        pod.merge({"status": running}, "status")  # budgets are for pods that run
+        return pod
+
+
+def plan_of(lock: Lock) -> Manifest:
+    """Wait for a plan of moves."""
+    found = lock.until(lambda found: found["status"].get("plan"), "have a plan")
+    plan: Manifest = found["status"]["plan"]
+    return plan
+
+
+def approve(lock: Lock, token: str) -> None:
+    lock.edit(mayMove={"approve": token})
+
+
+def budget(api: Api, namespace: str, allowed: int) -> Live:
+    """Make a budget for the pods of the ReplicaSet, which its controller would keep up to date."""
+    path = BUDGETS.collection(namespace)
+    spec = {"minAvailable": 1, "selector": {"matchLabels": _WEB}}
+    made = Live(api, BUDGETS, api.create(path, {"metadata": {"name": "web"}, "spec": spec}))
+    allow(made, allowed)
+    return made
+
+
+def allow(made: Live, allowed: int) -> None:
+    """Let a budget allow so many evictions from now on, as its controller would."""
+    status = {
+        "disruptionsAllowed": allowed,
+        "currentHealthy": 1 + allowed,
+        "desiredHealthy": 1,
+        "expectedPods": 4,
+        "observedGeneration": 1,
+        "disruptedPods": None,
+    }
+    made.api.merge(f"{made.path}/status", {"status": status})
+
+
+def test_what_is_approved_is_moved_and_the_lock_gets_the_room(world: World) -> None:
+    scene = Fragmented(world)
+    lock = scene.lock()
+    plan = plan_of(lock)
+    (move,) = plan["evictions"]
+    source, target = scene.nodes
+    assert (plan["nodeName"], move["name"], move["to"]) == (source.name, "a-0", target.name)
+    told = lock.until_condition("MovePlanned", "True", "MovePlanned")
+    assert plan["token"] in told["message"]
+    approve(lock, "another")
+    lock.until_condition("MovePlanned", "True", "TokenMismatch")
+    assert scene.evicted() == []
+
+    approve(lock, plan["token"])
+    scene.until_evicted("a-0")
+    lock.until_condition("MovePlanned", "True", "Moving")
+    rival = world.pod("rival", cpu="3")
+    mark = condition(scene.pods["a-0"].read()["status"], "DisruptionTarget")
+    assert mark["reason"] == "EvictionByEvictionAPI"
+    scene.end("a-0")
+    status = lock.until_phase("Active")
+    assert (status["nodeName"], status["moved"]) == (source.name, 1)
+    assert "plan" not in status
+    assert scene.pods["a-0-again"].until_bound() == target.name
+    rival.until_refused("Insufficient cpu")
+    events = {"MovePlanned", "Moving", "Admitted"}
+    wait_for(lambda: world.event_reasons(lock), until=events.issubset, what="the lock's events")
+
+
+def test_a_budget_stops_a_plan_before_it_begins_and_an_eviction_after_that(world: World) -> None:
+    guard = budget(world.api, world.namespace, 0)
+    scene = Fragmented(world)
+    lock = scene.lock(automatically=True, maxPods=1)
+    lock.until_condition("MovePlanned", "False", "NoMoves")
+    assert scene.evicted() == []
+    allow(guard, 1)
+    scene.until_evicted("a-0")
+    found = guard.read()
+    assert found is not None
+    assert found["status"]["disruptionsAllowed"] == 0
+    scene.end("a-0")
+    lock.until_phase("Active")
+    other = scene.lock("large-1", automatically=True)
+    other.until_condition("MovePlanned", "False", "NoMoves")
+    assert scene.evicted() == []
+
+
+def test_pods_that_are_told_to_stay_do(world: World) -> None:
+    scene = Fragmented(world, **{MOVABLE: "false"})
+    lock = scene.lock(automatically=True)
+    lock.until_condition("MovePlanned", "False", "NoMoves")
+    assert scene.evicted() == []
+    assert "Moving" not in world.event_reasons(lock)
+
+
+def test_what_is_under_way_goes_on_after_a_crash(world: World, process: OperatorProcess) -> None:
+    guard = budget(world.api, world.namespace, 1)
+    scene = Fragmented(world)
+    lock = scene.lock(cpu="4", maxPods=2)
+    lock.until_condition("MovePlanned", "False", "NoMoves")
+    allow(guard, 2)
+    plan = plan_of(lock)
+    assert sorted(each["name"] for each in plan["evictions"]) == ["a-0", "a-1"]
+    approve(lock, plan["token"])
+    scene.until_evicted("a-0", "a-1")
+    scene.end("a-0")
+    process.kill()
+    scene.end("a-1")
+    process.start()
+    process.ready()
+    status = lock.until_phase("Active")
+    assert (status["nodeName"], status["moved"]) == (scene.nodes[0].name, 2)
+
+
+def test_what_does_not_go_together_is_refused(world: World) -> None:
+    with pytest.raises(RefusedError, match="evicts nobody by its priority"):
+        world.lock(mayMove={}, preemptionPolicy="PreemptLowerPriority")
+    with pytest.raises(RefusedError, match="waits until pods have moved"):
+        world.lock(mayMove={}, pendingDeadlineSeconds=0)
+    with pytest.raises(RefusedError, match="less than or equal to 8"):
+        world.lock(mayMove={"maxPods": 9})
