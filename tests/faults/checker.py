@@ -32,6 +32,7 @@ from faults.reading import (
 )
 from faults.sharing import Sharing, room_in_use
 from faults.usage import Usage
+from faults.windows import Windows
 from faults.world import ROOMLESS, Circumstances, World
 
 _FINAL = {"Consumed", "Expired", "Lost"}
@@ -59,7 +60,7 @@ class Checker:
         self._activated: dict[str, str] = {}
         self._overcommitted: set[tuple[str, ...]] = set()  # told once, at its first version
         self._rules: list[Rule] = [
-            rule(self._world) for rule in (Leases, Holds, Gangs, Sharing, Usage, Quoting)
+            rule(self._world) for rule in (Leases, Holds, Gangs, Sharing, Usage, Quoting, Windows)
         ]
 
     def play(self, happenings: Iterable[Happening]) -> list[str]:

@@ -1,20 +1,23 @@
 """What the controllers of a cluster and its kubelets do, as none of them runs here.
 
-Members go with their group, and a pod that was evicted ends.
+Members go with their group; a pod that was evicted ends, and so does one that has run for as long as it said.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import NoReturn
 
 from faults.history import Json, Record
-from faults.story import Story
+from faults.story import RUN_SECONDS, Story
 from tidelock.kube.client import PODS, RESERVATIONGROUPS
 from tidelock.kube.errors import ApiError, NotFound
+from tidelock.model.instants import parse_instant
 
 # Seconds of the loop that they take.
 _PAUSE = 0.3
+_LOOK = 1.0
 
 
 class Household:
@@ -27,29 +30,33 @@ class Household:
     async def keep(self) -> NoReturn:
         """Do what there is to do, for ever."""
         while True:
-            await self._record.news.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK):
+                    await self._record.news.wait()
             self._record.news.clear()
             await asyncio.sleep(_PAUSE)
-            for member in list(self._orphans()):
+            for work in list(self._work()):
                 with suppress(ApiError):
-                    await self._delete_orphan(member["metadata"])
-            for name in list(self._evicted()):
-                with suppress(ApiError):
-                    await self._story.delete_pod(PODS.item(name, self._story.world), 0)
+                    await work()
 
     @property
     def busy(self) -> bool:
         """Whether there is something to do yet."""
-        return any(True for _ in self._orphans()) or any(True for _ in self._evicted())
+        return next(self._work(), None) is not None
 
-    def _orphans(self) -> Iterator[Json]:
-        """Give the locks whose group is gone, as far as is known."""
-        current = self._record.current()
+    def _work(self) -> Iterator[Callable[[], Awaitable[None]]]:
+        """Give all that there is to do now, as far as is known."""
+        current, now = self._record.current(), self._story.clock.now()
         groups = {state["metadata"]["uid"] for (kind, _), state in current.items() if kind == _GROUPS}
-        for (kind, _), state in current.items():
-            owners = state["metadata"].get("ownerReferences", ())
-            if kind == "reservations" and any(owner["uid"] not in groups for owner in owners):
-                yield state
+        for (kind, name), state in current.items():
+            meta = state["metadata"]
+            if kind == "reservations":
+                if any(owner["uid"] not in groups for owner in meta.get("ownerReferences", ())):
+                    yield partial(self._delete_orphan, meta)
+            elif kind == "pods" and _is_over(state, now):
+                yield partial(self._story.delete_pod, PODS.item(name, self._story.world), 0)
+            elif kind == "pods" and _is_to_start(state):
+                yield partial(self._story.start_pod, name)
 
     async def _delete_orphan(self, meta: Json) -> None:
         """Delete a member unless its group is there after all, as the garbage collector would."""
@@ -61,13 +68,18 @@ class Household:
         if stored is None or stored["metadata"]["uid"] != owner["uid"]:
             await self._story.delete_unwanted(meta)
 
-    def _evicted(self) -> Iterator[str]:
-        """Name the borrowers that have been asked to end."""
-        for (kind, name), state in self._record.current().items():
-            meta = state["metadata"]
-            if kind == "pods" and "deletionTimestamp" in meta and _BORROWS in meta.get("annotations", {}):
-                yield name
-
 
 _GROUPS = RESERVATIONGROUPS.plural
-_BORROWS = "tidelock.dev/borrows"
+
+
+def _is_over(pod: Json, now: float) -> bool:
+    """Whether a pod was evicted, or has run for as long as it said."""
+    annotations, started = pod["metadata"].get("annotations", {}), pod["status"].get("startTime")
+    if "deletionTimestamp" in pod["metadata"]:
+        return "tidelock.dev/borrows" in annotations or RUN_SECONDS in annotations
+    return bool(started) and parse_instant(started) + int(annotations.get(RUN_SECONDS, "0")) <= now
+
+
+def _is_to_start(pod: Json) -> bool:
+    annotations, started = pod["metadata"].get("annotations", {}), pod["status"].get("startTime")
+    return RUN_SECONDS in annotations and bool(pod["spec"].get("nodeName")) and started is None

@@ -135,6 +135,23 @@ def _limits(rng: Random) -> dict[str, Any]:
     )
 
 
+def _planned(rng: Random, number: int | None = None) -> Action:
+    """Draw a lock whose window begins soon, by the operator's clock."""
+    action, arguments = _also(lock(rng, number), **rng.choice(({}, {"runSeconds": rng.choice((1, 20))})))
+    arguments.pop("expires_in", None)
+    return action, arguments | {"ttl": rng.choice((3, 10, 600)), "starts_in": rng.choice((2, 5, 10, 90))}
+
+
+def _passing(rng: Random) -> Action:
+    """Draw a pod that says for how long it runs."""
+    return "passing pod", {
+        "number": rng.randrange(NUMBERS),
+        "cpu": rng.choice(CPUS),
+        "run": rng.choice((1, 3, 10)),
+        "app": rng.choice(("web", "db", "db")),
+    }
+
+
 KINDS = {
     kind.name: kind
     for kind in (
@@ -195,6 +212,12 @@ KINDS = {
             actions=(*(_quota,) * 2, *(_edit_quota,) * 2, numbered("delete quota"), *(lock,) * 3),
             watched=("reservationquotas",),
             writes=("quota status",),
+        ),
+        Kind(
+            "windows",
+            opening=(lambda rng: _planned(rng, 2), _passing),
+            actions=(*(_planned,) * 4, *(_passing,) * 4),
+            steady=True,
         ),
     )
 }

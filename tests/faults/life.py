@@ -143,10 +143,15 @@ class Life:
             if isinstance(error, Exception):
                 raise error
 
+    def next_due(self) -> float | None:
+        """Instant at which it has something to do without any event."""
+        due = (self.decider.next_due(), self.desk._ends.next(), self.groups._due.next())
+        return min((instant for instant in due if instant is not None), default=None)
+
     def unrest(self, now: float) -> str:
         """Tell what keeps the operator from having nothing to do; empty if it is at rest."""
         decider = self.decider
-        due = decider.next_due()
+        due = self.next_due()
         lagging = [
             self._lag(entry) for key, entry in decider.book.entries.items() if self.publisher.lags(key)
         ]

@@ -7,7 +7,7 @@ import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -22,6 +22,7 @@ from cluster.relay import Right, right_of
 from devcluster.loopback import HOST
 from faults.hasty import awaiting_answer
 from faults.plan import Fault
+from tidelock.model.instants import format_instant
 
 _GROUP = "tidelock.dev"
 _OWN = ("reservations", "reservationgroups", "reservationquotes", "reservationquotas")
@@ -87,6 +88,35 @@ class Told(NamedTuple):
     at: float
 
 
+class Stamps:
+    """When pods were bound, by the operator's clock, as the API server's goes otherwise than the loop."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._bound: dict[str, float] = {}
+
+    def note(self, uid: str) -> None:
+        """Note that a pod is being bound now."""
+        self._bound.setdefault(uid, self._clock())
+
+    def corrected(self, pod: Any) -> Any:
+        """Have a pod say when it was bound."""
+        bound_at = self._bound.get(pod["metadata"]["uid"])
+        for condition in pod.get("status", {}).get("conditions", ()):
+            if condition["type"] == "PodScheduled" and condition["status"] == "True" and bound_at is not None:
+                condition["lastTransitionTime"] = format_instant(int(bound_at))
+        return pod
+
+    def rewritten(self, text: bytes) -> bytes:
+        """Correct the JSON of a pod, of a list of pods, or of an event of one."""
+        if b"PodScheduled" not in text:
+            return text
+        told = json.loads(text)
+        for pod in told["items"] if "items" in told else [told.get("object", told)]:
+            self.corrected(pod)
+        return json.dumps(told, separators=(",", ":")).encode() + (b"\n" if text.endswith(b"\n") else b"")
+
+
 class _Answer(NamedTuple):
     """What the server said."""
 
@@ -101,6 +131,7 @@ class Proxy:
     Attributes:
         log: requests, in the order in which they came.
         told: events and lists that the operator got.
+        stamps: when pods were bound.
         fired: the faults that have befallen something, for people.
         crash: set when the operator is to be killed.
 
@@ -114,12 +145,14 @@ class Proxy:
         namespace: str,
         node_selector: str,
         faults: Mapping[tuple[str, int], Fault],
+        stamps: Stamps,
     ) -> None:
         self._session = session
         self._server = server
         self._namespace = namespace
         self._node_selector = node_selector
         self._faults = dict(faults)
+        self.stamps = stamps
         self._counts: Counter[str] = Counter()
         self._storm: tuple[float, int] = (0.0, 0)
         self._forwards: set[asyncio.Task[_Answer]] = set()
@@ -272,6 +305,8 @@ class Proxy:
 
     async def _forward(self, request: web.BaseRequest, body: bytes) -> _Answer:
         """Have the server do what was asked, even if the operator does not live to hear of it."""
+        if request.path.endswith("/binding"):
+            self.stamps.note(json.loads(body).get("metadata", {}).get("uid", ""))
         task = asyncio.create_task(self._send(request.method, self._target(request), _headers(request), body))
         self._forwards.add(task)
         task.add_done_callback(self._forwards.discard)
@@ -281,9 +316,10 @@ class Proxy:
         try:
             with awaiting_answer():
                 async with self._session.request(method, url, data=body or None, headers=headers) as answer:
-                    return await _read(answer)
+                    read = await _read(answer)
         except aiohttp.ClientError as error:  # an idle connection may end at the same moment
             return _Answer(HTTPStatus.BAD_GATEWAY, "text/plain", str(error).encode())
+        return read._replace(body=self.stamps.rewritten(read.body)) if method == "GET" else read
 
     def _target(self, request: web.BaseRequest) -> URL:
         """Give the URL at the server, narrowed to what this operator is to see."""
@@ -349,7 +385,7 @@ class _Lines:
 
     async def pass_on(self) -> None:
         """Hand the events on until the stream ends, or something ends it."""
-        while line := await self._next():
+        while line := self._proxy.stamps.rewritten(await self._next()):
             marked = b'"type":"BOOKMARK"' in line[:40]
             fault = None if marked else self._proxy._next_fault(f"line {self._resource}")
             if fault is not None and fault.what == "delay":
@@ -390,7 +426,7 @@ class _Lines:
         with suppress(TimeoutError):
             async with asyncio.timeout(0.0 if self._proxy._calm.is_set() else seconds):
                 for _ in range(_LINES_IN_A_GAP):
-                    await self._response.write(await self._next() + late)
+                    await self._response.write(self._proxy.stamps.rewritten(await self._next()) + late)
                     late = b""
         await self._response.write(_error_event(410))
 

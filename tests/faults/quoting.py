@@ -1,7 +1,7 @@
 """What must hold of quotes: each is answered once, by what might be, and goes when its time is over."""
 
 from faults.history import Happening, Json
-from faults.reading import amounts, says
+from faults.reading import amounts, says, total
 from faults.world import World
 from tidelock.model.instants import parse_instant
 
@@ -13,21 +13,21 @@ class Quoting:
         self._world = world
 
     def see(self, each: Happening, before: Json | None) -> None:
-        """An answer is not taken back, and what it promises could be on that node."""
+        """An answer is not taken back, and tells of no more than there is."""
         if each.kind != "reservationquotes" or each.gone:
             return
         status, earlier = each.state.get("status", {}), (before or {}).get("status", {})
         kept = "answeredAt" not in earlier or status == earlier
         self._world.expect(kept, f"I2: {each}: it was answered otherwise before")
-        node = self._world.nodes.get(status.get("nodeName", ""))
-        if (
-            says(each.state, "Feasible")
-            and node is not None
-            and status["nodeName"] not in self._world.disturbed
-        ):
-            has, asks = amounts(node["status"]["allocatable"]), amounts(each.state["spec"]["resources"])
-            fits = all(units * status["count"] <= has[name] for name, units in asks.items())
-            self._world.expect(fits, f"I2: {each}: {status['count']} times that is more than the node has")
+        if says(each.state, "Feasible") and not self._world.disturbed:
+            asked = each.state["spec"]
+            nodes = self._world.nodes.items()
+            there = (node for name, node in nodes if asked.get("nodeName", name) == name)
+            has = total(amounts(node["status"]["allocatable"]) for node in there)
+            fits = all(
+                units * status["count"] <= has[name] for name, units in amounts(asked["resources"]).items()
+            )
+            self._world.expect(fits, f"I2: {each}: {status['count']} times that is more than there is")
 
     def see_rest(self, now: float) -> None:
         """All are answered, and gone when they should be."""

@@ -32,6 +32,10 @@ from tidelock.model.instants import format_instant
 
 NODE_LABEL = "kubernetes.io/hostname"
 
+RUN_SECONDS = "tidelock.dev/run-seconds"
+
+# Seconds in which a pod that is over is gone for certain.
+_GRACE = 2
 # Seconds of the loop.
 _DEAD_FOR = 0.5
 _LONGEST_WAIT = 20.0
@@ -185,6 +189,7 @@ class Story:
             "pendingDeadlineSeconds": wanted["deadline"],
             **({"nodeName": self.name_of(node)} if node else {}),
             **self._ends(wanted),
+            **({"startAt": self._in(wanted["starts_in"])} if "starts_in" in wanted else {}),
             **wanted.get("also", {}),
         }
         await self._create(RESERVATIONS, f"lock-{number}", spec)
@@ -339,6 +344,18 @@ class Story:
         """Send a pod that uses locked room until it is evicted."""
         await self._create_pod(f"batch-{number}", cpu, {}, {"tidelock.dev/borrows": "true"})
 
+    async def create_passing(self, number: int, cpu: str, run: int, app: str) -> None:
+        """Send a pod that is gone from its node some seconds after it has started there."""
+        annotations = {RUN_SECONDS: str(run)}
+        await self._create_pod(
+            f"web-{number}", cpu, {"app": app}, annotations, terminationGracePeriodSeconds=_GRACE
+        )
+
+    async def start_pod(self, name: str) -> None:
+        """Have a pod begin to run, as its kubelet would; by the operator's clock."""
+        status = {"phase": "Running", "startTime": format_instant(int(self.clock.now()))}
+        await self.site.admin.patch(PODS.item(name, self.world, "status"), {"status": status})
+
     async def end_borrower(self, number: int) -> None:
         await self.delete_pod(PODS.item(f"batch-{number}", self.world), 30)
 
@@ -385,6 +402,7 @@ class Story:
         path = PODS.item(f"web-{number}", self.world)
         uid = (await self.stored(path))["metadata"]["uid"]
         self.foreign.add(uid)
+        self.proxy.stamps.note(uid)
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -428,6 +446,7 @@ _ACTIONS: dict[str, Action] = {
     "delete member": Story.delete_member,
     "gang": Story.create_gang,
     "borrower": Story.create_borrower,
+    "passing pod": Story.create_passing,
     "end borrower": Story.end_borrower,
     "quote": Story.create_quote,
     "delete quote": Story.delete_quote,

@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from faults.history import RESOURCES, WORLD_LABEL, Json, Record, recording
 from faults.household import Household
 from faults.life import Life, end
 from faults.plan import Plan
-from faults.proxy import Proxy
+from faults.proxy import Proxy, Stamps
 from faults.rest import check_memory, check_nothing_left
 from faults.story import Site, Story
 from faults.world import Circumstances
@@ -81,6 +82,7 @@ async def _try(admin: Path, operator: Path, plan: Plan, patience: float) -> Verd
             namespace=world,
             node_selector=f"{WORLD_LABEL}={world}",
             faults=plan.faults,
+            stamps=Stamps(clock.now),
         )
         story = Story(Site(client, session, connection), plan, world, clock, proxy)
         with logged_errors() as errors:
@@ -126,8 +128,8 @@ async def _tell(story: Story, record: Record, household: Household, patience: fl
     try:
         life, now = await _rest(story, record, household, patience)
         violations = _checker(story).check_rest(record.ordered(), now)
-        violations += check_memory(life.decider, record.current(), now)
-        writes, due = story.proxy.writes, life.decider.next_due()
+        violations += check_memory(life.decider, _as_told(story, record), now)
+        writes, due = story.proxy.writes, life.next_due()
         await asyncio.sleep(_STAYS_FOR)
         if story.proxy.writes > writes and (due is None or due > story.clock.now()):
             violations.append(f"I5: {story.proxy.writes - writes} writes at rest")
@@ -135,7 +137,7 @@ async def _tell(story: Story, record: Record, household: Household, patience: fl
             story.clock.jump(_FAR_FUTURE)
             await asyncio.sleep(_STAYS_FOR)
             life, now = await _rest(story, record, household, patience)
-        violations += check_memory(life.decider, record.current(), now)
+        violations += check_memory(life.decider, _as_told(story, record), now)
     except RestlessError as error:
         return [f"I5: {error}"]
     return violations + check_nothing_left(life.decider, record.current())
@@ -187,6 +189,12 @@ async def _stored(story: Story) -> Identities:
 def _identities(objects: Mapping[tuple[str, str], Json]) -> Identities:
     metas = {key: state["metadata"] for key, state in objects.items()}
     return {key: (meta["uid"], meta["resourceVersion"]) for key, meta in metas.items()}
+
+
+def _as_told(story: Story, record: Record) -> dict[tuple[str, str], Json]:
+    """Give what there is as any operator would be told of it."""
+    correct, current = story.proxy.stamps.corrected, record.current()
+    return {key: correct(deepcopy(state)) if key[0] == "pods" else state for key, state in current.items()}
 
 
 def _checker(story: Story) -> Checker:
