@@ -26,6 +26,7 @@ from tidelock.ledger.matching import OwnerIndex, may_claim
 from tidelock.ledger.parking import Parking, quota_demand, room_demand
 from tidelock.ledger.quotas import Quotas, unlimited
 from tidelock.ledger.rooms import Rooms
+from tidelock.ledger.schedules import Schedules
 from tidelock.ledger.timers import Timers
 from tidelock.ledger.transitions import GIVEN, SETTLED, Event, after
 from tidelock.model.instants import format_instant
@@ -87,6 +88,7 @@ class Book:
         ended: locks that have come to their end, or were deleted before, for others to take and to tell of.
         groups: the groups of locks, and which pod can take which members.
         rooms: what each lock holds on its node.
+        schedules: which locks are windows of which schedule.
         opened: locks whose window has begun, for others to take: an owner may have been bound just now.
         hearsay: claims of pods that a watch says are bound, for others to take and to ask the API server.
         refusers: plugins that have refused locks since all that wait were last tried.
@@ -121,6 +123,7 @@ class Book:
         self._roomless = Parking(room_demand)
         self._sent: set[Key] = set()  # to be tried for those alike, which are roomless
         self.groups = Groups()
+        self.schedules = Schedules()
         self.rooms = Rooms(columns, pods_on, self._touch)
         self._pods_on = pods_on
         self._alternatives = Alternatives()
@@ -155,6 +158,7 @@ class Book:
             entry.ceiling = self.quotas.ceiling(entry.key.namespace)
             self.entries[entry.key] = entry
             self.groups.join(entry)
+            self.schedules.join(entry)
             self._await_decision(entry)
             room, entry.room = entry.room, NOTHING
             self.rooms.hold(entry, room)
@@ -857,6 +861,7 @@ class Book:
         self._timers.set(key, entry.deadline())
         self.rooms.time(entry)
         self.groups.note(entry)
+        self.schedules.note(entry)
         self.quotas.charge(entry)
         parked = key in self._parked
         if not (entry.wanting or entry.outlasting):
@@ -883,6 +888,7 @@ class Book:
         self.rooms.visited.pop(entry.key, None)
         del self.entries[entry.key]
         self.groups.leave(entry)
+        self.schedules.leave(entry)
         self._alternatives.leave(entry)
         self._undecided.pop(entry.key, None)
         self._prolongable.pop(entry.key, None)
