@@ -89,12 +89,8 @@ def _aspects(schedule: ReservationSchedule, plan: Plan, planned: int, problem: s
     elif problem:
         yield Aspect("Ready", "False", reasons.NOT_MADE, problem)
         yield Aspect("Reconciling", "True", reasons.NOT_MADE, problem)
-    elif schedule.suspended:
-        yield Aspect("Ready", "True", reasons.SUSPENDED, "no windows are planned while spec.suspend is true")
     elif plan.next is None:
-        message = "spec.schedule: names no time that is to come"
-        yield Aspect("Ready", "False", reasons.INVALID_SPEC, message)
-        yield Aspect("Stalled", "True", reasons.INVALID_SPEC, message)
+        yield Aspect("Ready", "True", reasons.SUSPENDED, "no windows are planned while spec.suspend is true")
     else:
         begins = format_instant(plan.next)
         yield Aspect(

@@ -43,11 +43,6 @@ class ReservationSchedule:
         """Namespace and name."""
         return self.meta.key
 
-    @property
-    def suspended(self) -> bool:
-        """Whether no windows are to be planned."""
-        return self.spec is not None and self.spec.suspend
-
     def name_of(self, start: float) -> str:
         """Name the Reservation of the window that begins then, as CronJobs name their Jobs."""
         return f"{self.meta.name}-{int(start) // _MINUTE}"

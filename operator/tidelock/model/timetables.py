@@ -46,7 +46,7 @@ class Timetable:
     zone: ZoneInfo
 
     def after(self, instant: float) -> Iterator[float]:
-        """Give all instants of the schedule that are later than one, in order; few end."""
+        """Give all instants of the schedule that are later than one, in order, without end."""
         again: deque[float] = deque()  # what clocks that were put back show for the second time
         for shown in CronSim(self.expression, self._shown_before(instant)):
             first, second = (shown.replace(tzinfo=self.zone, fold=fold).timestamp() for fold in (0, 1))
@@ -56,7 +56,6 @@ class Timetable:
                 yield first
             if instant < second > first:
                 again.append(second)
-        yield from again
 
     def latest(self, until: float, since: float) -> float | None:
         """Give the last instant of the schedule up to one and later than another, if there is any."""
