@@ -28,6 +28,11 @@ _BASES: Mapping[str, Mapping[str, Any]] = {
         "members": [{"name": "a", "resources": {"cpu": "1"}, "owners": [{"pod": {"name": "web-0"}}]}],
         "ttlSeconds": 600,
     },
+    "ReservationSchedule": {
+        "schedule": "@daily",
+        "durationSeconds": 600,
+        "template": {"spec": {"resources": {"cpu": "1"}, "owners": [{"pod": {"name": "web-0"}}]}},
+    },
     "ReservationQuota": {"maxPriority": 0},
     "ReservationQuote": {"resources": {"cpu": "1"}},
     "WaterLevel": {"source": {"metricsServer": {}}},

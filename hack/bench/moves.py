@@ -104,7 +104,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--looks", type=int, default=20)
     options = parser.parse_args(arguments)
     share = (_CPUS - _LEFT) / options.pods
-    rows = [("a look that", "p50", "longest")]
+    rows: list[tuple[str, ...]] = [("a look that", "p50", "longest")]
     for name, cpus, movable in (
         ("finds one pod", _LEFT + share, True),
         ("finds three pods", _LEFT + 3 * share, True),

@@ -25,6 +25,7 @@ _DEFINITIONS = tuple(
     for plural in (
         "reservations",
         "reservationgroups",
+        "reservationschedules",
         "reservationquotas",
         "reservationquotes",
         "waterlevels",

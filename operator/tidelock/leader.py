@@ -16,7 +16,13 @@ from tidelock.binders.server import Door
 from tidelock.clock import Clock
 from tidelock.framework.config import Configuration
 from tidelock.handlers import lifecycle, reservations, waterlevels
-from tidelock.kube.client import RESERVATIONGROUPS, RESERVATIONQUOTES, RESERVATIONS, KubeClient
+from tidelock.kube.client import (
+    RESERVATIONGROUPS,
+    RESERVATIONQUOTES,
+    RESERVATIONS,
+    RESERVATIONSCHEDULES,
+    KubeClient,
+)
 from tidelock.kube.config import Connection
 from tidelock.kube.errors import ApiError
 from tidelock.kube.events import EventRecorder
@@ -27,6 +33,7 @@ from tidelock.load.loop import LoadLoop
 from tidelock.load.metrics import LoadMetrics
 from tidelock.load.slices import AT_LEISURE, in_slices
 from tidelock.model.lockgroups import decode_group
+from tidelock.model.lockschedules import decode_schedule
 from tidelock.model.meta import Key
 from tidelock.model.quotes import decode_quote
 from tidelock.running import background, until
@@ -42,6 +49,7 @@ from tidelock.scheduler.publisher import Publisher
 from tidelock.scheduler.quota_status import QuotaReporter
 from tidelock.scheduler.quotes import QuoteDesk
 from tidelock.scheduler.recent import MOST, Recent
+from tidelock.scheduler.schedules import ScheduleKeeper
 from tidelock.scheduler.tasks import Tasks, TurnTaking
 from tidelock.scheduler.tools import Tools
 from tidelock.scheduler.watches import OTHERS, OWN, reflectors
@@ -108,6 +116,7 @@ class Leader:
         tools = Tools(client, self._recorder, self.telemetry, clock, tasks, self._recent)
         self._publisher = Publisher(tools, decider.book)
         self._groups = GroupKeeper(tools, decider.book)
+        self._schedules = ScheduleKeeper(tools, decider.book)
         self._quotas = QuotaReporter(tools, decider.book.quotas)
         self._desk = QuoteDesk(tools, decider)
         self._loop = Loop(
@@ -209,6 +218,7 @@ class Leader:
         self._reflectors += (
             Reflector(client, RESERVATIONQUOTES, decode_quote, self._desk, rng=rng, optional=True),
             Reflector(client, RESERVATIONGROUPS, decode_group, self._groups, rng=rng, optional=True),
+            Reflector(client, RESERVATIONSCHEDULES, decode_schedule, self._schedules, rng=rng, optional=True),
         )
         for reflector in self._reflectors:
             yield reflector.run()
@@ -216,6 +226,7 @@ class Leader:
         yield self._quotas.run(self._loop.started)
         yield self._desk.run(self._loop.started)
         yield self._groups.run(self._loop.started)
+        yield self._schedules.run(self._loop.started)
         yield self._load.run()
         yield watch_skew(self._client, self._clock.now, self.telemetry.clock_skew.set)
         yield self._tasks.crash()
@@ -227,6 +238,7 @@ class Leader:
         lifecycle.register(registry, self._connection)
         reservations.register(registry, RESERVATIONS, self._publisher)
         reservations.register(registry, RESERVATIONGROUPS, self._groups)
+        reservations.register(registry, RESERVATIONSCHEDULES, self._schedules)
         waterlevels.register(registry, self._client, self._load, self._clock)
         return registry
 

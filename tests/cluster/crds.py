@@ -5,7 +5,7 @@ from pathlib import Path
 from devcluster import Cluster, DevClusterError, wait_for
 
 _ROOT = Path(__file__).parents[2]
-_KINDS = "reservations,reservationgroups,reservationquotas,reservationquotes,waterlevels"
+_KINDS = "reservations,reservationgroups,reservationschedules,reservationquotas,reservationquotes,waterlevels"
 SAMPLES = _ROOT / "manifests" / "samples"
 
 

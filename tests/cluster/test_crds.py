@@ -54,7 +54,15 @@ def stored(api: Cluster, namespace: str) -> Stored:
 
 
 @pytest.mark.parametrize(
-    "plural", ["reservations", "reservationgroups", "reservationquotas", "reservationquotes", "waterlevels"]
+    "plural",
+    [
+        "reservations",
+        "reservationgroups",
+        "reservationschedules",
+        "reservationquotas",
+        "reservationquotes",
+        "waterlevels",
+    ],
 )
 def test_a_definition_is_accepted_without_reserve(api: Cluster, plural: str) -> None:
     definition = json.loads(api.kubectl("get", "crd", f"{plural}.tidelock.dev", "-o", "json"))
@@ -75,6 +83,7 @@ def test_names_are_short_and_only_water_levels_have_no_namespaces(api: Cluster) 
         ["reservationquotas", "rsvq", "tidelock.dev/v1alpha1", "true"],
         ["reservationquotes", "rsvqt", "tidelock.dev/v1alpha1", "true"],
         ["reservations", "rsv", "tidelock.dev/v1alpha1", "true"],
+        ["reservationschedules", "rsvs", "tidelock.dev/v1alpha1", "true"],
         ["waterlevels", "wlv", "tidelock.dev/v1alpha1", "false"],
     ]
 

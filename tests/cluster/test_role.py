@@ -69,6 +69,9 @@ FORBIDDEN = [
     ("delete", "tidelock.dev", "reservationquotas"),
     ("create", "tidelock.dev", "reservationgroups"),
     ("update", "tidelock.dev", "reservationgroups"),
+    ("create", "tidelock.dev", "reservationschedules"),
+    ("update", "tidelock.dev", "reservationschedules"),
+    ("delete", "tidelock.dev", "reservationschedules"),
     ("create", "tidelock.dev", "reservationquotes"),
     ("update", "tidelock.dev", "reservationquotes"),
     ("patch", "", "resourcequotas"),
@@ -240,6 +243,7 @@ def test_the_role_is_what_the_operator_uses(
     world.quota(hard={"cpu": "100"})
     world.quote(resources={"cpu": "1"}, ttlSeconds=1).until_gone()
     world.group(members=1, ttlSeconds=1).until_gone()
+    world.schedule().until(lambda found: found["status"].get("planned") == 1, "be planned")
     lock = world.active_lock(node=node)
     record.lose.add(BIND)  # it must look itself whether the pod is bound
     victim = world.pod()

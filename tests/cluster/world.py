@@ -19,6 +19,7 @@ from tidelock.kube.client import (
     RESERVATIONQUOTAS,
     RESERVATIONQUOTES,
     RESERVATIONS,
+    RESERVATIONSCHEDULES,
     WATERLEVELS,
     Resource,
 )
@@ -44,7 +45,7 @@ class World:
     def close(self) -> None:
         """Take away all that was made; a test's WaterLevel has the name of its namespace."""
         self.api.delete(f"{WATERLEVELS.collection()}?fieldSelector=metadata.name={self.namespace}")
-        for resource in (RESERVATIONGROUPS, RESERVATIONS, PODS):
+        for resource in (RESERVATIONSCHEDULES, RESERVATIONGROUPS, RESERVATIONS, PODS):
             self.api.delete(resource.collection(self.namespace))
         self.api.delete(f"{NODES.collection()}?labelSelector={_LABEL}={self.namespace}")
         self.api.delete(_NAMESPACES.item(self.namespace))
@@ -187,8 +188,25 @@ class World:
         made = self.api.create(RESERVATIONGROUPS.collection(self.namespace), manifest)
         return Live(self.api, RESERVATIONGROUPS, made)
 
+    def schedule(self, name: str = "nightly", **spec: Any) -> Live:
+        """Create a schedule of locks of one core for pods labelled with its name, once a year."""
+        template = {
+            "resources": {"cpu": "1"},
+            "nodeSelector": self.selector,
+            "owners": [{"selector": {"matchLabels": {"job": name[:63]}}}],
+            "pendingDeadlineSeconds": 31_536_000,
+        }
+        manifest = {
+            "apiVersion": RESERVATIONSCHEDULES.api_version,
+            "kind": RESERVATIONSCHEDULES.kind,
+            "metadata": {"name": name},
+            "spec": {"schedule": "@yearly", "durationSeconds": 600, "template": {"spec": template}, **spec},
+        }
+        made = self.api.create(RESERVATIONSCHEDULES.collection(self.namespace), manifest)
+        return Live(self.api, RESERVATIONSCHEDULES, made)
+
     def member(self, name: str) -> Lock:
-        """Find a member of a group, as soon as it is made."""
+        """Find a lock that the operator makes for a group or a schedule, as soon as it is made."""
         path = RESERVATIONS.item(name, self.namespace)
         found = wait_for(lambda: self._found(path), what=f"{name} to be made")
         assert found is not None

@@ -23,7 +23,16 @@ OVERLAYS: Mapping[str, Manifest] = {
 }
 """Each overlay, and the values that ask the chart for the same."""
 EVERYTHING: Manifest = {key: value for values in OVERLAYS.values() for key, value in values.items()}
-OWN = frozenset({"Reservation", "ReservationGroup", "ReservationQuota", "ReservationQuote", "WaterLevel"})
+OWN = frozenset(
+    {
+        "Reservation",
+        "ReservationGroup",
+        "ReservationSchedule",
+        "ReservationQuota",
+        "ReservationQuote",
+        "WaterLevel",
+    }
+)
 FOREIGN: Mapping[str, str] = {
     "ServiceMonitor": "the Prometheus operator's",
     "PrometheusRule": "the Prometheus operator's",

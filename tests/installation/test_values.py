@@ -31,7 +31,14 @@ EGRESS = "NetworkPolicy/tidelock-calls: spec.egress[0].ports"
 KEEP = {"helm.sh/resource-policy": "keep"}
 CRDS = [
     f"CustomResourceDefinition/{each}.tidelock.dev"
-    for each in ("reservationgroups", "reservationquotas", "reservationquotes", "reservations", "waterlevels")
+    for each in (
+        "reservationgroups",
+        "reservationquotas",
+        "reservationquotes",
+        "reservations",
+        "reservationschedules",
+        "waterlevels",
+    )
 ]
 
 TOKEN_MOUNT = {"name": "metrics-token", "mountPath": "/var/run/metrics", "readOnly": True}

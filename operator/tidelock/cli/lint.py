@@ -18,6 +18,7 @@ from tidelock.kube.client import (
     RESERVATIONQUOTAS,
     RESERVATIONQUOTES,
     RESERVATIONS,
+    RESERVATIONSCHEDULES,
     WATERLEVELS,
     Resource,
 )
@@ -26,6 +27,7 @@ from tidelock.model.reservationgroups import ReservationGroupSpec
 from tidelock.model.reservationquotas import ReservationQuotaSpec
 from tidelock.model.reservationquotes import ReservationQuoteSpec
 from tidelock.model.reservations import ReservationSpec
+from tidelock.model.reservationschedules import ReservationScheduleSpec
 from tidelock.model.waterlevels import WaterLevelSpec
 from tidelock.model.wire import Wire
 
@@ -34,6 +36,7 @@ _KINDS: dict[str, tuple[Resource, type[Wire]]] = {
     for resource, spec in (
         (RESERVATIONS, ReservationSpec),
         (RESERVATIONGROUPS, ReservationGroupSpec),
+        (RESERVATIONSCHEDULES, ReservationScheduleSpec),
         (WATERLEVELS, WaterLevelSpec),
         (RESERVATIONQUOTAS, ReservationQuotaSpec),
         (RESERVATIONQUOTES, ReservationQuoteSpec),
@@ -61,7 +64,7 @@ def command(
         typer.Option("--offline", help="Ask no API server: rules between fields (CEL) are not checked."),
     ] = False,
 ) -> None:
-    """Check the Reservations, groups, quotes, quotas and WaterLevels of a file, and change nothing.
+    """Check the locks, groups, schedules, quotes, quotas and WaterLevels of a file, and change nothing.
 
     Types and values are checked here; the rules between fields by the API server, in a dry run.
     """

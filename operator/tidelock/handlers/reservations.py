@@ -1,4 +1,4 @@
-"""Kopf's part in the life of a Reservation or a group: whatever happens, it is made what it ought to be.
+"""Kopf's part in the life of a lock, a group or a schedule: whatever happens, it is made what it ought to be.
 
 The ledger learns of Reservations from a watch of its own, as a lock must not wait for Kopf's queues. Kopf
 sees every object again, a moment later and independently: what a crash, a lost write or an edit of the

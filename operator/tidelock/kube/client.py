@@ -89,6 +89,7 @@ WEBHOOKS = Resource(
 )
 RESERVATIONS = Resource("tidelock.dev", "v1alpha1", "reservations", "Reservation")
 RESERVATIONGROUPS = Resource("tidelock.dev", "v1alpha1", "reservationgroups", "ReservationGroup")
+RESERVATIONSCHEDULES = Resource("tidelock.dev", "v1alpha1", "reservationschedules", "ReservationSchedule")
 RESOURCEQUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 RESERVATIONQUOTAS = Resource("tidelock.dev", "v1alpha1", "reservationquotas", "ReservationQuota")
 RESERVATIONQUOTES = Resource("tidelock.dev", "v1alpha1", "reservationquotes", "ReservationQuote")

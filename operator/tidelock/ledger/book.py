@@ -26,6 +26,7 @@ from tidelock.ledger.matching import OwnerIndex, may_claim
 from tidelock.ledger.moves import Plan
 from tidelock.ledger.quotas import Quotas, unlimited
 from tidelock.ledger.rooms import Rooms
+from tidelock.ledger.schedules import Schedules
 from tidelock.ledger.shares import Shares
 from tidelock.ledger.timers import Timers
 from tidelock.ledger.transitions import GIVEN, SETTLED, Event, after
@@ -93,6 +94,7 @@ class Book:
         groups: the groups of locks, and which pod can take which members.
         rooms: what each lock holds on its node.
         shares: what each namespace has of the cluster.
+        schedules: which locks are windows of which schedule.
         opened: locks whose window has begun, for others to take: an owner may have been bound just now.
         hearsay: claims of pods that a watch says are bound, for others to take and to ask the API server.
         planned: locks with a plan of moves which, or whose spec, was just stored, for others to take.
@@ -125,6 +127,7 @@ class Book:
         self.groups = Groups()
         self.waitlist = Waitlist(self.groups)
         self.quotas.on_room(self.waitlist.try_parked)
+        self.schedules = Schedules()
         self.rooms = Rooms(columns, pods_on, self._touch)
         self._pods_on = pods_on
         self._alternatives = Alternatives()
@@ -159,6 +162,7 @@ class Book:
             self.entries[entry.key] = entry
             self._set_aside_for(entry)
             self.groups.join(entry)
+            self.schedules.join(entry)
             self._await_decision(entry)
             room, entry.room = entry.room, NOTHING
             self.rooms.hold(entry, room)
@@ -835,6 +839,7 @@ class Book:
         self._timers.set(key, entry.deadline())
         self.rooms.time(entry)
         self.groups.note(entry)
+        self.schedules.note(entry)
         self.quotas.charge(entry)
         self.waitlist.note(entry)
         if not entry.wanting:
@@ -851,6 +856,7 @@ class Book:
         self.rooms.visited.pop(entry.key, None)
         del self.entries[entry.key]
         self.groups.leave(entry)
+        self.schedules.leave(entry)
         self._alternatives.leave(entry)
         self._undecided.pop(entry.key, None)
         self.quotas.discharge(entry.key)

@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tidelock.model import reservationgroups
+from tidelock.model import reservationgroups, reservationschedules
 from tidelock.model.reservationgroups import ReservationGroupSpec, ReservationGroupStatus
 from tidelock.model.reservationquotas import ReservationQuotaSpec, ReservationQuotaStatus
 from tidelock.model.reservationquotes import UNCHANGING, ReservationQuoteSpec, ReservationQuoteStatus
 from tidelock.model.reservations import ReservationSpec, ReservationStatus
+from tidelock.model.reservationschedules import ReservationScheduleSpec, ReservationScheduleStatus
 from tidelock.model.schema import structural_schema
 from tidelock.model.waterlevels import WaterLevelSpec, WaterLevelStatus
 from tidelock.model.wire import VALIDATIONS, Rule, Wire
@@ -250,6 +251,31 @@ RESERVATION_GROUP = CustomResource(
     rules=reservationgroups.RULES,
 )
 
+RESERVATION_SCHEDULE = CustomResource(
+    kind="ReservationSchedule",
+    plural="reservationschedules",
+    short_name="rsvs",
+    scope="Namespaced",
+    description="Locks on node capacity with a window that comes again and again, by a cron expression.",
+    spec=ReservationScheduleSpec,
+    status=ReservationScheduleStatus,
+    columns=(
+        Column("Schedule", ".spec.schedule"),
+        Column("Timezone", ".spec.timeZone"),
+        Column("Suspend", ".spec.suspend", "boolean"),
+        Column("Next", ".status.nextStart"),
+        Column("Planned", ".status.planned", "integer"),
+        _AGE,
+        Column("Active", ".status.active", "integer", wide=True),
+        Column("Last", ".status.lastStart", wide=True),
+        Column("Seconds", ".spec.durationSeconds", "integer", wide=True),
+        Column("Ready", _condition("Ready", "status"), wide=True),
+        Column("Reason", _condition("Ready", "reason"), wide=True),
+        Column("Message", _condition("Ready", "message"), wide=True),
+    ),
+    rules=reservationschedules.RULES,
+)
+
 RESERVATION_QUOTA = CustomResource(
     kind="ReservationQuota",
     plural="reservationquotas",
@@ -325,4 +351,11 @@ WATER_LEVEL = CustomResource(
     ),
 )
 
-CUSTOM_RESOURCES = (RESERVATION, RESERVATION_GROUP, RESERVATION_QUOTA, RESERVATION_QUOTE, WATER_LEVEL)
+CUSTOM_RESOURCES = (
+    RESERVATION,
+    RESERVATION_GROUP,
+    RESERVATION_SCHEDULE,
+    RESERVATION_QUOTA,
+    RESERVATION_QUOTE,
+    WATER_LEVEL,
+)

@@ -8,7 +8,7 @@ import pydantic
 
 from tidelock.model.instants import parse_instant
 from tidelock.model.lifetimes import removable_at
-from tidelock.model.meta import Key, ObjectMeta, Stored
+from tidelock.model.meta import Key, ObjectMeta, Stored, controlled_by
 from tidelock.model.reservationgroups import ReservationGroupSpec
 from tidelock.model.wire import spec_problems
 
@@ -52,13 +52,7 @@ class ReservationGroup:
 
     def manifest(self, name: str) -> dict[str, Any]:
         """Write the Reservation of a member, which goes with its group."""
-        owner = {
-            "apiVersion": _API_VERSION,
-            "kind": "ReservationGroup",
-            "name": self.meta.name,
-            "uid": self.meta.uid,
-            "controller": True,
-        }
+        owner = controlled_by(self.meta, _API_VERSION, "ReservationGroup")
         return {
             "apiVersion": _API_VERSION,
             "kind": "Reservation",

@@ -67,3 +67,14 @@ class Stored(msgspec.Struct, frozen=True):
     metadata: ObjectMeta
     spec: dict[str, Any] = {}
     status: dict[str, Any] = {}
+
+
+def controlled_by(meta: ObjectMeta, api_version: str, kind: str) -> dict[str, Any]:
+    """Write the reference of an object that its controller makes, and that goes with it."""
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "name": meta.name,
+        "uid": meta.uid,
+        "controller": True,
+    }

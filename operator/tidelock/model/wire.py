@@ -29,6 +29,14 @@ LARGEST_INTEGER = 2**53
 """Largest whole number that JSON readers agree on."""
 
 _PROBLEMS_LENGTH = 1024
+_REFUSED_BOUNDS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "string": {"maxLength": 253},
+        "integer": {},
+        "boolean": {},
+        "object": {"x-kubernetes-preserve-unknown-fields": True},
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -58,15 +66,12 @@ class Rule:
 class Refused:
     """A field that users may expect; the API server would drop it silently if it were not declared."""
 
-    type: Literal["string", "object"]
+    type: Literal["string", "integer", "boolean", "object"]
     reason: str
 
     def to_schema(self) -> dict[str, Any]:
         """Describe the field, though any value is refused."""
-        bound = (
-            {"maxLength": 253} if self.type == "string" else {"x-kubernetes-preserve-unknown-fields": True}
-        )
-        return {"type": self.type, "description": f"Refused: {self.reason}.", **bound}
+        return {"type": self.type, "description": f"Refused: {self.reason}.", **_REFUSED_BOUNDS[self.type]}
 
     def rule(self, name: str) -> Rule:
         """Refuse the field."""

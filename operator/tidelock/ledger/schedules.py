@@ -1,0 +1,48 @@
+"""Windows of schedules: which locks a schedule has made, as their owner references tell."""
+
+from collections import defaultdict
+from collections.abc import Callable
+
+from tidelock.ledger.entry import Entry
+from tidelock.model.lockschedules import KIND
+from tidelock.model.meta import Key, OwnerReference
+
+
+class Schedules:
+    """All schedules that have locks, by their uids."""
+
+    def __init__(self) -> None:
+        self._windows: defaultdict[str, dict[Key, Entry]] = defaultdict(dict)
+        self._schedule_of: dict[Key, OwnerReference] = {}
+        self._listeners: list[Callable[[OwnerReference, Entry], None]] = []
+
+    def on_change(self, listener: Callable[[OwnerReference, Entry], None]) -> None:
+        """Have a function called with each lock of a schedule that has changed or goes, and its schedule."""
+        self._listeners.append(listener)
+
+    def windows(self, uid: str) -> list[Entry]:
+        """Give the locks that a schedule has made."""
+        return list(self._windows[uid].values()) if uid in self._windows else []
+
+    def join(self, entry: Entry) -> None:
+        """Add a lock that the ledger has just met to its schedule, if one has made it."""
+        schedule = entry.reservation.meta.controller
+        if schedule is not None and schedule.kind == KIND:
+            self._schedule_of[entry.key] = schedule
+            self._windows[schedule.uid][entry.key] = entry
+
+    def leave(self, entry: Entry) -> None:
+        """Take a lock that is gone out of its schedule."""
+        if entry.key in self._schedule_of:
+            self.note(entry)
+            uid = self._schedule_of.pop(entry.key).uid
+            del self._windows[uid][entry.key]
+            if not self._windows[uid]:
+                del self._windows[uid]
+
+    def note(self, entry: Entry) -> None:
+        """Tell of a lock that has changed."""
+        schedule = self._schedule_of.get(entry.key)
+        if schedule is not None:
+            for listener in self._listeners:
+                listener(schedule, entry)

@@ -1,0 +1,98 @@
+"""Which windows a ReservationSchedule wants, and the status that it ought to have, as plain JSON values."""
+
+from collections.abc import Collection, Iterator
+from typing import Any, NamedTuple
+
+from tidelock.ledger import reasons
+from tidelock.ledger.entry import Entry
+from tidelock.ledger.transitions import GIVEN, SETTLED
+from tidelock.model.conditions import Aspect, dated
+from tidelock.model.instants import format_instant
+from tidelock.model.lockschedules import TEMPLATE_ANNOTATION, ReservationSchedule
+from tidelock.model.reservations import Phase
+from tidelock.model.reservationschedules import MOST_TOLD
+
+_TO_COME = frozenset({Phase.PENDING, Phase.PLANNED})
+
+
+class Plan(NamedTuple):
+    """How a schedule stands at an instant: names of the windows that it wants, and locks that are to go.
+
+    `last` is the start of the last window that has begun and was made, `next` that of the next one.
+    """
+
+    wanted: list[str]
+    surplus: list[Entry]
+    last: float
+    next: float | None
+
+
+def plan_windows(schedule: ReservationSchedule, windows: Collection[Entry], begun: float, now: float) -> Plan:
+    """Compare a schedule with the locks that it has made.
+
+    A window that has begun is made once: `begun` is the start of the last of them that has been seen, and the
+    status tells of earlier ones. A window that is to come is there as long as the schedule says so, and is
+    made anew when the template is another.
+    """
+    last = max(schedule.last_start(now), begun)
+    missed, to_come = schedule.missed(now, last), schedule.to_come(now)
+    wanted = [schedule.name_of(start) for start in (missed, *to_come) if start is not None]
+    surplus = [
+        entry
+        for entry in windows
+        if not entry.deleted and not schedule.problem and _ahead(entry, now)
+        if entry.key.name not in wanted
+        or entry.reservation.meta.annotations.get(TEMPLATE_ANNOTATION) != schedule.digest
+    ]
+    return Plan(wanted, surplus, last, to_come[0] if to_come else None)
+
+
+def render_schedule(
+    schedule: ReservationSchedule, windows: Collection[Entry], plan: Plan, now: float, problem: str = ""
+) -> dict[str, Any]:
+    """Write the status of a schedule; `problem` is why not all of its windows could be made."""
+    there = sorted(
+        (entry for entry in windows if not entry.deleted and entry.phase not in SETTLED),
+        key=lambda entry: (entry.reservation.start_at or 0.0, entry.key),
+    )
+    planned = sum(_ahead(entry, now) for entry in there)
+    generation = schedule.meta.generation
+    instants = {"nextStart": plan.next, "lastStart": plan.last or None}
+    return {
+        "observedGeneration": generation,
+        **{name: format_instant(instant) for name, instant in instants.items() if instant is not None},
+        "planned": planned,
+        "active": sum(entry.phase in GIVEN for entry in there),
+        "windows": [_window(entry) for entry in there[-MOST_TOLD:]],
+        "conditions": dated(_aspects(schedule, plan, planned, problem), schedule.status, generation, now),
+    }
+
+
+def _ahead(entry: Entry, now: float) -> bool:
+    start = entry.reservation.start_at
+    return start is not None and start > now
+
+
+def _window(entry: Entry) -> dict[str, str]:
+    return {
+        "name": entry.key.name,
+        "startAt": format_instant(entry.reservation.start_at or 0.0),
+        "phase": entry.phase.value,
+    }
+
+
+def _aspects(schedule: ReservationSchedule, plan: Plan, planned: int, problem: str) -> Iterator[Aspect]:
+    """State what holds of a schedule: one that is suspended is as it was asked to be."""
+    if schedule.problem:
+        yield Aspect("Ready", "False", reasons.INVALID_SPEC, schedule.problem)
+        yield Aspect("Stalled", "True", reasons.INVALID_SPEC, schedule.problem)
+    elif problem:
+        yield Aspect("Ready", "False", reasons.NOT_MADE, problem)
+        yield Aspect("Reconciling", "True", reasons.NOT_MADE, problem)
+    elif plan.next is None:
+        yield Aspect("Ready", "True", reasons.SUSPENDED, "no windows are planned while spec.suspend is true")
+    else:
+        begins = format_instant(plan.next)
+        yield Aspect(
+            "Ready", "True", reasons.SCHEDULED, f"{planned} planned, the next one begins at {begins}"
+        )

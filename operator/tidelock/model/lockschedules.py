@@ -1,0 +1,118 @@
+"""A ReservationSchedule, decoded once: when its windows begin, and the Reservations of these."""
+
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import islice
+from typing import Any
+
+import msgspec
+import pydantic
+
+from tidelock.model.instants import format_instant, parse_instant
+from tidelock.model.meta import Key, ObjectMeta, Stored, controlled_by
+from tidelock.model.reservationschedules import ReservationScheduleSpec
+from tidelock.model.timetables import Timetable
+from tidelock.model.wire import spec_problems
+
+TEMPLATE_ANNOTATION = "tidelock.dev/schedule-template"
+"""Tells of a window which template it was made of."""
+
+KIND = "ReservationSchedule"
+_API_VERSION = "tidelock.dev/v1alpha1"
+_MINUTE = 60
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationSchedule:
+    """One version of a ReservationSchedule.
+
+    Of a spec that cannot be read there is only the `problem`. `template` and `status` are those that are
+    stored, as plain JSON values; `digest` tells the template, and how long windows are, from others.
+    """
+
+    meta: ObjectMeta
+    spec: ReservationScheduleSpec | None = None
+    timetable: Timetable | None = None
+    problem: str = ""
+    template: dict[str, Any] = field(default_factory=dict)
+    digest: str = ""
+    status: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> Key:
+        """Namespace and name."""
+        return self.meta.key
+
+    def name_of(self, start: float) -> str:
+        """Name the Reservation of the window that begins then, as CronJobs name their Jobs."""
+        return f"{self.meta.name}-{int(start) // _MINUTE}"
+
+    def start_of(self, name: str) -> float:
+        """Tell when the window of a name begins."""
+        return float(name.removeprefix(f"{self.meta.name}-")) * _MINUTE
+
+    def to_come(self, now: float) -> list[float]:
+        """Give the starts of the windows that are to be planned."""
+        if self.spec is None or self.timetable is None or self.spec.suspend:
+            return []
+        return list(islice(self.timetable.after(now), self.spec.ahead))
+
+    def missed(self, now: float, last: float) -> float | None:
+        """Give the start of the latest window that has begun after `last`, if it may still be made.
+
+        Only the latest, as of a CronJob that was missed several times one Job is made.
+        """
+        if self.spec is None or self.timetable is None or self.spec.suspend:
+            return None
+        late = self.spec.duration_seconds
+        if self.spec.starting_deadline_seconds is not None:
+            late = min(late, self.spec.starting_deadline_seconds)
+        return self.timetable.latest(now, max(last, self.meta.created, now - late))
+
+    def last_start(self, now: float) -> float:
+        """Give the start of the last window that has begun, as far as the status tells; 0 if none has."""
+        windows = self.status.get("windows", ())
+        starts = [
+            _instant(self.status.get("lastStart")),
+            *(_instant(each.get("startAt")) for each in windows),
+        ]
+        return max((start for start in starts if start <= now), default=0.0)
+
+    def manifest(self, start: float) -> dict[str, Any]:
+        """Write the Reservation of a window, which goes with its schedule."""
+        metadata = self.template.get("metadata", {})
+        annotations = metadata.get("annotations", {}) | {TEMPLATE_ANNOTATION: self.digest}
+        end = start + (self.spec.duration_seconds if self.spec is not None else 0)
+        return {
+            "apiVersion": _API_VERSION,
+            "kind": "Reservation",
+            "metadata": {
+                "name": self.name_of(start),
+                "namespace": self.meta.namespace,
+                "labels": metadata.get("labels", {}),
+                "annotations": annotations,
+                "ownerReferences": [controlled_by(self.meta, _API_VERSION, KIND)],
+            },
+            "spec": self.template["spec"]
+            | {"startAt": format_instant(start), "expireAt": format_instant(end)},
+        }
+
+
+_DECODER = msgspec.json.Decoder(Stored)
+
+
+def decode_schedule(raw: bytes | msgspec.Raw) -> ReservationSchedule:
+    """Decode a ReservationSchedule from its JSON; a bad spec becomes the result's `problem`."""
+    stored = _DECODER.decode(raw)
+    try:
+        spec = ReservationScheduleSpec.model_validate(stored.spec)
+    except pydantic.ValidationError as error:
+        return ReservationSchedule(stored.metadata, problem=spec_problems(error), status=stored.status)
+    template = stored.spec["template"]
+    made_of = msgspec.json.encode([spec.duration_seconds, template], order="deterministic")
+    digest = sha256(made_of).hexdigest()[:16]
+    return ReservationSchedule(stored.metadata, spec, spec.timetable, "", template, digest, stored.status)
+
+
+def _instant(stored: object) -> float:
+    return parse_instant(stored) if isinstance(stored, str) else 0.0

@@ -1,0 +1,121 @@
+"""When something is to begin again and again: a cron expression, read by the clocks of a time zone.
+
+It means what a CronJob's does: an instant is on the schedule if the zone's clocks then show a time that the
+expression names. So a time that clocks skip when they are put forward does not come that day, and one that
+they show twice when they are put back comes twice.
+"""
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import takewhile
+from types import MappingProxyType
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from cronsim import CronSim, CronSimError
+
+FIELDS = "minute (0-59), hour (0-23), day of the month (1-31), month (1-12) and day of the week (0-7)"
+NICKNAMES = MappingProxyType(
+    {
+        "@yearly": "0 0 1 1 *",
+        "@annually": "0 0 1 1 *",
+        "@monthly": "0 0 1 * *",
+        "@weekly": "0 0 * * 0",
+        "@daily": "0 0 * * *",
+        "@midnight": "0 0 * * *",
+        "@hourly": "0 * * * *",
+    }
+)
+
+_COUNT = 5
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY = timedelta(days=1)
+_HOUR_SECONDS = 3600.0
+_STARRED = re.compile(r"(?:^|(?<=,))[*?]/(?!0*1(?:,|$))")
+_FROM_DAY = re.compile(r"(?:^|(?<=,))(\w+)/")
+
+
+@dataclass(frozen=True, slots=True)
+class Timetable:
+    """The instants of a schedule, in seconds since the epoch."""
+
+    expression: str
+    """As the cron library reads it."""
+    zone: ZoneInfo
+
+    def after(self, instant: float) -> Iterator[float]:
+        """Give all instants of the schedule that are later than one, in order, without end."""
+        again: deque[float] = deque()  # what clocks that were put back show for the second time
+        for shown in CronSim(self.expression, self._shown_before(instant)):
+            first, second = (shown.replace(tzinfo=self.zone, fold=fold).timestamp() for fold in (0, 1))
+            while again and again[0] < first:
+                yield again.popleft()
+            if instant < first <= second:  # else it is past, or skipped
+                yield first
+            if instant < second > first:
+                again.append(second)
+
+    def latest(self, until: float, since: float) -> float | None:
+        """Give the last instant of the schedule up to one and later than another, if there is any."""
+        span = _HOUR_SECONDS
+        while since < until:
+            begin = max(until - span, since)
+            found = list(takewhile(lambda each: each <= until, self.after(begin)))
+            if found:
+                return found[-1]
+            if begin == since:
+                return None
+            span *= 4
+        return None
+
+    def _shown_before(self, instant: float) -> datetime:
+        """Give the time, without its zone, after which clocks show nothing that was before the instant.
+
+        They may show it for the first time now, and again when they are put back within a day.
+        """
+        moment = _EPOCH + timedelta(seconds=instant)
+        today, later = moment.astimezone(self.zone), (moment + _DAY).astimezone(self.zone)
+        return min(today.replace(tzinfo=None), later.replace(tzinfo=None) - _DAY)
+
+
+def read_expression(schedule: str) -> str:
+    """Read a schedule as the cron library wants it; raises ValueError for one that names no times."""
+    fields = NICKNAMES.get(schedule, schedule).split()
+    if len(fields) != _COUNT:
+        raise ValueError(
+            f"{schedule!r} should be {_COUNT} fields, {FIELDS}, or one of {', '.join(NICKNAMES)}"
+        )
+    expression = " ".join(_as_cronjob(fields))
+    try:
+        CronSim(expression, datetime(2000, 1, 1))  # noqa: DTZ001 -- as clocks show it
+    except CronSimError as error:
+        field = str(error).removeprefix("Bad ")
+        raise ValueError(
+            f"{schedule!r}: its {field} can't be read or never comes; expected {FIELDS}"
+        ) from error
+    return expression
+
+
+def read_zone(name: str) -> ZoneInfo:
+    """Look a time zone up; raises ValueError for a name that is none."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError(
+            f"{name!r} should be a time zone of the IANA database, such as Europe/Berlin"
+        ) from error
+
+
+def _as_cronjob(fields: list[str]) -> Iterator[str]:
+    """Write fields so that the library reads them as CronJob's does.
+
+    To that `?` is `*`; a day with a step, such as `*/2`, is not any day; and `1/2` ends on Saturday, not on a
+    second Sunday.
+    """
+    *times, day, month, weekday = fields
+    yield from times
+    yield _STARRED.sub("1-31/", day).replace("?", "*")
+    yield month
+    yield _FROM_DAY.sub(r"\1-6/", _STARRED.sub("0-6/", weekday)).replace("?", "*")

@@ -1,0 +1,250 @@
+"""Objects that stand for several locks: makes these, and tells in the status what became of them.
+
+As with locks, it works on levels: whatever touched an object or one of its Reservations, these are compared
+with those that the object asks for, and its status with what the ledger knows.
+"""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
+
+from tidelock.kube.client import RESERVATIONS, Resource
+from tidelock.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from tidelock.ledger.book import Book
+from tidelock.ledger.entry import Entry
+from tidelock.ledger.timers import Timers
+from tidelock.model.meta import Key, ObjectMeta
+from tidelock.scheduler.tasks import until_news
+from tidelock.scheduler.tools import Tools
+
+logger = logging.getLogger(__name__)
+
+# Seconds for which a Reservation that was made may be unseen by the watch before it is looked for again.
+_UNSEEN_SECONDS = 10.0
+
+
+class Kept(Protocol):
+    """One version of an object that stands for locks."""
+
+    @property
+    def meta(self) -> ObjectMeta:
+        """Identity and version."""
+
+    @property
+    def key(self) -> Key:
+        """Namespace and name."""
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """The stored status as plain JSON values."""
+
+
+K = TypeVar("K", bound=Kept)
+
+
+class Keeper(ABC, Generic[K]):
+    """Takes objects of one kind in, as the sink of their watch, and makes each what it ought to be."""
+
+    def __init__(self, tools: Tools, book: Book, resource: Resource, decode: Callable[[bytes], K]) -> None:
+        self._client = tools.client
+        self._clock = tools.clock
+        self._tasks = tools.tasks
+        self._book = book
+        self._resource = resource
+        self._decode = decode
+        self._kept: dict[Key, K] = {}
+        self._made: dict[Key, dict[str, float]] = {}
+        self._problems: dict[Key, str] = {}
+        self._changed: dict[Key, None] = {}
+        self._writing: set[Key] = set()
+        self._due: Timers[Key] = Timers()
+        self._news = asyncio.Event()
+
+    # What the objects of a kind ask for.
+
+    @abstractmethod
+    def _asked_for(self, kept: K) -> Sequence[str]:
+        """Name the Reservations that there ought to be."""
+
+    @abstractmethod
+    def _there(self, kept: K) -> Collection[Key]:
+        """Give the keys of the object's own Reservations that the ledger knows."""
+
+    @abstractmethod
+    def _manifest(self, kept: K, name: str) -> dict[str, Any]:
+        """Write one of the Reservations."""
+
+    @abstractmethod
+    def _wanted(self, kept: K, problem: str) -> object:
+        """Write the status that the object ought to have; a problem is why not all could be made."""
+
+    @abstractmethod
+    def _next_look(self, kept: K) -> float | None:
+        """Tell when to look at the object again if nothing happens."""
+
+    def _surplus(self, kept: K) -> Sequence[Entry]:
+        """Give the locks of the object that are to go."""
+        del kept
+        return ()
+
+    def _removable(self, kept: K) -> bool:
+        """Tell whether the object itself is to go."""
+        del kept
+        return False
+
+    # What the API server says of the objects.
+
+    def upsert(self, old: K | None, new: K) -> None:
+        """Take over an object's newest version."""
+        del old
+        known = self._kept.get(new.key)
+        if known is not None and known.meta.uid != new.meta.uid:
+            self.remove(known)
+        elif known is not None and known.meta.version > new.meta.version:
+            return  # older than our own write
+        if new.meta.deletion_timestamp is not None:
+            self.remove(new)
+            return
+        self._kept[new.key] = new
+        self._note(new.key)
+
+    def remove(self, last: K) -> None:
+        """Forget an object: its Reservations go with it."""
+        for known in (self._kept, self._made, self._problems, self._changed):
+            known.pop(last.key, None)
+        self._due.set(last.key, None)
+
+    def synced(self) -> None:
+        """All objects are known, which changes nothing."""
+
+    # What is done about them.
+
+    async def run(self, started: asyncio.Event) -> NoReturn:
+        """Keep objects for ever, from the moment that all locks are known."""
+        await started.wait()
+        while True:
+            await until_news(self._news, self._due.next(), self._clock)
+            for key in self._due.pop_due(self._clock.now()):
+                self._note(key)
+            for key in [key for key in self._changed if key not in self._writing]:
+                del self._changed[key]
+                self.reconcile(key)
+
+    def reconcile(self, key: Key) -> None:
+        """Make one object what it ought to be, in the background."""
+        if self.lags(key):
+            self._writing.add(key)
+            self._tasks.spawn(self._write(key))
+        elif (kept := self._kept.get(key)) is not None:
+            made = self._made.get(key)
+            self._due.set(key, min(made.values()) + _UNSEEN_SECONDS if made else self._next_look(kept))
+
+    def lags(self, key: Key) -> bool:
+        """Tell whether an object is not as it ought to be, with no write under way that sees to it."""
+        kept = self._kept.get(key)
+        if kept is None or key in self._writing:
+            return False
+        return (
+            bool(self._missing(kept))
+            or bool(self._surplus(kept))
+            or self._differs(kept)
+            or self._removable(kept)
+        )
+
+    def _note(self, key: Key) -> None:
+        """Note an object that is to be looked at."""
+        if key in self._kept:
+            self._changed[key] = None
+            self._news.set()
+
+    async def _write(self, key: Key) -> None:
+        """Write until the object is as it ought to be or is gone."""
+        pause = self._tasks.retry_pauses()
+        try:
+            while (kept := self._kept.get(key)) is not None:
+                try:
+                    if not await self._write_once(kept):
+                        self._note(key)  # what was due may be so no more, if the clock was set back
+                        return
+                except (Conflict, NotFound):
+                    return  # the watch will tell, or has told
+                except ApiError as error:
+                    logger.warning(
+                        "an object was not written",
+                        extra={self._resource.kind.lower(): str(key), "error": str(error)},
+                    )
+                    await pause(error)
+        finally:
+            self._writing.discard(key)
+            self._news.set()
+
+    async def _write_once(self, kept: K) -> bool:
+        """Write what differs now; whether anything did.
+
+        Raises:
+            ApiError: not all could be written; the status tells why a Reservation is missing.
+
+        """
+        missing, surplus = self._missing(kept), self._surplus(kept)
+        errors = await asyncio.gather(*(self._make(kept, name) for name in missing))
+        problem = next((error for error in errors if error is not None), None)
+        self._problems[kept.key] = str(problem or "")
+        for entry in surplus:
+            await self._unmake(entry)
+        differs, removable = self._differs(kept), self._removable(kept)
+        if differs:
+            status = self._status(kept)
+            async with self._tasks.turn.of(kept.meta.namespace):
+                written = await self._client.replace_status(self._resource, kept.meta, status)
+            self.upsert(kept, self._decode(written))
+        elif removable:
+            async with self._tasks.turn.of(kept.meta.namespace):
+                await self._client.delete(
+                    self._resource.item(kept.meta.name, kept.meta.namespace), uid=kept.meta.uid
+                )
+            self.remove(kept)
+        if problem is not None:
+            raise problem
+        return bool(missing) or bool(surplus) or differs or removable
+
+    async def _make(self, kept: K, name: str) -> ApiError | None:
+        """Make a Reservation; gives the error if that fails."""
+        namespace = kept.meta.namespace
+        try:
+            async with self._tasks.turn.of(namespace):
+                await self._client.create(RESERVATIONS.collection(namespace), self._manifest(kept, name))
+        except AlreadyExists:
+            return ApiError(f"there is another Reservation {name}")
+        except ApiError as error:
+            return error
+        if self._kept.get(kept.key) is not None:
+            self._made.setdefault(kept.key, {})[name] = self._clock.now()
+        return None
+
+    async def _unmake(self, entry: Entry) -> None:
+        """Delete a Reservation, if nothing has become of it meanwhile."""
+        meta = entry.reservation.meta
+        async with self._tasks.turn.of(meta.namespace):
+            await self._client.delete(
+                RESERVATIONS.item(meta.name, meta.namespace),
+                uid=meta.uid,
+                resource_version=meta.resource_version,
+            )
+        entry.deleted = True
+
+    def _missing(self, kept: K) -> list[str]:
+        """Name the Reservations that are to be made: those neither there nor on their way to us."""
+        made, oldest = self._made.get(kept.key, {}), self._clock.now() - _UNSEEN_SECONDS
+        there = {key.name for key in self._there(kept)}
+        for name in [name for name in made if made[name] <= oldest or name in there]:
+            del made[name]
+        return [name for name in self._asked_for(kept) if name not in made and name not in there]
+
+    def _differs(self, kept: K) -> bool:
+        return self._status(kept) != kept.status
+
+    def _status(self, kept: K) -> object:
+        problem = self._problems.get(kept.key, "") if self._missing(kept) else ""
+        return self._wanted(kept, problem)

@@ -1,0 +1,155 @@
+"""Windows of a schedule are the instants of its expression, each made once, whatever happens."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from itertools import islice, pairwise
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders import NOW
+from tidelock.kube.errors import Unreachable
+from tidelock.model.timetables import Timetable, read_expression, read_zone
+from unit.scheduler.scheduled import KEY, Works
+
+ZONES = [
+    "Etc/UTC",
+    "Europe/Berlin",
+    "America/New_York",
+    "Australia/Lord_Howe",
+    "Africa/Cairo",
+    "Asia/Kolkata",
+]
+MINUTES = st.sampled_from(["0", "30", "*/20", "45", "7,37", "*"])
+HOURS = st.sampled_from(["*", "1", "2", "1-3", "*/6", "0,23"])
+DAYS = st.sampled_from(["*", "*/2", "1-7", "?"])
+WEEKDAYS = st.sampled_from(["*", "SUN", "0,6", "1-5"])
+# Around the days on which clocks are put forward and back.
+MOMENTS = st.sampled_from(
+    [
+        datetime(year, month, day, hour, tzinfo=UTC)
+        for year in (2026, 2027)
+        for month, days in ((3, (7, 13, 27, 28)), (4, (3, 4, 23)), (10, (3, 24, 29, 31)), (11, (1, 6)))
+        for day in days
+        for hour in (0, 12, 23)
+    ]
+)
+
+
+def shown_by(schedule: str, moment: datetime) -> bool:
+    """Tell whether an expression names a time that clocks show, by its fields alone."""
+    minute, hour, day, _, weekday = schedule.replace("?", "*").split()
+    values = (moment.minute, moment.hour, moment.day, moment.isoweekday() % 7)
+    fits = [named(field, value) for field, value in zip((minute, hour, day, weekday), values, strict=True)]
+    either = "*" not in (day, weekday)
+    return fits[0] and fits[1] and (fits[2] or fits[3] if either else fits[2] and fits[3])
+
+
+def named(field: str, value: int) -> bool:
+    """Tell whether a field names a value; days with a step count from 1, as there is no day 0."""
+    if "," in field:
+        return any(named(each, value) for each in field.split(","))
+    if field in ("*", "SUN"):
+        return field == "*" or value == 0
+    if field.startswith("*/"):
+        step = int(field[2:])
+        return value % step == (1 if step == 2 else 0)  # of these fields, only that of days has steps of two
+    first, _, last = field.partition("-")
+    return int(first) <= value <= int(last or first)
+
+
+@given(
+    st.builds(lambda *fields: " ".join((*fields[:3], "*", fields[3])), MINUTES, HOURS, DAYS, WEEKDAYS),
+    st.sampled_from(ZONES),
+    MOMENTS,
+    st.integers(0, 59),
+)
+@settings(deadline=None, max_examples=60)
+def test_an_instant_is_on_the_schedule_if_clocks_show_a_time_that_it_names(
+    schedule: str, zone: str, begin: datetime, minute: int
+) -> None:
+    start = begin + timedelta(minutes=minute)
+    table = Timetable(read_expression(schedule), read_zone(zone))
+    minutes = (start + timedelta(minutes=each) for each in range(1, 2 * 24 * 60))
+    expected = [each.timestamp() for each in minutes if shown_by(schedule, each.astimezone(ZoneInfo(zone)))]
+    found = list(islice(table.after(start.timestamp()), len(expected)))
+    assert found == expected
+    for earlier, later in pairwise(found[-12:]):
+        assert table.latest(later - 1, start.timestamp()) == earlier
+
+
+@given(st.text("0123456789*/,-?LWJANSU# ", max_size=20), st.text(max_size=12))
+def test_what_cannot_be_read_is_a_value_error(schedule: str, zone: str) -> None:
+    for read, text in ((read_expression, schedule), (read_zone, zone)):
+        try:
+            read(text)
+        except ValueError as error:
+            assert repr(text) in str(error)  # noqa: PT017 -- it may be readable as well
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("pass"), st.integers(1, 1500)),
+        st.tuples(st.just("away"), st.integers(0, 3000)),
+        st.tuples(st.just("crash"), st.integers(0, 3000)),
+        st.tuples(st.just("take"), st.just(0)),
+    ),
+    max_size=8,
+)
+
+
+@given(
+    st.sampled_from(["*/10 * * * *", "30 * * * *", "5,8 * * * *"]),
+    st.integers(1, 3),
+    st.sampled_from([120, 600, 1500]),
+    STEPS,
+)
+@settings(deadline=None, max_examples=30)
+def test_each_window_is_made_once_whatever_becomes_of_the_process(
+    schedule: str, ahead: int, duration: int, steps: list[tuple[str, int]]
+) -> None:
+    asyncio.run(play(schedule, ahead, duration, steps))
+
+
+async def play(schedule: str, ahead: int, duration: int, steps: list[tuple[str, int]]) -> None:
+    works = Works()
+    works.ask(schedule=schedule, ahead=ahead, durationSeconds=duration)
+    await works.go_on()
+    begun: set[float] = set()
+    for step, amount in steps:
+        await do(works, step, amount)
+        there = set(works.windows)
+        await works.go_on()
+
+        now = works.clock.now() - NOW
+        to_come = CronSim(schedule, datetime.fromtimestamp(NOW + now, UTC))
+        wanted = [each.timestamp() - NOW for each in islice(to_come, ahead)]
+        assert [start for start in works.windows if start > now] == wanted
+        late = {start for start in works.windows if start <= now} - there
+        last = CronSim(schedule, datetime.fromtimestamp(NOW + now + 1, UTC), reverse=True)
+        assert late <= {next(last).timestamp() - NOW}
+        assert all(start > now - duration for start in late)
+        assert not late & begun, "a window was made twice"
+        begun |= late | {start for start in there if start <= now}
+
+
+async def do(works: Works, step: str, amount: int) -> None:
+    """Have something happen: time passes, the process is away, or crashes, or locks are taken."""
+    if step == "take":
+        await works.take(*(start for start in works.windows if NOW + start <= works.clock.now()))
+        return
+    works.clock.advance(amount)
+    if step == "crash":
+        await crash(works)
+    if step in ("crash", "away"):
+        works.restart()
+
+
+async def crash(works: Works) -> None:
+    """Have the process end while it writes: the first request is carried out, and its answer is lost."""
+    works.api.loses(Unreachable("crashed", outcome_unknown=True))
+    works.keeper.reconcile(KEY)
+    await asyncio.sleep(0)
+    await works.shell.tasks.drain(0.0)

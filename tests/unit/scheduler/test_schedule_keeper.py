@@ -1,0 +1,328 @@
+"""Which windows are made of a ReservationSchedule, and what its status tells; now it is 8:00 UTC."""
+
+import asyncio
+
+from builders import NOW, Json
+from tidelock.kube.client import RESERVATIONSCHEDULES
+from tidelock.kube.errors import Conflict, Forbidden, Unreachable
+from tidelock.model.instants import format_instant
+from unit.scheduler.machinery import lock_path, turns
+from unit.scheduler.scheduled import KEY, OWNERS, PATH, Works, name, schedule
+
+MINUTE, HOUR = 60, 3600
+FIRST = 30 * MINUTE
+
+
+async def test_a_window_is_a_lock_that_goes_with_its_schedule() -> None:
+    works = Works()
+    labels, annotations = {"team": "night"}, {"note": "hello"}
+    template = {"resources": {"cpu": "2"}, "owners": OWNERS, "runSeconds": 60}
+    works.ask(template={"metadata": {"labels": labels, "annotations": annotations}, "spec": template})
+    await works.go_on()
+    made = works.api.objects[lock_path(name(FIRST))]
+    assert made["metadata"]["labels"] == labels
+    assert made["metadata"]["annotations"].items() > annotations.items()
+    assert made["metadata"]["ownerReferences"] == [
+        {
+            "apiVersion": RESERVATIONSCHEDULES.api_version,
+            "kind": RESERVATIONSCHEDULES.kind,
+            "name": "nightly",
+            "uid": "uid-nightly",
+            "controller": True,
+        }
+    ]
+    times = {"startAt": format_instant(NOW + FIRST), "expireAt": format_instant(NOW + FIRST + 600)}
+    assert made["spec"] == template | times
+
+
+async def test_so_many_are_planned_as_are_asked_for_and_told_in_the_status() -> None:
+    works = Works()
+    works.ask(ahead=2)
+    await works.go_on()
+    assert works.windows == [FIRST, FIRST + HOUR]
+    assert works.status == {
+        "observedGeneration": 1,
+        "nextStart": "2027-01-15T08:30:00Z",
+        "planned": 2,
+        "active": 0,
+        "windows": [
+            {"name": name(FIRST), "startAt": "2027-01-15T08:30:00Z", "phase": "Planned"},
+            {"name": name(FIRST + HOUR), "startAt": "2027-01-15T09:30:00Z", "phase": "Planned"},
+        ],
+        "conditions": [
+            {
+                "type": "Ready",
+                "status": "True",
+                "reason": "Scheduled",
+                "message": "2 planned, the next one begins at 2027-01-15T08:30:00Z",
+                "lastTransitionTime": "2027-01-15T08:00:00Z",
+                "observedGeneration": 1,
+            }
+        ],
+    }
+    assert len(works.posted) == 2
+
+
+async def test_when_one_begins_another_is_planned() -> None:
+    works = Works()
+    works.ask()
+    await works.go_on()
+    assert works.keeper._due.next() == NOW + FIRST
+    await works.at(NOW + FIRST)
+    assert works.windows == [FIRST, FIRST + HOUR]
+    assert (works.status["planned"], works.status["active"]) == (1, 1)
+    assert works.status["lastStart"] == format_instant(NOW + FIRST)
+    assert works.status["nextStart"] == format_instant(NOW + FIRST + HOUR)
+    assert [each["phase"] for each in works.status["windows"]] == ["Active", "Planned"]
+    await works.at(NOW + FIRST + 600)
+    assert works.windows == [FIRST + HOUR]
+    assert works.status["active"] == 0
+    assert works.status["lastStart"] == format_instant(NOW + FIRST)
+
+
+async def test_the_keeper_sees_to_it_by_itself() -> None:
+    works = Works()
+    works.ask()
+    started = asyncio.Event()
+    started.set()
+    running = asyncio.create_task(works.keeper.run(started))
+    await turns(30)
+    assert works.windows == [FIRST]
+    works.clock.time = NOW + FIRST
+    works._see()
+    await turns(30)
+    assert works.windows == [FIRST, FIRST + HOUR]
+    running.cancel()
+    await asyncio.wait([running])
+
+
+async def test_one_that_was_consumed_is_not_made_again_by_this_process_or_the_next() -> None:
+    works = Works()
+    works.ask()
+    await works.go_on()
+    works.clock.time = NOW + FIRST + MINUTE
+    works.restart()
+    await works.take(FIRST)  # before anybody has told in the status that it has begun
+    await works.go_on()
+    assert works.windows == [FIRST + HOUR]
+    works.restart()
+    await works.go_on()
+    assert works.windows == [FIRST + HOUR]
+
+
+async def test_one_that_begins_and_is_consumed_while_the_status_cannot_be_written_is_not_made_again() -> None:
+    works = Works()
+    works.ask()
+    works.clock.time = NOW + FIRST - 1
+    works.restart()
+    works.clock.time = NOW + FIRST + MINUTE
+    works.api.refuses["PUT"] = Unreachable("gone")
+    works.keeper.reconcile(KEY)
+    await turns(30)
+    assert works.windows == [FIRST, FIRST + HOUR]
+    works._see()
+    await works.take(FIRST)
+    works.clock.time += MINUTE  # what was made is not waited for any more
+    del works.api.refuses["PUT"]
+    await asyncio.sleep(0.3)
+    await works.go_on()
+    assert works.windows == [FIRST + HOUR]
+    assert works.status["lastStart"] == format_instant(NOW + FIRST)
+
+
+async def test_a_window_that_is_under_way_is_made_late_and_ends_when_it_would_have() -> None:
+    works = Works()
+    works.ask()
+    await works.at(NOW + FIRST + 9 * MINUTE)
+    assert works.windows == [FIRST, FIRST + HOUR]
+    assert (works.status["planned"], works.status["active"]) == (1, 1)
+    assert works.shell.stored_status(name(FIRST))["expiresAt"] == format_instant(NOW + FIRST + 600)
+
+
+async def test_a_window_that_is_over_is_not_made() -> None:
+    works = Works()
+    works.ask()
+    await works.at(NOW + FIRST + 10 * MINUTE)
+    assert works.windows == [FIRST + HOUR]
+    assert "lastStart" not in works.status
+
+
+async def test_of_several_that_were_missed_the_last_is_made() -> None:
+    works = Works()
+    works.ask(schedule="*/10 * * * *", durationSeconds=HOUR)
+    await works.at(NOW + 35 * MINUTE)
+    assert works.windows == [30 * MINUTE, 40 * MINUTE]
+
+
+async def test_there_is_a_deadline_for_those_that_were_missed() -> None:
+    works = Works()
+    works.ask(startingDeadlineSeconds=120)
+    works.clock.time = NOW + FIRST + 121
+    await works.go_on()
+    assert works.windows == [FIRST + HOUR]
+    works = Works()
+    works.ask(startingDeadlineSeconds=120)
+    await works.at(NOW + FIRST + 119)
+    assert works.windows == [FIRST, FIRST + HOUR]
+
+
+async def test_what_began_before_the_schedule_was_there_is_not_made() -> None:
+    works = Works()
+    works.clock.time = NOW + FIRST + MINUTE
+    works.ask()
+    await works.go_on()
+    assert works.windows == [FIRST + HOUR]
+
+
+async def test_of_a_schedule_that_is_edited_what_is_planned_follows_and_what_has_begun_stays() -> None:
+    works = Works()
+    works.ask(ahead=2)
+    await works.at(NOW + FIRST)
+    assert works.windows == [FIRST, FIRST + HOUR, FIRST + 2 * HOUR]
+    works.edit(schedule="0 * * * *")
+    await works.go_on()
+    assert works.windows == [FIRST, HOUR, 2 * HOUR]
+    works.edit(ahead=1)
+    await works.go_on()
+    assert works.windows == [FIRST, HOUR]
+    works.edit(timeZone="Asia/Kolkata")  # half an hour off
+    await works.go_on()
+    assert works.windows == [FIRST, FIRST + HOUR]
+
+
+async def test_another_template_is_for_windows_that_have_not_begun() -> None:
+    works = Works()
+    works.ask()
+    await works.at(NOW + FIRST)
+    before = works.api.objects[lock_path(name(FIRST))]["spec"]
+    works.edit(durationSeconds=1200)
+    await works.go_on()
+    assert works.api.objects[lock_path(name(FIRST))]["spec"] == before
+    later = works.api.objects[lock_path(name(FIRST + HOUR))]["spec"]
+    assert later["expireAt"] == format_instant(NOW + FIRST + HOUR + 1200)
+
+
+async def test_one_that_was_edited_by_hand_stays_as_it_is() -> None:
+    works = Works()
+    works.ask()
+    await works.go_on()
+    works.api.edit(lock_path(name(FIRST)), {"spec": {"resources": {"cpu": "3"}}})
+    await works.go_on()
+    assert works.api.objects[lock_path(name(FIRST))]["spec"]["resources"] == {"cpu": "3"}
+    assert len(works.posted) == 1
+
+
+async def test_one_that_is_deleted_before_it_begins_is_made_anew() -> None:
+    works = Works()
+    works.ask()
+    await works.go_on()
+    await works.take(FIRST)
+    await works.go_on()
+    assert works.windows == [FIRST]
+    assert works.posted == [name(FIRST)] * 2
+
+
+async def test_while_a_schedule_is_suspended_nothing_is_planned() -> None:
+    works = Works()
+    works.ask(ahead=3)
+    await works.at(NOW + FIRST)
+    works.edit(suspend=True)
+    await works.go_on()
+    assert works.windows == [FIRST]
+    assert (works.condition("Ready")["status"], works.condition("Ready")["reason"]) == ("True", "Suspended")
+    assert "nextStart" not in works.status
+    await works.at(NOW + FIRST + HOUR + MINUTE)
+    assert works.windows == []
+    works.edit(suspend=False)
+    await works.go_on()
+    # As of a CronJob: the one that was missed begins when it is resumed, unless it is over.
+    assert works.windows == [FIRST + HOUR, FIRST + 2 * HOUR, FIRST + 3 * HOUR, FIRST + 4 * HOUR]
+
+
+async def test_a_spec_that_cannot_be_read_is_told_and_changes_nothing() -> None:
+    works = Works()
+    works.ask()
+    await works.go_on()
+    works.edit(schedule="0 26 * * *")
+    await works.go_on()
+    assert works.windows == [FIRST]
+    told = works.condition("Stalled")
+    assert (told["status"], told["reason"]) == ("True", "InvalidSpec")
+    assert told["message"].startswith("spec.schedule: '0 26 * * *': its hour can't be read")
+    assert works.condition("Ready")["status"] == "False"
+    works.edit(schedule="30 * * * *", timeZone="Mars/Olympus")
+    await works.go_on()
+    assert works.condition("Ready")["message"].startswith("spec.timeZone: 'Mars/Olympus' should be")
+
+
+async def test_why_a_window_is_not_made_is_told_and_tried_again() -> None:
+    works = Works()
+    works.api.refuses["POST"] = Forbidden("exceeded quota", status=403)
+    works.ask()
+    works.keeper.reconcile(KEY)
+    await turns(30)
+    assert works.condition("Ready")["reason"] == "NotMade"
+    assert works.condition("Reconciling")["message"] == "403: exceeded quota"
+    del works.api.refuses["POST"]
+    await asyncio.sleep(0.3)
+    await works.go_on()
+    assert works.condition("Ready")["status"] == "True"
+    assert not works.condition("Reconciling")
+    assert works.windows == [FIRST]
+
+
+async def test_a_lock_of_another_that_has_the_name_is_in_the_way() -> None:
+    works = Works()
+    works.shell.store_lock(name(FIRST))
+    works.ask()
+    works.keeper.reconcile(KEY)
+    await turns(30)
+    assert works.condition("Ready")["message"] == f"there is another Reservation {name(FIRST)}"
+    works.edit(suspend=True)
+    await asyncio.sleep(0.3)
+    await works.go_on()
+    assert works.windows == [FIRST]
+
+
+async def test_a_window_that_changes_while_it_is_deleted_is_looked_at_again() -> None:
+    works = Works()
+    works.ask()
+    await works.go_on()
+    works.edit(suspend=True)
+    works.api.fails(Conflict("it has changed", status=409))
+    works.keeper.reconcile(KEY)
+    await works.shell.settle()
+    assert works.windows == [FIRST]
+    await works.go_on()
+    assert works.windows == []
+
+
+async def test_locks_of_others_are_none_of_its_business() -> None:
+    works = Works()
+    works.shell.store_lock("other", startAt=format_instant(NOW + FIRST))
+    works.ask()
+    await works.go_on()
+    assert works.status["planned"] == 1
+    assert len(works.shell.book.schedules.windows("uid-nightly")) == 1
+    await works.take(FIRST)
+    assert works.shell.book.schedules.windows("uid-nightly") == []
+
+
+async def test_a_schedule_that_is_gone_is_forgotten_with_its_windows() -> None:
+    works = Works()
+    works.ask()
+    await works.at(NOW + FIRST)
+    works.keeper.synced()
+    works.keeper.remove(schedule())
+    del works.api.objects[PATH]
+    await works.take(FIRST, FIRST + HOUR)
+    assert not works.keeper.lags(KEY)
+    assert works.keeper._begun == {}
+
+
+def test_a_status_may_hold_what_a_newer_version_wrote() -> None:
+    stored: Json = {"lastStart": None, "windows": [{"name": "nightly-1", "more": True}]}
+    known = schedule()
+    assert known.last_start(NOW) == 0.0
+    known.status.update(stored)
+    assert known.last_start(NOW) == 0.0
