@@ -83,7 +83,7 @@ def looks(decider: Decider, feed: Feed, number: int, cpus: float, priority: int,
     """Look for moves so many times; gives the processor seconds of each."""
     lock = decode_reservation(msgspec.json.encode(lock_json(number, cpus, priority)))
     feed.reservations.upsert(None, lock)
-    seconds, now = [], _NOW
+    seconds, now = [], _NOW + number * LOOK_AGAIN * (count + 2)
     decider.step(now)
     for _ in range(count):
         now += LOOK_AGAIN
