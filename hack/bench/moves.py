@@ -59,6 +59,7 @@ def lock_json(number: int, cpus: float, priority: int) -> Json:
             "ttlSeconds": 600,
             "priority": priority,
             "mayMove": {"maxPods": 3},
+            "pendingDeadlineSeconds": 86_400,
         },
     }
 

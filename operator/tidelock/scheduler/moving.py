@@ -19,7 +19,7 @@ from tidelock.model.pods import Pod
 from tidelock.scheduler.relocation import Destination, Relocation
 
 # Seconds between two looks for a lock, and between two for any locks, however many wait: on a large cluster
-# one takes some 50 ms, in which nothing else is decided.
+# one takes up to 45 ms, in which nothing else is decided.
 LOOK_AGAIN = 10.0
 _PAUSE = 0.5
 
