@@ -120,7 +120,10 @@ def test_what_is_approved_is_moved_and_the_lock_gets_the_room(world: World) -> N
     scene.until_evicted("a-0")
     lock.until_condition("MovePlanned", "True", "Moving")
     rival = world.pod("rival", cpu="3")
-    mark = condition(scene.pods["a-0"].read()["status"], "DisruptionTarget")
+    ending = scene.pods["a-0"].until(
+        lambda found: "deletionTimestamp" in found["metadata"], "be asked to end"
+    )
+    mark = condition(ending["status"], "DisruptionTarget")
     assert mark["reason"] == "EvictionByEvictionAPI"
     scene.end("a-0")
     status = lock.until_phase("Active")

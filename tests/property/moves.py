@@ -23,6 +23,8 @@ class MoveObserver:
             plans = [version.status["plan"] for version in versions if "plan" in version.status]
             begun = [plan for plan in plans if plan["token"] == task.token and "begunAt" in plan]
             assert begun, f"{victim.key} was evicted by a plan that was not stored to be under way"
+            nominated = process.nominator.node_of(task.uid)
+            assert nominated == begun[-1]["nodeName"], f"{victim.key} was evicted for room of others"
             uids = {each["uid"] for each in begun[-1]["evictions"]}
             assert victim.uid in uids, f"{victim.key} was evicted, and is in no plan of {task.lock}"
             asks = _asks(process, task.uid)
@@ -56,7 +58,8 @@ def _check_plan(process: Process, entry: Entry) -> None:
         return
     assert entry.phase is Phase.PENDING, f"{entry.key} is {entry.phase} with a plan"
     assert not entry.room, f"{entry.key} has room already"
-    assert not plan.under_way or nominated == plan.node, f"the room for {entry.key} is not set aside"
+    # Whoever is above the lock may have taken the room, and it may be over its quota by now.
+    assert nominated in (plan.node, ""), f"the room for {entry.key} is set aside on {nominated}"
     assert plan.under_way or not nominated, f"{entry.key} is nominated for a plan that is only shown"
     row = process.columns.row_of.get(plan.node)
     if row is not None and not plan.under_way:

@@ -296,7 +296,7 @@ class Book:
         if event is not None:
             self._note(entry, event, _MOVE_REASONS[event], text, now, now)
         if event is Event.MOVE:
-            self.waitlist.retry([entry])  # by itself from now on: what comes free there is for nobody alike
+            self.waitlist.renew(entry)  # from now on by itself, as what comes free there is for nobody alike
         self._touch(entry)
 
     def own(self, pod: Pod) -> list[Entry]:

@@ -35,7 +35,7 @@ from tidelock.model.pods import Pod, PodStatus
 from tidelock.scheduler.cycle import Cycle
 
 # Nodes on which evictions are considered.
-_NODES = 64
+_NODES = 32
 # Of a node's pods, how many are considered for sets of each size: some 4,000 sets at most.
 _PODS = {1: 256, 2: 90, 3: 29, 4: 18, 5: 14, 6: 13, 7: 13, 8: 13}
 # Sets of each size that are tried out on a node, and on all nodes.

@@ -169,6 +169,19 @@ def test_a_plan_whose_room_others_have_taken_is_given_up_and_says_so() -> None:
     assert "given up: node-a would have no room" in told(core, entry)[2]
 
 
+def test_nobody_is_evicted_for_room_that_somebody_above_the_lock_has_claimed() -> None:
+    core, entry = under_way()
+    urgent = pod("urgent", requests={"cpu": "4"}, priority=9)
+    core.add(urgent)
+    core.refuse()
+    (attempt,) = core.decider.take_preemptions()
+    assert attempt.node_name == "node-a"
+    assert victim(core) is None
+    core.clock.advance(10)
+    core.step()
+    assert "given up" in told(core, entry)[2]
+
+
 def test_a_plan_is_given_up_when_a_pod_is_told_to_stay() -> None:
     core, entry = under_way()
     core.add(web("a-0", "node-a", annotations={"tidelock.dev/movable": "false"}))
