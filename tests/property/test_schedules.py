@@ -1,4 +1,4 @@
-"""Windows of a schedule are the instants of its expression, each made once, whatever happens to the process."""
+"""Windows of a schedule are the instants of its expression, each made once, whatever happens."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
