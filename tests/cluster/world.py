@@ -189,7 +189,7 @@ class World:
         return Live(self.api, RESERVATIONGROUPS, made)
 
     def schedule(self, name: str = "nightly", **spec: Any) -> Live:
-        """Create a schedule of locks of one core for pods labelled with its name, once a year."""
+        """Create a schedule of locks of one core for pods labelled with its name, by default once a year."""
         template = {
             "resources": {"cpu": "1"},
             "nodeSelector": self.selector,

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import typer
 
-from tidelock.cli import check, lint, quote, reserve, simulate, status, timeline, top, why
+from tidelock.cli import check, commit, lint, quote, reserve, simulate, status, timeline, top, why
 from tidelock.cli.connect import Failure
 
 _PROGRAM = "kubectl-tidelock"
@@ -18,6 +18,7 @@ _NO_FILES = ":4"  # how kubectl is told that names of files are no completion
 
 _COMMANDS: dict[str, Callable[..., None]] = {
     "reserve": reserve.command,
+    "commit": commit.command,
     "quote": quote.command,
     "status": status.command,
     "top": top.command,

@@ -58,6 +58,14 @@ Until = Annotated[
     str, typer.Option("--until", help="When it ends, instead of --ttl: 2026-12-01T00:00:00Z.", metavar="TIME")
 ]
 Deadline = Annotated[str, typer.Option("--deadline", help="How long it may wait for room; 0s: now or never.")]
+CommitWithin = Annotated[
+    str,
+    typer.Option(
+        "--commit-within",
+        help="Two phases: how long it waits for kubectl tidelock commit before it ends: 30s.",
+        metavar="TIME",
+    ),
+]
 Preempt = Annotated[bool, typer.Option("--preempt", help="Evict pods of lower priority for it.")]
 Retain = Annotated[bool, typer.Option("--retain", help="Keep the object as a tombstone after its end.")]
 Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it holds.")]
@@ -73,6 +81,7 @@ def command(
     ttl: Ttl = "10m",
     until: Until = "",
     deadline: Deadline = "1m",
+    commit_within: CommitWithin = "",
     priority: Priority = 0,
     preempt: Preempt = False,
     retain: Retain = False,
@@ -95,6 +104,7 @@ def command(
             ttl=None if until else seconds("--ttl", ttl),
             until=until,
             deadline=seconds("--deadline", deadline),
+            commit_within=seconds("--commit-within", commit_within) if commit_within else None,
             preempt=preempt,
             retain=retain,
         )
@@ -117,6 +127,7 @@ class Wish:
     ttl: int | None
     until: str
     deadline: int
+    commit_within: int | None
     preempt: bool
     retain: bool
 
@@ -135,6 +146,7 @@ def manifest(wish: Wish) -> dict[str, Any]:
     given = {
         "ttlSeconds": wish.ttl,
         "expireAt": wish.until,
+        "commit": None if wish.commit_within is None else {"withinSeconds": wish.commit_within},
         "preemptionPolicy": "PreemptLowerPriority" if wish.preempt else "",
         "retention": "Retain" if wish.retain else "",
     }
@@ -221,12 +233,20 @@ def sentence(seen: Seen) -> str:
     if seen.active:
         ends = seen.instant("expiresAt")
         until = f" until {format_instant(ends)}" if ends is not None else ""
-        return f"holds {amounts(seen.resources)} on {seen.node}{until}"
+        return f"holds {amounts(seen.resources)} on {seen.node}{until}{_to_commit(seen)}"
     if seen.phase == Phase.CONSUMED:
         return (
             f"nothing is locked, as its owner is there already: {seen.condition('Active').get('message', '')}"
         )
     return seen.why
+
+
+def _to_commit(seen: Seen) -> str:
+    """Say until when a lock in two phases is to be committed, and by which token."""
+    told = seen.lock.status.get("commit", {})
+    if seen.condition("Committed").get("status") != "False" or "dueAt" not in told:
+        return ""
+    return f", if it is committed by {told['dueAt']} with the token {told.get('token')}"
 
 
 @contextmanager

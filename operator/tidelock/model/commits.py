@@ -4,16 +4,15 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tidelock.model.wire import LARGEST_INTEGER, StatusWire, Timestamp, Wire
+from tidelock.model.wire import LARGEST_INTEGER, YEAR_SECONDS, StatusWire, Timestamp, Wire
 
-_YEAR_SECONDS = 31_536_000
 _Token = Annotated[str, Field(min_length=1, max_length=256)]
 
 
 class Commit(Wire):
     """Has the lock end unless its holder commits it soon."""
 
-    within_seconds: Annotated[int, Field(ge=1, le=_YEAR_SECONDS)] = 30
+    within_seconds: Annotated[int, Field(ge=1, le=YEAR_SECONDS)] = 30
     """How long room that the lock has got is held for a commit; can't be changed."""
     token: _Token | None = None
     """Commits the hold that has this token in status.commit.token; another one commits nothing."""

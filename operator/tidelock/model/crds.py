@@ -120,6 +120,24 @@ def _fixed_while_held(field: str, unchanged: str) -> Rule:
     )
 
 
+def _fixed(field: str, unchanged: str, but: str = "") -> Rule:
+    """Have a field of the spec stay what it was; `but` names what of it may change."""
+    return Rule(
+        unchanged,
+        f"{field} is immutable{but}: delete the reservation and create it anew",
+        field=f".spec.{field}",
+        reason="FieldValueForbidden",
+    )
+
+
+def _same_answer(field: str, question: str = "") -> str:
+    """Write that an optional field, or what is asked of it, is true or not as before; absence is not."""
+    now, before = (
+        f"has({each}.spec.{field}) && {each}.spec.{field}{question}" for each in ("self", "oldSelf")
+    )
+    return f"({now}) == ({before})"
+
+
 RESERVATION = CustomResource(
     kind="Reservation",
     plural="reservations",
@@ -157,20 +175,13 @@ RESERVATION = CustomResource(
             "nodeName",
             _same("nodeName"),
         ),
-        Rule(
-            "(has(self.spec.reuse) && self.spec.reuse == 'Always')"
-            " == (has(oldSelf.spec.reuse) && oldSelf.spec.reuse == 'Always')",
-            "reuse is immutable: delete the reservation and create it anew",
-            field=".spec.reuse",
-            reason="FieldValueForbidden",
-        ),
+        _fixed("reuse", _same_answer("reuse", " == 'Always'")),
         # When a hold is due, and who its alternatives are, is told and counted on.
-        Rule(
+        _fixed(
+            "commit",
             "has(self.spec.commit) == has(oldSelf.spec.commit) && (!has(self.spec.commit)"
             " || self.spec.commit.withinSeconds == oldSelf.spec.commit.withinSeconds)",
-            "commit is immutable but for its token: delete the reservation and create it anew",
-            field=".spec.commit",
-            reason="FieldValueForbidden",
+            but=" but for its token",
         ),
         Rule(
             "!has(oldSelf.spec.commit) || !has(oldSelf.spec.commit.token) || !has(oldSelf.status)"
@@ -182,25 +193,9 @@ RESERVATION = CustomResource(
             field=".spec.commit.token",
             reason="FieldValueForbidden",
         ),
-        Rule(
-            _same("anyOf"),
-            "anyOf is immutable: delete the reservation and create it anew",
-            field=".spec.anyOf",
-            reason="FieldValueForbidden",
-        ),
-        Rule(
-            "(has(self.spec.borrowable) && self.spec.borrowable)"
-            " == (has(oldSelf.spec.borrowable) && oldSelf.spec.borrowable)",
-            "borrowable is immutable: delete the reservation and create it anew",
-            field=".spec.borrowable",
-            reason="FieldValueForbidden",
-        ),
-        Rule(
-            _same("startAt"),
-            "startAt is immutable: delete the reservation and create it anew",
-            field=".spec.startAt",
-            reason="FieldValueForbidden",
-        ),
+        _fixed("anyOf", _same("anyOf")),
+        _fixed("borrowable", _same_answer("borrowable")),
+        _fixed("startAt", _same("startAt")),
         # Others may have been planned for what comes after it.
         Rule(
             "!has(self.spec.runSeconds) && !has(oldSelf.spec.runSeconds) || "

@@ -4,17 +4,15 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tidelock.model.wire import StatusWire, Timestamp, Wire
-
-_YEAR_SECONDS = 31_536_000
+from tidelock.model.wire import YEAR_SECONDS, StatusWire, Timestamp, Wire
 
 
 class Lease(Wire):
     """How often the holder has to renew the lock, lest it is lost."""
 
-    duration_seconds: Annotated[int, Field(ge=1, le=_YEAR_SECONDS)]
+    duration_seconds: Annotated[int, Field(ge=1, le=YEAR_SECONDS)]
     """How long a renewal lasts, from the moment in which the operator sees it."""
-    grace_seconds: Annotated[int, Field(ge=0, le=_YEAR_SECONDS)] = 30
+    grace_seconds: Annotated[int, Field(ge=0, le=YEAR_SECONDS)] = 30
     """How long the lock is kept after that, for a holder that is late; it is announced in the status."""
     renew_time: Timestamp | None = None
     """When the holder renewed it last, by its own clock: any other value than before is a renewal."""

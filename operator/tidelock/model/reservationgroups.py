@@ -7,7 +7,6 @@ from pydantic import Field
 from tidelock.model.reservations import (
     MOST_MEMBERS,
     ONE_END,
-    YEAR_SECONDS,
     EndOfLife,
     Owners,
     Phase,
@@ -16,6 +15,7 @@ from tidelock.model.reservations import (
     Topology,
 )
 from tidelock.model.wire import (
+    YEAR_SECONDS,
     Conditions,
     DnsLabel,
     Generation,

@@ -22,6 +22,7 @@ from tidelock.model.placement import (
 from tidelock.model.templates import PodTemplate
 from tidelock.model.wire import (
     LARGEST_INTEGER,
+    YEAR_SECONDS,
     Condition,
     Conditions,
     DnsLabel,
@@ -57,7 +58,6 @@ __all__ = [
     "spec_problems",
 ]
 
-YEAR_SECONDS = 31_536_000
 MOST_MEMBERS = 256
 _OWNER_TEXT_LENGTH = 320
 _Amounts = Annotated[dict[str, Annotated[str, Field(max_length=32)]], Field(max_length=2048)]

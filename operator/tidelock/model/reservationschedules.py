@@ -5,10 +5,11 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from tidelock.model.reservations import YEAR_SECONDS, Ask, Phase, ReservationSpec
+from tidelock.model.reservations import Ask, Phase, ReservationSpec
 from tidelock.model.templates import TemplateMetadata
 from tidelock.model.timetables import FIELDS, NICKNAMES, Timetable, read_expression, read_zone
 from tidelock.model.wire import (
+    YEAR_SECONDS,
     Conditions,
     Generation,
     Refused,

@@ -27,12 +27,14 @@ from pydantic_core import CoreSchema
 VALIDATIONS = "x-kubernetes-validations"
 LARGEST_INTEGER = 2**53
 """Largest whole number that JSON readers agree on."""
+YEAR_SECONDS = 31_536_000
+"""The longest that anything may be asked to last."""
 
 _PROBLEMS_LENGTH = 1024
 _REFUSED_BOUNDS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "string": {"maxLength": 253},
-        "integer": {},
+        "integer": {"minimum": -LARGEST_INTEGER, "maximum": LARGEST_INTEGER},
         "boolean": {},
         "object": {"x-kubernetes-preserve-unknown-fields": True},
     }

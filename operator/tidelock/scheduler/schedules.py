@@ -1,4 +1,4 @@
-"""ReservationSchedules' side of the API: makes the locks of their windows, and tells of them in status."""
+"""ReservationSchedules' side of the API: makes the locks of windows, and tells of them in the status."""
 
 from collections.abc import Collection, Sequence
 from typing import Any

@@ -49,6 +49,37 @@ def active_json(
     return reservation_json(name, owner=owner, resources=room, status=status, **fields)
 
 
+def prepared_json(name: str = "hold", token: str = "", *, committed: bool = False) -> Json:
+    """Give a lock in two phases that holds room, with this token in its spec."""
+    hold = f"uid-{name}.1"
+    plain = active_json(name, commit={"withinSeconds": 30} | ({"token": token} if token else {}))
+    due = format_instant(NOW + 30)
+    plain["status"]["commit"] = {"holds": 1, "token": hold, "dueAt": due}
+    by = f"to be committed with spec.commit.token {hold} by {due}"
+    reason, told = ("TokenMismatch", f"spec.commit.token {token} is of another hold; {by}")
+    if committed:
+        reason, told = "Committed", f"committed at {format_instant(NOW)}"
+    elif token in ("", hold):
+        reason, told = "AwaitingCommit", by
+    plain["status"]["conditions"].append(condition("Committed", str(committed), reason, told))
+    return plain
+
+
+def expired_json(name: str = "hold") -> Json:
+    """Give the tombstone of a lock in two phases that was not committed."""
+    plain = prepared_json(name)
+    told = "its time was over"
+    plain["status"] |= {
+        "phase": "Expired",
+        "conditions": [
+            condition("Active", "False", "NotCommitted", told),
+            condition("Expired", "True", "NotCommitted", told),
+            condition("Committed", "False", "NotCommitted", told),
+        ],
+    }
+    return plain
+
+
 def pending_json(name: str = "large", reason: str = "InsufficientCapacity", **fields: Any) -> Json:
     """Give a lock that waits for room."""
     told = "0/4 nodes are available: 4 Insufficient cpu. node-a: cpu 9 needed, 4 free."

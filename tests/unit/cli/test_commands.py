@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from builders import pod_json, reservation_json
+from builders import Json, pod_json, reservation_json
 from tidelock.cli.main import complete, main
 from tidelock.kube.client import NODES, PODS, RESERVATIONQUOTES, RESERVATIONS, WATERLEVELS
 from unit.cli.quotes import FITS, LATER, quote_json
-from unit.cli.scenes import LOCKS, active_json
+from unit.cli.scenes import LOCKS, active_json, pending_json, prepared_json
 from unit.cli.scenes import NODES as NODE_OBJECTS
 from unit.cli.scenes import PODS as POD_OBJECTS
 from unit.cli.server import Answers, FixedServer, failed, listed, serving
@@ -194,6 +194,56 @@ def test_reserve_of_a_name_that_is_taken(
     server = serve({f"POST {RESERVATIONS.collection('shop')}": failed(409, "AlreadyExists", "is there")})
     assert run("reserve", "web-0", "-r", "cpu=1", "--kubeconfig", str(server.kubeconfig)) == 1
     assert "reservation shop/web-0 is there already: delete it first" in sentence(capsys)
+
+
+def test_reserve_in_two_phases(serve: Callable[[Answers], FixedServer]) -> None:
+    server = serve({f"POST {RESERVATIONS.collection('shop')}": (201, reservation_json("web-0"))})
+    options = ("-r", "cpu=1", "--commit-within", "30s", "--no-wait", "--kubeconfig", str(server.kubeconfig))
+    assert run("reserve", "web-0", *options) == 0
+    ((_, _, body),) = server.asked
+    assert body["spec"]["commit"] == {"withinSeconds": 30}
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (failed(404, "NotFound", "not there"), "there is no reservation shop/hold: it has ended"),
+        ((200, active_json("hold")), "reservation shop/hold is no lock in two phases"),
+        (
+            (200, pending_json("hold", commit={"withinSeconds": 30})),
+            "reservation shop/hold has no room that could be committed, it is Pending: InsufficientCapacity",
+        ),
+        ((200, prepared_json("hold")), "reservation shop/hold is another one meanwhile"),
+    ],
+)
+def test_commit_tells_why_there_is_nothing_to_commit(
+    serve: Callable[[Answers], FixedServer],
+    capsys: pytest.CaptureFixture[str],
+    answer: tuple[int, Json | str],
+    told: str,
+) -> None:
+    path = RESERVATIONS.item("hold", "shop")
+    server = serve({f"GET {path}": answer, f"PATCH {path}": failed(409, "Conflict", "uid")})
+    assert run("commit", "hold", "--kubeconfig", str(server.kubeconfig)) == 1
+    assert told in sentence(capsys)
+
+
+@pytest.mark.parametrize("output", [(), ("-o", "json")])
+def test_commit_prints_what_became_of_it(
+    serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str], output: tuple[str, ...]
+) -> None:
+    path = RESERVATIONS.item("hold", "shop")
+    done = prepared_json("hold", "uid-hold.1", committed=True)
+    server = serve({f"GET {path}": (200, done), f"PATCH {path}": (200, done)})
+    assert run("commit", "hold", *output, "--kubeconfig", str(server.kubeconfig)) == 0
+    printed = capsys.readouterr().out
+    if output:
+        assert json.loads(printed)["status"]["commit"]["token"] == "uid-hold.1"
+    else:
+        assert printed == "reservation/hold Active: committed, it holds until 2027-01-15T08:10:00Z\n"
+    assert ("PATCH", {"metadata": {"uid": "uid-hold"}, "spec": {"commit": {"token": "uid-hold.1"}}}) in [
+        (method, body) for method, _, body in server.asked
+    ]
 
 
 @pytest.mark.parametrize(
@@ -388,7 +438,7 @@ def test_an_unknown_command_or_option_ends_with_2() -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ((), ("reserve", "quote", "status", "top", "why", "simulate", "timeline", "lint", "check")),
+        ((), ("reserve", "commit", "quote", "status", "top", "why", "simulate", "timeline", "lint", "check")),
         (("st",), ("status",)),
         (("status", "--na"), ("--namespace",)),
         (("status", "-o", "y"), ("yaml",)),

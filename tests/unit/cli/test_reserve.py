@@ -9,7 +9,7 @@ from tidelock.cli.documents import Document
 from tidelock.cli.lint import problems_of
 from tidelock.cli.locks import Seen
 from tidelock.cli.reserve import Result, Wish, manifest, owner, progress, screen, sentence
-from unit.cli.scenes import LOCKS, active_json, condition, consumed_json, lock, pending_json
+from unit.cli.scenes import LOCKS, active_json, condition, consumed_json, lock, pending_json, prepared_json
 from unit.cli.screens import assert_screen
 
 
@@ -21,6 +21,7 @@ def wish(**fields: Any) -> Wish:
         "ttl": 600,
         "until": "",
         "deadline": 60,
+        "commit_within": None,
         "preempt": False,
         "retain": False,
     }
@@ -50,6 +51,7 @@ def test_the_least_that_can_be_wished_for() -> None:
             "ttl": None,
             "until": "2027-01-01T00:00:00Z",
             "deadline": 0,
+            "commit_within": 30,
             "preempt": True,
             "retain": True,
         },
@@ -150,7 +152,7 @@ def test_a_rejected_lock_is_an_end_and_says_why() -> None:
 
 
 def test_a_line_about_each_lock() -> None:
-    seen = [Seen(lock(each)) for each in LOCKS]
+    seen = [Seen(lock(each)) for each in (*LOCKS, prepared_json(), prepared_json(committed=True))]
     assert_screen("reserve", screen([Result(each, {}, sentence(each)) for each in seen]))
 
 

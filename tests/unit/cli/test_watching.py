@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from builders import Json, encode, reservation_json
-from tidelock.cli import quote, reserve, status
+from tidelock.cli import commit, quote, reserve, status
 from tidelock.cli.connect import Session
 from tidelock.cli.documents import Document
+from tidelock.cli.locks import Seen
 from tidelock.kube.client import KubeClient
 from tidelock.kube.config import load_connection
 from unit.cli.quotes import FITS, quote_json
-from unit.cli.scenes import active_json, pending_json
+from unit.cli.scenes import active_json, expired_json, pending_json, prepared_json
 from unit.kube.kubeconfigs import write_kubeconfig
 from unit.kube.scripted import ScriptedServer, answers, page
 
@@ -125,6 +126,42 @@ async def test_an_operator_that_does_not_decide_is_told(
     (result,) = await reserve._reserve(session, [wish()], wait=True)
 
     assert result.text == "no answer in time: see with kubectl tidelock check whether the operator runs"
+
+
+@pytest.mark.parametrize(
+    ("token", "end", "phase", "told"),
+    [
+        ("", prepared_json("hold", "uid-hold.1", committed=True), "Active", "committed, it holds until 2027"),
+        (
+            "old",
+            prepared_json("hold", "old"),
+            "Active",
+            "not committed, TokenMismatch: spec.commit.token old",
+        ),
+        ("", expired_json("hold"), "Expired", "NotCommitted: its time was over"),
+    ],
+)
+async def test_a_commit_is_followed_until_the_operator_has_answered(
+    server: ScriptedServer, session: Session, token: str, end: Json, phase: str, told: str
+) -> None:
+    """Right after the patch, nobody has looked at it yet."""
+    before = prepared_json("hold")
+    patched = prepared_json("hold", token or "uid-hold.1")
+    patched["status"]["conditions"] = before["status"]["conditions"]
+    patched["metadata"]["generation"] = 2
+    for each in (end, patched):
+        each["spec"] = patched["spec"]
+    end["metadata"]["generation"] = end["status"]["observedGeneration"] = 2
+    server.plays(
+        answers(before),
+        answers(patched),
+        page(patched, version=5),
+        server.quiet_watch(event("MODIFIED", end, 6)),
+    )
+    lock, late = await commit._commit(session, "hold", token)
+    assert late == ""
+    assert (lock.status["phase"], Seen(lock).decided) == (phase, True)
+    assert commit.sentence(Seen(lock)).startswith(told)
 
 
 async def test_a_quote_is_waited_for_and_deleted(server: ScriptedServer, session: Session) -> None:

@@ -121,6 +121,16 @@ class Core:
         assert isinstance(outcome, Assumed), outcome
         return outcome
 
+    def run(self, waiting: Pod, told: Pod | None = None) -> Pod:
+        """Have a pod be placed and seen bound, as what is told of it then."""
+        self.feed.pods.upsert(None, waiting)
+        assumed = self.place()
+        bound = assigned_to(told or waiting, assumed.node_name)
+        self.decider.bound(assumed, self.clock.now())
+        self.feed.pods.upsert(waiting, bound)
+        self.step()
+        return bound
+
     def refuse(self) -> Unschedulable:
         """Decide, and expect a pod to be refused."""
         outcome = self.step()

@@ -38,17 +38,6 @@ def borrower(name: str = "batch-0", **fields: Any) -> Pod:
     return pod(name, **{"requests": TWO, "annotations": {BORROWS: "true"}} | fields)
 
 
-def run(core: Core, waiting: Pod) -> Pod:
-    """Have a pod be placed and seen bound."""
-    core.feed.pods.upsert(None, waiting)
-    assumed = core.place()
-    bound = assigned_to(waiting, assumed.node_name)
-    core.decider.bound(assumed, core.clock.now())
-    core.feed.pods.upsert(waiting, bound)
-    core.step()
-    return bound
-
-
 def attempted(core: Core) -> Preemption:
     (attempt,) = core.decider.take_preemptions()
     return attempt
@@ -79,15 +68,15 @@ def lent(core: Core, name: str = "lock") -> tuple[str, str, str]:
 def test_a_borrower_uses_the_room_and_an_ordinary_pod_never_gets_in(core: Core) -> None:
     core.add(pod("stranger", requests=ONE))
     assert "Insufficient cpu beside reservations" in core.refuse().refusal.message
-    run(core, borrower())
+    core.run(borrower())
     assert (core.used(), core.locked()) == (4000, 0)
     assert status_of(core)["phase"] == "Active"
 
 
 def test_its_status_and_events_tell_what_is_lent_and_by_how_many_pods(core: Core) -> None:
     assert lent(core) == ("False", reasons.NOT_LENT, "nobody borrows of it")
-    first = run(core, borrower(requests={"cpu": "500m"}))
-    second = run(core, borrower("batch-1", requests=ONE))
+    first = core.run(borrower(requests={"cpu": "500m"}))
+    second = core.run(borrower("batch-1", requests=ONE))
     status = status_of(core)
     assert (status["lent"], status["borrowers"], status["resources"]["cpu"]) == ({"cpu": "1500m"}, 2, "2")
     assert lent(core) == ("True", reasons.LENT, "pod shop/batch-0 borrows of it, and 1 more")
@@ -100,7 +89,7 @@ def test_its_status_and_events_tell_what_is_lent_and_by_how_many_pods(core: Core
 
 
 def test_when_a_borrower_goes_its_room_is_the_locks_in_the_same_step(core: Core) -> None:
-    bound = run(core, borrower())
+    bound = core.run(borrower())
     core.add(pod("stranger", requests=ONE))
     core.refuse()
     core.feed.pods.remove(bound)
@@ -112,7 +101,7 @@ def test_when_a_borrower_goes_its_room_is_the_locks_in_the_same_step(core: Core)
 def test_what_is_free_beside_the_lock_stays_so_for_others_and_for_locks() -> None:
     core = Core(node("node-a", cpu="4"))
     lock(core)
-    run(core, borrower())
+    core.run(borrower())
     assert (core.used(), core.locked()) == (2000, 0)
     assert lock(core, "second", borrowable=None).phase is Phase.ACTIVE
 
@@ -120,7 +109,7 @@ def test_what_is_free_beside_the_lock_stays_so_for_others_and_for_locks() -> Non
 def test_a_borrower_larger_than_what_is_lent_takes_the_rest_of_what_is_free() -> None:
     core = Core(node("node-a", cpu="4"))
     lock(core)
-    run(core, borrower(requests={"cpu": "3"}))
+    core.run(borrower(requests={"cpu": "3"}))
     assert (core.used(), core.locked(), status_of(core)["lent"]) == (3000, 0, {"cpu": "2"})
     core.add(borrower("batch-1"))
     assert "cpu 2 needed, 1 free" in core.refuse().refusal.message
@@ -134,7 +123,7 @@ def test_a_borrower_gets_nothing_of_a_lock_that_is_not_borrowable() -> None:
 
 
 def test_the_owner_has_the_borrower_evicted_waits_for_it_and_consumes_its_lock(core: Core) -> None:
-    run(core, borrower(priority=5))
+    core.run(borrower(priority=5))
     owner = pod("web-0", requests=TWO, preemptionPolicy="Never")
     core.add(owner)
     core.refuse()
@@ -153,7 +142,7 @@ def test_the_owner_has_the_borrower_evicted_waits_for_it_and_consumes_its_lock(c
 
 
 def test_an_owner_tried_again_meanwhile_evicts_nobody_else(core: Core) -> None:
-    run(core, borrower())
+    core.run(borrower())
     core.add(pod("web-0", requests=TWO))
     core.refuse()
     assert victims(core) == ["batch-0"]
@@ -166,7 +155,7 @@ def test_an_owner_tried_again_meanwhile_evicts_nobody_else(core: Core) -> None:
 
 def test_an_owner_whose_lock_has_ended_waits_no_longer_for_its_room(core: Core) -> None:
     """Its nomination kept others away, and nobody would have taken it from a pod that may not preempt."""
-    run(core, borrower())
+    core.run(borrower())
     core.add(pod("web-0", requests=TWO, preemptionPolicy="Never"))
     core.refuse()
     core.clock.advance(600)
@@ -178,7 +167,7 @@ def test_an_owner_whose_lock_has_ended_waits_no_longer_for_its_room(core: Core) 
 
 
 def test_an_owner_that_fits_elsewhere_evicts_nobody(core: Core) -> None:
-    run(core, borrower())
+    core.run(borrower())
     core.feed.nodes.upsert(None, node("node-b", cpu="2"))
     core.add(pod("web-0", requests=TWO))
     assert core.place().node_name == "node-b"
@@ -186,7 +175,7 @@ def test_an_owner_that_fits_elsewhere_evicts_nobody(core: Core) -> None:
 
 
 def test_an_owner_that_requires_its_lock_evicts_whoever_is_in_it(core: Core) -> None:
-    run(core, borrower())
+    core.run(borrower())
     core.feed.nodes.upsert(None, node("node-b", cpu="2"))
     core.add(pod("web-0", requests=TWO, annotations={"tidelock.dev/require-reservation": "true"}))
     core.refuse()
@@ -203,9 +192,9 @@ def test_the_fewest_and_least_important_go_and_those_that_a_budget_guards_last(
     core = Core(node("node-a", cpu="2"))
     core.decider.objects.pod_disruption_budgets.upsert(None, budget(labels={"app": "guarded"}))
     lock(core)
-    run(core, borrower("low", requests={"cpu": "500m"}))
-    run(core, borrower("high", requests={"cpu": "500m"}, priority=5))
-    run(core, borrower("guarded", requests={"cpu": "500m"}, labels={"app": "guarded"}))
+    core.run(borrower("low", requests={"cpu": "500m"}))
+    core.run(borrower("high", requests={"cpu": "500m"}, priority=5))
+    core.run(borrower("guarded", requests={"cpu": "500m"}, labels={"app": "guarded"}))
     core.add(pod("web-0", requests={"cpu": asked}))
     if not gone:
         assert core.place().node_name == "node-a"
@@ -215,7 +204,7 @@ def test_the_fewest_and_least_important_go_and_those_that_a_budget_guards_last(
 
 
 def test_an_owner_larger_than_its_lock_evicts_nobody_in_vain(core: Core) -> None:
-    run(core, borrower())
+    core.run(borrower())
     core.add(pod("web-0", requests={"cpu": "3"}))
     core.refuse()
     assert victims(core) == []
@@ -226,7 +215,7 @@ def test_a_borrower_moves_up_to_another_lock_rather_than_be_evicted() -> None:
     core = Core(node("node-a", cpu="4"))
     for name, owner in (("a", "web-0"), ("b", "web-1")):
         lock(core, name, owner=owner)
-    run(core, borrower())
+    core.run(borrower())
     assert (status_of(core, "a").get("borrowers"), status_of(core, "b").get("borrowers")) == (1, None)
     core.add(pod("web-0", requests=TWO))
     assert core.place().node_name == "node-a"
@@ -240,7 +229,7 @@ def test_two_owners_of_one_node_do_not_wait_for_each_other() -> None:
     for name, owner in (("a", "web-0"), ("b", "web-1")):
         lock(core, name, owner=owner)
     for name in ("batch-0", "batch-1"):
-        run(core, borrower(name))
+        core.run(borrower(name))
     core.add(pod("web-0", requests=TWO), pod("web-1", requests=TWO))
     core.refuse()
     core.refuse()
@@ -252,7 +241,7 @@ def test_two_owners_of_one_node_do_not_wait_for_each_other() -> None:
 
 @pytest.mark.parametrize("end", ["expires", "is deleted"])
 def test_when_the_lock_ends_borrowers_stay(core: Core, end: str) -> None:
-    run(core, borrower())
+    core.run(borrower())
     if end == "expires":
         core.clock.advance(600)
         core.step()
@@ -267,7 +256,7 @@ def test_when_the_lock_ends_borrowers_stay(core: Core, end: str) -> None:
 def test_a_binding_of_the_owner_that_fails_gives_the_lock_back_beside_its_borrowers() -> None:
     core = Core(node("node-a", cpu="4"))
     entry = lock(core, resources={"cpu": "4"})
-    run(core, borrower())
+    core.run(borrower())
     core.add(pod("web-0", requests=TWO))
     assumed = core.place()
     assert entry.phase is Phase.BOUND
@@ -279,7 +268,7 @@ def test_a_binding_of_the_owner_that_fails_gives_the_lock_back_beside_its_borrow
 def test_a_borrower_is_as_safe_from_preemption_as_the_lock(core: Core, priority: int, evicted: bool) -> None:
     core.feed.reservations.remove(core.book.entries[Key("shop", "lock")].reservation)
     entry = lock(core, "ranked", priority=priority)
-    run(core, borrower(priority=-1))
+    core.run(borrower(priority=-1))
     core.feed.pods.upsert(None, pod("other", requests=TWO, node_name="node-a", priority=9, version=2))
     core.add(pod("urgent", requests=TWO, priority=3))
     core.refuse()
@@ -288,7 +277,7 @@ def test_a_borrower_is_as_safe_from_preemption_as_the_lock(core: Core, priority:
 
 
 def test_a_borrower_preempts_another_in_a_lock_and_leaves_the_lock_alone(core: Core) -> None:
-    run(core, borrower(priority=-1))
+    core.run(borrower(priority=-1))
     core.add(borrower("batch-1", priority=1))
     core.feed.pods.upsert(None, pod("other", requests=TWO, node_name="node-a", priority=9, version=2))
     core.refuse()
@@ -299,7 +288,7 @@ def test_a_borrower_preempts_another_in_a_lock_and_leaves_the_lock_alone(core: C
 
 
 def test_who_borrows_no_more_has_taken_the_room(core: Core) -> None:
-    bound = run(core, borrower())
+    bound = core.run(borrower())
     core.feed.pods.upsert(bound, pod("batch-0", requests=TWO, node_name="node-a", version=2))
     entry = core.book.entries[Key("shop", "lock")]
     assert entry.violation == "pod shop/batch-0 took cpu 2 locked on node-a"
@@ -308,7 +297,7 @@ def test_who_borrows_no_more_has_taken_the_room(core: Core) -> None:
 
 def test_a_stranger_in_lent_room_is_a_violation_though_nothing_is_held(core: Core) -> None:
     """The lock would have been Active for room that its owner could not get."""
-    run(core, borrower())
+    core.run(borrower())
     core.add(pod("stranger", requests=ONE, node_name="node-a"))
     entry = core.book.entries[Key("shop", "lock")]
     assert entry.violation == "pod shop/stranger took cpu 1 locked on node-a"
@@ -320,7 +309,7 @@ def test_a_node_that_shrinks_takes_no_more_locks_than_it_must() -> None:
     core.add(pod("other", requests={"cpu": "4"}, node_name="node-a"))
     for name in ("a", "b"):
         lock(core, name)
-    run(core, borrower(requests={"cpu": "4"}))
+    core.run(borrower(requests={"cpu": "4"}))
     core.feed.nodes.upsert(None, node("node-a", cpu="6"))
     phases = [core.book.entries[Key("shop", name)].phase for name in ("a", "b")]
     assert phases == [Phase.ACTIVE, Phase.PENDING]
@@ -328,7 +317,7 @@ def test_a_node_that_shrinks_takes_no_more_locks_than_it_must() -> None:
 
 @pytest.mark.parametrize("pods_first", [True, False])
 def test_a_next_process_finds_the_same(core: Core, pods_first: bool) -> None:
-    bound = run(core, borrower())
+    bound = core.run(borrower())
     other, stored = core.cache.named(Key("shop", "other")), status_of(core)
     assert other is not None
     successor = Core(listed=False)

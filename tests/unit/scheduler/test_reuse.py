@@ -12,7 +12,7 @@ from tidelock.ledger.status import render
 from tidelock.ledger.transitions import Event
 from tidelock.model.limits import decode_reservation_quota
 from tidelock.model.meta import Key
-from tidelock.model.pods import Pod, assigned_to
+from tidelock.model.pods import assigned_to
 from tidelock.model.reservations import Phase
 from tidelock.scheduler.cycle import Assumed
 from unit.scheduler.machinery import Core
@@ -40,17 +40,6 @@ def entry_of(core: Core, name: str = "lock") -> Entry:
     return core.book.entries[Key("shop", name)]
 
 
-def run(core: Core, owner: Pod) -> Pod:
-    """Have an owner be placed and seen bound."""
-    core.feed.pods.upsert(None, owner)
-    assumed = core.place()
-    bound = assigned_to(owner, assumed.node_name)
-    core.decider.bound(assumed, core.clock.now())
-    core.feed.pods.upsert(owner, bound)
-    core.step()
-    return bound
-
-
 def occupied(core: Core, name: str = "lock") -> tuple[str, str, str]:
     conditions = {each["type"]: each for each in render(entry_of(core, name), core.clock.now())["conditions"]}
     told = conditions["Occupied"]
@@ -59,7 +48,7 @@ def occupied(core: Core, name: str = "lock") -> tuple[str, str, str]:
 
 def test_the_lock_stays_active_with_its_owner_in_it_and_its_room_counts_once(core: Core) -> None:
     assert occupied(core) == ("False", reasons.VACANT, "no owner is in")
-    run(core, pod("web-0", requests=TWO))
+    core.run(pod("web-0", requests=TWO))
 
     entry = entry_of(core)
     assert (entry.phase, entry.room["cpu"], core.locked(), core.used()) == (Phase.ACTIVE, 2000, 0, 4000)
@@ -69,7 +58,7 @@ def test_the_lock_stays_active_with_its_owner_in_it_and_its_room_counts_once(cor
 
 
 def test_the_room_is_the_locks_again_in_the_step_in_which_the_owner_goes(core: Core) -> None:
-    bound = run(core, pod("web-0", requests=TWO))
+    bound = core.run(pod("web-0", requests=TWO))
     thief = pod("thief", requests=TWO)
     core.add(thief)
     assert core.refuse().waiting.pod.key == thief.key
@@ -86,7 +75,7 @@ def test_the_room_is_the_locks_again_in_the_step_in_which_the_owner_goes(core: C
 
 
 def test_the_life_of_a_lock_is_told(core: Core) -> None:
-    bound = run(core, pod("web-0", requests=TWO))
+    bound = core.run(pod("web-0", requests=TWO))
     core.clock.advance(60)
     core.feed.pods.remove(bound)
     core.step()
@@ -108,7 +97,7 @@ def test_a_binding_that_fails_gives_the_room_back(core: Core) -> None:
 
 
 def test_expiry_ends_the_lock_and_leaves_its_owner_running(core: Core) -> None:
-    bound = run(core, pod("web-0", requests=TWO))
+    bound = core.run(pod("web-0", requests=TWO))
     core.clock.advance(600)
     core.step()
 
@@ -121,7 +110,7 @@ def test_expiry_ends_the_lock_and_leaves_its_owner_running(core: Core) -> None:
 def test_a_lease_that_is_not_renewed_ends_the_lock_and_leaves_its_owner_running() -> None:
     core = Core(node("node-a", cpu="2"))
     entry = lock(core, lease={"durationSeconds": 20, "graceSeconds": 10}, retention="Retain")
-    run(core, pod("web-0", requests=TWO))
+    core.run(pod("web-0", requests=TWO))
     core.clock.advance(20)
     core.step()
     assert (entry.phase, occupied(core)[0]) == (Phase.ACTIVE, "True")
@@ -131,7 +120,7 @@ def test_a_lease_that_is_not_renewed_ends_the_lock_and_leaves_its_owner_running(
 
 
 def test_a_lock_that_is_deleted_leaves_its_owner_running(core: Core) -> None:
-    bound = run(core, pod("web-0", requests=TWO))
+    bound = core.run(pod("web-0", requests=TWO))
     core.feed.reservations.remove(entry_of(core).reservation)
     assert (core.used(), core.locked()) == (4000, 0)
     core.feed.pods.remove(bound)
@@ -139,7 +128,7 @@ def test_a_lock_that_is_deleted_leaves_its_owner_running(core: Core) -> None:
 
 
 def test_a_replacement_that_comes_after_the_end_is_an_ordinary_pod(core: Core) -> None:
-    core.feed.pods.remove(run(core, pod("web-0", requests=TWO)))
+    core.feed.pods.remove(core.run(pod("web-0", requests=TWO)))
     core.clock.advance(600)
     core.step()
     core.add(pod("stranger", requests=TWO))
@@ -152,7 +141,7 @@ def test_of_two_candidates_one_is_in_and_the_other_comes_after_it() -> None:
     core = Core(node("node-a", cpu="2"))
     lock(core, owners=[{"selector": {"matchLabels": {"app": "web"}}}])
     first, second = (pod(name, requests=TWO, labels={"app": "web"}) for name in ("web-0", "web-1"))
-    bound = run(core, first)
+    bound = core.run(first)
     core.add(second)
     assert core.refuse().waiting.pod.key == second.key
     core.feed.pods.remove(bound)
@@ -163,12 +152,12 @@ def test_of_two_candidates_one_is_in_and_the_other_comes_after_it() -> None:
 
 def test_its_record_tells_how_long_it_was_used_and_idle(core: Core) -> None:
     core.clock.advance(100)
-    bound = run(core, pod("web-0", requests=TWO))
+    bound = core.run(pod("web-0", requests=TWO))
     core.clock.advance(200)
     core.feed.pods.remove(bound)
     core.step()
     core.clock.advance(100)
-    run(core, pod("web-0", requests=TWO, uid="another"))
+    core.run(pod("web-0", requests=TWO, uid="another"))
     core.clock.advance(50)
     core.feed.reservations.remove(entry_of(core).reservation)
     life = record(core.book.ended[0], core.clock.now())
@@ -188,7 +177,7 @@ def test_an_owner_elsewhere_leaves_the_lock_as_it_is(core: Core) -> None:
 
 
 def test_a_smaller_owner_leaves_the_rest_to_the_next(core: Core) -> None:
-    run(core, pod("web-0", requests={"cpu": "500m"}))
+    core.run(pod("web-0", requests={"cpu": "500m"}))
     assert core.locked() == 1500
 
 
@@ -196,7 +185,7 @@ def test_a_second_owner_shares_what_is_left() -> None:
     core = Core(node("node-a", cpu="4"))
     lock(core, resources={"cpu": "4"}, owners=[{"selector": {"matchLabels": {"app": "web"}}}])
     for name in ("web-0", "web-1"):
-        run(core, pod(name, requests=TWO, labels={"app": "web"}))
+        core.run(pod(name, requests=TWO, labels={"app": "web"}))
     assert (core.used(), core.locked()) == (4000, 0)
     assert occupied(core)[2] == "pod shop/web-0 is in, and 1 more"
 
@@ -205,7 +194,7 @@ def test_a_second_owner_shares_what_is_left() -> None:
 
 
 def test_a_replacement_that_requires_its_lock_waits_until_the_other_has_gone(core: Core) -> None:
-    bound = run(core, pod("web-0", requests=TWO))
+    bound = core.run(pod("web-0", requests=TWO))
     annotations = {"tidelock.dev/require-reservation": "true"}
     leaving = pod("web-0", requests=TWO, node_name="node-a", deleted=True)
     core.feed.pods.upsert(bound, leaving)
@@ -221,7 +210,7 @@ def test_who_requires_a_lock_waits_while_others_use_what_it_needs_of_it() -> Non
     core = Core(node("node-a", cpu="4", **{"example.com/gpu": "1"}))
     owners = [{"selector": {"matchLabels": {"app": "web"}}}]
     lock(core, resources=TWO | {"example.com/gpu": "1"}, owners=owners)
-    bound = run(core, pod("web-0", requests=TWO, labels={"app": "web"}))
+    bound = core.run(pod("web-0", requests=TWO, labels={"app": "web"}))
     annotations = {"tidelock.dev/require-reservation": "true"}
     core.add(pod("web-1", requests=TWO, labels={"app": "web"}, annotations=annotations))
     assert core.step() is None
@@ -241,7 +230,7 @@ def test_a_lock_for_an_owner_that_runs_already_needs_no_more_room() -> None:
 def test_a_lock_grows_around_its_owner() -> None:
     core = Core(node("node-a", cpu="4"))
     lock(core)
-    run(core, pod("web-0", requests=TWO))
+    core.run(pod("web-0", requests=TWO))
     lock(core, resources={"cpu": "3"}, generation=2, version=2)
     assert (entry_of(core).room["cpu"], core.locked()) == (3000, 1000)
     lock(core, resources={"cpu": "5"}, generation=3, version=3)
@@ -263,7 +252,7 @@ def test_a_lock_waits_no_longer_than_until_another_leaves_its_owners_use_to_it(c
 
 
 def test_a_lock_that_asks_for_less_than_its_owner_uses_holds_nothing_beside_it(core: Core) -> None:
-    bound = run(core, pod("web-0", requests=TWO))
+    bound = core.run(pod("web-0", requests=TWO))
     lock(core, resources={"cpu": "1"}, generation=2, version=2)
     assert (entry_of(core).room["cpu"], core.used(), core.locked()) == (1000, 4000, 0)
     core.feed.pods.remove(bound)
@@ -274,7 +263,7 @@ def test_a_lock_that_asks_for_less_than_its_owner_uses_holds_nothing_beside_it(c
 def test_a_lock_whose_node_goes_with_its_owner(pinned: Json, phase: Phase) -> None:
     core = Core(node("node-a", cpu="4"))
     entry = lock(core, **pinned)
-    run(core, pod("web-0", requests=TWO))
+    core.run(pod("web-0", requests=TWO))
     gone = core.cache.columns.nodes[0]
     core.feed.nodes.upsert(None, node("node-b", cpu="2"))
     core.feed.nodes.remove(gone)
@@ -289,7 +278,7 @@ def test_a_lock_whose_node_goes_with_its_owner(pinned: Json, phase: Phase) -> No
 def test_a_lock_leaves_a_cordoned_node_and_its_owner_stays() -> None:
     core = Core(node("node-a", cpu="2"))
     entry = lock(core)
-    run(core, pod("web-0", requests=TWO))
+    core.run(pod("web-0", requests=TWO))
     core.feed.nodes.upsert(None, node("node-a", cpu="2", cordoned=True))
     core.feed.nodes.upsert(None, node("node-b", cpu="2"))
     core.clock.advance(300)
@@ -301,7 +290,7 @@ def test_a_lock_leaves_a_cordoned_node_and_its_owner_stays() -> None:
 
 def test_a_quote_tells_until_when_the_room_is_kept_between_two_owners(core: Core) -> None:
     stand_in = pod("ask", requests=TWO)
-    bound = run(core, pod("web-0", requests=TWO))
+    bound = core.run(pod("web-0", requests=TWO))
     taken = core.decider.quote(stand_in, core.clock.now())
     assert taken.blockers is not None
     assert ([each.key.name for each in taken.blockers.locks], taken.fits_at) == ([], None)
@@ -314,7 +303,7 @@ def test_a_quote_tells_until_when_the_room_is_kept_between_two_owners(core: Core
 
 @pytest.mark.parametrize("pods_first", [True, False])
 def test_a_next_process_finds_the_same(core: Core, pods_first: bool) -> None:
-    bound = run(core, pod("web-0", requests=TWO))
+    bound = core.run(pod("web-0", requests=TWO))
     other, stored = core.cache.named(Key("shop", "other")), render(entry_of(core), core.clock.now())
     assert other is not None
     successor = Core(listed=False)
@@ -333,7 +322,7 @@ def test_a_next_process_finds_the_same(core: Core, pods_first: bool) -> None:
 
 
 def test_a_stranger_in_the_room_that_an_owner_has_left_is_a_violation(core: Core) -> None:
-    bound = run(core, pod("web-0", requests={"cpu": "1"}))
+    bound = core.run(pod("web-0", requests={"cpu": "1"}))
     core.add(pod("stranger", requests={"cpu": "1"}, node_name="node-a"))
     entry = entry_of(core)
     assert "shop/stranger took cpu 1" in entry.violation
@@ -368,7 +357,7 @@ def test_a_stranger_that_came_while_the_owner_was_in_is_found_when_it_goes(core:
 def test_a_lock_that_moves_when_violated_leaves_its_owner() -> None:
     core = Core(node("node-a", cpu="2"))
     entry = lock(core, onViolation="Move")
-    run(core, pod("web-0", requests={"cpu": "1"}))
+    core.run(pod("web-0", requests={"cpu": "1"}))
     core.feed.nodes.upsert(None, node("node-b", cpu="2"))
     core.add(pod("stranger", requests={"cpu": "1"}, node_name="node-a"))
     core.step()
@@ -384,7 +373,7 @@ def test_a_lock_that_moves_when_violated_leaves_its_owner() -> None:
 def test_an_owner_in_its_lock_is_as_safe_as_the_lock(priority: int, evicted: bool) -> None:
     core = Core(node("node-a", cpu="2"))
     entry = lock(core, priority=priority)
-    run(core, pod("web-0", requests=TWO))
+    core.run(pod("web-0", requests=TWO))
     core.add(pod("urgent", requests=TWO, priority=3))
     core.refuse()
     (attempt,) = core.decider.take_preemptions()
@@ -404,7 +393,7 @@ def test_quotas_count_the_room_once() -> None:
     lock(core)
     used = core.book.quotas.used("shop")
     assert (used.room["cpu"], used.unused["cpu"], used.seconds["cpu"]) == (2000, 2000, 1_200_000)
-    run(core, pod("web-0", requests=TWO))
+    core.run(pod("web-0", requests=TWO))
     used = core.book.quotas.used("shop")
     assert (used.room["cpu"], used.unused.get("cpu"), used.seconds["cpu"]) == (2000, None, 1_200_000)
     assert lock(core, "second", resources={"cpu": "1"}).reason == reasons.QUOTA_EXCEEDED

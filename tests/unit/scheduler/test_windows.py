@@ -9,7 +9,6 @@ from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render
 from tidelock.model.instants import format_instant
-from tidelock.model.pods import assigned_to
 from tidelock.model.reservations import Phase
 from unit.scheduler.machinery import Core
 
@@ -36,13 +35,7 @@ def plan(core: Core, name: str = "lock", begins: float = HOUR, cpu: str = "3", *
 
 def run(core: Core, name: str = "web-0", **fields: Any) -> None:
     """Have a pod be placed and seen bound."""
-    unbound = pod(name, **fields)
-    core.feed.pods.upsert(None, unbound)
-    assumed = core.place()
-    core.decider.bound(assumed, core.clock.now())
-    bound = assigned_to(pod(name, bound_at=core.clock.now(), **fields), assumed.node_name)
-    core.feed.pods.upsert(unbound, bound)
-    core.step()
+    core.run(pod(name, **fields), pod(name, bound_at=core.clock.now(), **fields))
 
 
 def test_it_is_planned_with_its_node_and_its_window(core: Core) -> None:
