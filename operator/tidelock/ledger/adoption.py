@@ -7,7 +7,7 @@ the spec as it is now starts anew.
 from pydantic import ValidationError
 
 from tidelock.ledger import holds, reasons
-from tidelock.ledger.entry import Entry
+from tidelock.ledger.entry import Entry, Place
 from tidelock.ledger.leases import followed, stored
 from tidelock.ledger.transitions import FINAL, GIVEN, SETTLED
 from tidelock.model.instants import from_datetime
@@ -122,6 +122,10 @@ def _resume_ended(entry: Entry, status: ReservationStatus, now: float) -> None:
 def _resume_waiting(entry: Entry, status: ReservationStatus) -> None:
     _, entry.pending_since = entry.transition_times.get("Reconciling", ("", entry.pending_since))
     _resume_reason(entry, status)
+    if status.queue is not None:
+        told = status.queue.estimated_start
+        start = None if told is None else from_datetime(told)
+        entry.place = Place(status.queue.position, status.queue.length, start)
 
 
 def _resume_reason(entry: Entry, status: ReservationStatus) -> None:

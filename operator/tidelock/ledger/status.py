@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tidelock.ledger import reasons
-from tidelock.ledger.entry import Entry
+from tidelock.ledger.entry import Entry, Place
 from tidelock.ledger.holds import Hold, commit_token
 from tidelock.ledger.leases import Lease
 from tidelock.ledger.quotas import Charge
@@ -44,6 +44,8 @@ def render(entry: Entry, now: float) -> dict[str, Any]:
     ):
         if instant is not None:
             status[name] = format_instant(instant)
+    if entry.place is not None and entry.phase is Phase.PENDING:
+        status["queue"] = _place(entry.place)
     if entry.node:
         status |= {"nodeName": entry.node, "nodeUID": entry.node_uid}
     status |= _kept_up(entry)
@@ -57,6 +59,15 @@ def render(entry: Entry, now: float) -> dict[str, Any]:
     if spec is not None:
         status["owner"] = owner_text(spec.owners)
     return status
+
+
+def _place(place: Place) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "position": place.position,
+        "length": place.length,
+        "place": f"{place.position}/{place.length}",
+    }
+    return told if place.start is None else told | {"estimatedStart": format_instant(place.start)}
 
 
 def _use(entry: Entry) -> dict[str, Any]:

@@ -139,6 +139,7 @@ RESERVATION = CustomResource(
         _AGE,
         Column("Active", _condition("Active", "status"), wide=True),
         Column("Reason", _condition("Active", "reason"), wide=True),
+        Column("Line", ".status.queue.place", wide=True),
         Column("Pod", ".status.boundPod.name", wide=True),
         Column("Borrowers", ".status.borrowers", "integer", wide=True),
         Column("Starts", ".spec.startAt", wide=True),
