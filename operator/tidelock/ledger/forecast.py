@@ -65,6 +65,11 @@ class Forecast:
             self._known[key] = self._earliest(requests, node_name)
         return self._known[key]
 
+    def to_come(self, requests: Resources, node_name: str = "") -> float | None:
+        """Tell when so much is free first, if it is not now and will be at an instant that is known."""
+        start = self.earliest(requests, node_name)
+        return None if start is None or start.at <= self._now else start.at
+
     def _earliest(self, requests: Resources, node_name: str) -> Start | None:
         columns = self._columns
         eligible = self._open

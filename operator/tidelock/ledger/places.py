@@ -70,7 +70,7 @@ class Places:
         told = due[: int(pause * RENEWALS_A_SECOND)]
         forecast = self._forecast(now) if told else None
         for entry, position in told:
-            start = None if forecast is None else _estimate(entry, forecast, now)
+            start = None if forecast is None else _estimate(entry, forecast)
             place = Place(position, len(line), start)
             entry.placed_at = now
             if place != entry.place:
@@ -92,10 +92,9 @@ def _news(line: list[Entry]) -> Iterator[tuple[Entry, int]]:
             yield entry, position
 
 
-def _estimate(entry: Entry, forecast: Forecast, now: float) -> float | None:
+def _estimate(entry: Entry, forecast: Forecast) -> float | None:
     """Tell when a lock may have room at the earliest, if that can be told by amounts alone."""
     pod = entry.reservation.pod
     if pod is None or entry.reason not in _FOR_ROOM or entry.ahead or entry.membership is not None:
         return None
-    start = forecast.earliest(pod.requests, pod.spec.node_name)
-    return None if start is None or start.at <= now else start.at
+    return forecast.to_come(pod.requests, pod.spec.node_name)

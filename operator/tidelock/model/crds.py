@@ -290,6 +290,7 @@ RESERVATION_QUOTE = CustomResource(
         Column("Fits", ".status.fitsAt"),
         Column("Valid-Until", ".status.validUntil"),
         _AGE,
+        Column("Earliest", ".status.earliestStart", wide=True),
         Column("Reason", _condition("Feasible", "reason"), wide=True),
         Column("Message", _condition("Feasible", "message"), wide=True),
     ),
