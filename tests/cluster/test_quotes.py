@@ -24,6 +24,7 @@ def test_a_quote_tells_how_many_fit_and_who_is_in_the_way(world: World) -> None:
     assert blockers["shortfall"] == {"cpu": "1"}
     assert [each["name"] for each in blockers["locks"]] == ["web-0"]
     assert told["status"]["fitsAt"] == blockers["locks"][0]["expiresAt"]
+    assert told["status"]["earliestStart"] == blockers["locks"][0]["expiresAt"]
 
 
 def test_a_malformed_quote_is_refused_and_a_sound_one_is_not_edited(world: World) -> None:

@@ -212,7 +212,11 @@ def sentences(answer: Answer) -> Iterator[str]:
     if answer.verdict is None or answer.feasible:
         return
     yield f"{answer.verdict.reason}: {answer.verdict.message}"
-    blockers = answer.status.blockers
+    status = answer.status
+    if status.earliest_start is not None and status.answered_at is not None:
+        wait = span((status.earliest_start - status.answered_at).total_seconds())
+        yield f"by amounts alone there may be room in {wait} at the earliest"
+    blockers = status.blockers
     if blockers and blockers.node_name:
         yield f"{blockers.node_name} lacks {_amounts(blockers.shortfall)}"
         yield from (f"reservation {_occupant(each)}" for each in blockers.locks)

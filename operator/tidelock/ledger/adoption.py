@@ -7,7 +7,7 @@ the spec as it is now starts anew.
 from pydantic import ValidationError
 
 from tidelock.ledger import holds, reasons
-from tidelock.ledger.entry import Entry
+from tidelock.ledger.entry import Entry, Place
 from tidelock.ledger.leases import followed, stored
 from tidelock.ledger.moves import read_plan
 from tidelock.ledger.transitions import FINAL, GIVEN, SETTLED
@@ -124,6 +124,10 @@ def _resume_ended(entry: Entry, status: ReservationStatus, now: float) -> None:
 def _resume_waiting(entry: Entry, status: ReservationStatus) -> None:
     _, entry.pending_since = entry.transition_times.get("Reconciling", ("", entry.pending_since))
     _resume_reason(entry, status)
+    if status.queue is not None:
+        told = status.queue.estimated_start
+        start = None if told is None else from_datetime(told)
+        entry.place = Place(status.queue.position, status.queue.length, start)
     entry.plan = read_plan(status.plan)
     for condition in status.conditions:
         if condition.type == "MovePlanned" and condition.reason == reasons.NO_MOVES:

@@ -19,11 +19,13 @@ from tidelock.ledger.adoption import adopt
 from tidelock.ledger.alternatives import Alternatives
 from tidelock.ledger.endings import Ending, ending
 from tidelock.ledger.entry import Entry
+from tidelock.ledger.forecast import Forecast
 from tidelock.ledger.groups import Group, Groups
 from tidelock.ledger.holds import begun, commit_token
 from tidelock.ledger.leases import ask_the_same, followed
 from tidelock.ledger.matching import OwnerIndex, may_claim
 from tidelock.ledger.moves import Plan
+from tidelock.ledger.places import Places
 from tidelock.ledger.quotas import Quotas, unlimited
 from tidelock.ledger.rooms import Rooms
 from tidelock.ledger.schedules import Schedules
@@ -38,11 +40,6 @@ from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import NOTHING, PODS, Resources, at_most, beyond, format_resources, minus
 from tidelock.model.reservations import BoundPod, Phase
-
-# A lock that waits for long has its numbers renewed at most this often (seconds), or each event in a
-# busy cluster would rewrite the status of every waiting lock; and of many that wait, so many a second.
-REFUSAL_RENEWAL = 10.0
-_RENEWALS_A_SECOND = 50
 
 _MOVE_REASONS = {
     Event.PLAN_MOVES: reasons.MOVE_PLANNED,
@@ -92,6 +89,7 @@ class Book:
     Attributes:
         ended: locks that have come to their end, or were deleted before, for others to take and to tell of.
         groups: the groups of locks, and which pod can take which members.
+        places: where in line each lock stands that waits.
         rooms: what each lock holds on its node.
         shares: what each namespace has of the cluster.
         schedules: which locks are windows of which schedule.
@@ -129,6 +127,7 @@ class Book:
         self.quotas.on_room(self.waitlist.try_parked)
         self.schedules = Schedules()
         self.rooms = Rooms(columns, pods_on, self._touch)
+        self.places = Places(self.waitlist, self.shares, self.forecast, self._have_told)
         self._pods_on = pods_on
         self._alternatives = Alternatives()
         self._undecided: dict[Key, Entry] = {}
@@ -249,8 +248,8 @@ class Book:
         """Note why a waiting lock gets no room; why one has lost its room is not overwritten."""
         first, entry.tried = not entry.tried, True
         self.waitlist.refusers.update(plugins)
-        renewal = max(REFUSAL_RENEWAL, len(self.waitlist.waiting) / _RENEWALS_A_SECOND)
-        news = entry.reason != reason or now >= entry.refused_at + renewal
+        news = entry.reason != reason or now >= entry.refused_at + self.waitlist.renewal
+        self.waitlist.moved |= first or news
         if entry.phase is Phase.ACTIVE:
             entry.resize_problem = message if entry.growing else ""
             self._touch(entry)
@@ -402,10 +401,17 @@ class Book:
 
     # Time.
 
+    def forecast(self, now: float) -> Forecast:
+        """Tell what is known of when room comes free."""
+        return Forecast(self._columns, self.rooms, now)
+
     def next_deadline(self) -> float | None:
         """Earliest instant at which `advance` has something to do; 0 for at once."""
         at_once = self._undecided or self.waitlist.outlasting or self.rooms.visited or self.groups.unsettled
-        return 0.0 if at_once else self._timers.next()
+        if at_once:
+            return 0.0
+        due = (self._timers.next(), self.places.due)
+        return min((instant for instant in due if instant is not None), default=None)
 
     def advance(self, now: float) -> None:
         """Do what is due: expiries, deadlines, moves and removals, in the order of their instants."""
@@ -423,6 +429,7 @@ class Book:
         while groups := self.groups.take_unsettled():
             for group in groups:
                 self._settle_group(group, now)
+        self.places.renew(now)
 
     # Inside.
 
@@ -534,6 +541,7 @@ class Book:
         """Learn that the quotas of a namespace have changed."""
         ceiling = self.quotas.ceiling(namespace)
         self.rooms.reprioritise()
+        self.waitlist.moved = True
         for entry in self.entries.values():
             if entry.key.namespace == namespace:
                 entry.ceiling = ceiling
@@ -842,6 +850,8 @@ class Book:
         self.schedules.note(entry)
         self.quotas.charge(entry)
         self.waitlist.note(entry)
+        if entry.phase is not Phase.PENDING:
+            entry.place = None
         if not entry.wanting:
             self._nominator.remove(entry.uid)  # never as placed: what it holds is no pod on the node
 
@@ -861,6 +871,10 @@ class Book:
         self._undecided.pop(entry.key, None)
         self.quotas.discharge(entry.key)
         self.waitlist.drop(entry)
+
+    def _have_told(self, entry: Entry) -> None:
+        """Have the status of a lock be written."""
+        self.changed[entry.key] = None
 
     def _node(self, name: str) -> Node | None:
         row = self._columns.row_of.get(name)

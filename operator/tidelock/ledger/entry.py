@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from functools import reduce
 from math import ceil, inf
+from typing import NamedTuple
 
 from tidelock.ledger import reasons
 from tidelock.ledger.holds import Hold
@@ -19,7 +20,15 @@ from tidelock.model.quantities import NOTHING, Resources, at_most, covers, plus
 from tidelock.model.reservations import BoundPod, Membership, Phase
 
 Order = tuple[int, float, Key]
-"""A place in line: smaller ones come first."""
+"""What locks of a namespace are ordered by: smaller ones come first."""
+
+
+class Place(NamedTuple):
+    """A place in line, counted from 1, of so many; and when there may be room at the earliest, if known."""
+
+    position: int
+    length: int
+    start: float | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -29,9 +38,10 @@ class Entry:
     Instants are seconds since the epoch. `reservation` is the newest version seen; `problem` tells what is
     wrong with its spec, and what is held then stays as it was given. `pending_since` outlives a process,
     `seen_waiting_at` is when this one first saw that it waits. `ceiling` is the highest priority that
-    its namespace may have, if there is one. `deleted` means that the API server has
-    taken the deletion, of which the watch will tell. `violation` tells who took room that was locked, until
-    the lock has all of it again. A member of a group is told to be active once that is `given`.
+    its namespace may have, if there is one. `place` is where in line it stands while it waits, as it
+    was told at `placed_at`. `deleted` means that the API server has taken the deletion, of which the watch
+    will tell. `violation` tells who took room that was locked, until the lock has all of it again. A member
+    of a group is told to be active once that is `given`.
     `hold` tells how a lock in two phases stands, `outdone_by` which lock of its set was chosen instead.
     `plan` tells which pods are to move for it, `moved` how many were evicted by earlier plans, and
     `move_problem` why there is no plan.
@@ -58,6 +68,8 @@ class Entry:
     pending_since: float = 0.0
     tried: bool = False
     refused_at: float = 0.0
+    place: Place | None = None
+    placed_at: float = -inf
     activated_at: float | None = None
     expires_at: float | None = None
     lease: Lease | None = None

@@ -206,6 +206,16 @@ class Rooms:
         """Whether any lock holds room, be it in a trial."""
         return bool(self._on_node or self._tried)
 
+    def ends(self) -> Iterator[tuple[str, Span]]:
+        """Give by node what is there until a known instant: what locks hold, and pods with a deadline."""
+        for node_name, entries in self._on_node.items():
+            for entry in entries.values():
+                if entry.held and entry.ends_at is not None:
+                    yield node_name, Span(-inf, entry.ends_at, entry.held)
+        for key, node_name, span in self.timeline.spans():
+            if not isinstance(key, Key):
+                yield node_name, span
+
     def nodes_with_locks(self) -> list[str]:
         """Names of the nodes on which a lock is held, sorted."""
         return sorted(self._on_node)

@@ -6,7 +6,13 @@ of the namespace, the largest of its ReservationQuotas'. Whoever gives room to t
 the smallest as high as it goes, which is dominant resource fairness (Ghodsi et al., NSDI 2011).
 """
 
+from collections import defaultdict
+from collections.abc import Iterable
+
+import numpy as np
+
 from tidelock.cluster.columns import Columns
+from tidelock.ledger.entry import Entry
 from tidelock.ledger.quotas import Quotas
 from tidelock.model.quantities import Resources
 
@@ -30,6 +36,37 @@ class Shares:
         totals = self._cluster()
         parts = (units / totals[name] for name, units in held.items() if totals.get(name))
         return max(parts, default=0.0) / self._quotas.weight(namespace)
+
+    def in_order(self, entries: Iterable[Entry]) -> list[Entry]:
+        """Order locks as they would be given room if there were enough for one after the other.
+
+        The next lock of a namespace comes when that has the smallest share, all its locks before that one
+        included: so they are sorted by priority, then by that share, then by age.
+        """
+        queues: defaultdict[str, list[Entry]] = defaultdict(list)
+        for entry in entries:
+            self._columns.know(entry.reservation.requests)
+            queues[entry.key.namespace].append(entry)
+        ranked = []
+        for namespace, queue in queues.items():
+            queue.sort(key=lambda entry: entry.order)
+            shares = self._shares_before(namespace, queue)
+            ranked += [
+                (entry.order[0], share, entry.order, entry)
+                for entry, share in zip(queue, shares, strict=True)
+            ]
+        ranked.sort(key=lambda each: each[:3])
+        return [entry for *_, entry in ranked]
+
+    def _shares_before(self, namespace: str, queue: list[Entry]) -> list[float]:
+        """Give the share that a namespace will have when it is the turn of each of its locks."""
+        columns = self._columns
+        asked = np.array([columns.vector(entry.reservation.requests) for entry in queue])
+        before = asked.cumsum(axis=0) - asked + columns.vector(self._quotas.used(namespace).room)
+        totals = np.array([self._cluster().get(name, 0) for name in columns.resources])
+        parts = before / np.where(totals > 0, totals, np.inf)
+        shares: list[float] = (parts.max(axis=1) / self._quotas.weight(namespace)).tolist()
+        return shares
 
     def _cluster(self) -> Resources:
         """Sum what all nodes have."""

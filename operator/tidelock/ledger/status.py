@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tidelock.ledger import reasons
-from tidelock.ledger.entry import Entry
+from tidelock.ledger.entry import Entry, Place
 from tidelock.ledger.holds import Hold, commit_token
 from tidelock.ledger.leases import Lease
 from tidelock.ledger.moves import approved, asked, render_plan
@@ -45,6 +45,8 @@ def render(entry: Entry, now: float) -> dict[str, Any]:
     ):
         if instant is not None:
             status[name] = format_instant(instant)
+    if entry.place is not None and entry.phase is Phase.PENDING:
+        status["queue"] = _place(entry.place)
     if entry.node:
         status |= {"nodeName": entry.node, "nodeUID": entry.node_uid}
     status |= _kept_up(entry)
@@ -65,6 +67,15 @@ def _moves(entry: Entry) -> dict[str, Any]:
     """Tell which pods are to move for a lock, and how many have."""
     told: dict[str, Any] = {"moved": entry.moved} if entry.moved else {}
     return told if entry.plan is None else told | {"plan": render_plan(entry.plan)}
+
+
+def _place(place: Place) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "position": place.position,
+        "length": place.length,
+        "place": f"{place.position}/{place.length}",
+    }
+    return told if place.start is None else told | {"estimatedStart": format_instant(place.start)}
 
 
 def _use(entry: Entry) -> dict[str, Any]:

@@ -11,7 +11,7 @@ when the next window begins.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from functools import reduce
 from math import inf
 from typing import NamedTuple
@@ -99,6 +99,17 @@ class Timeline:
     def recount(self, node_name: str) -> None:
         """Take back what windows share on a node that has just come to be known."""
         self._columns.lock(node_name, self._shared.get(node_name, NOTHING), -1)
+
+    def spans(self) -> Iterator[tuple[Hashable, str, Span]]:
+        """Give the keys of all spans, each with its node and span."""
+        for node_name, spans in self._spans.items():
+            for key, span in spans.items():
+                yield key, node_name, span
+
+    @property
+    def shared(self) -> Mapping[str, Resources]:
+        """What windows share of each node."""
+        return self._shared
 
     def shares(self, node_name: str) -> bool:
         """Whether windows share room of a node, so that what one gives up may not be free for others."""

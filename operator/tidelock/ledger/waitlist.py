@@ -12,6 +12,10 @@ from tidelock.ledger.groups import Groups
 from tidelock.ledger.parking import Parking, quota_demand, room_demand
 from tidelock.model.meta import Key
 
+# A lock that waits for long has its numbers renewed at most this often (seconds), or each event in a
+# busy cluster would rewrite the status of every waiting lock; and of many that wait, so many a second.
+REFUSAL_RENEWAL = 10.0
+RENEWALS_A_SECOND = 50
 # Of locks that are alike the first is tried for all; so many others at a time have their numbers renewed.
 _RENEWED = 16
 
@@ -27,6 +31,7 @@ class Waitlist:
         untried: those of them that are to be tried now.
         outlasting: locks with room for which it is to be asked now whether they may live longer.
         refusers: plugins that have refused locks since all that wait were last tried.
+        moved: whether a lock that was tried has begun or ceased to wait, or what it waits for was found anew.
 
     """
 
@@ -35,10 +40,16 @@ class Waitlist:
         self.untried: dict[Key, Entry] = {}
         self.outlasting: dict[Key, Entry] = {}
         self.refusers: set[str] = set()
+        self.moved = False
         self._groups = groups
         self._over_quota = Parking(quota_demand)
         self._roomless = Parking(room_demand)
         self._sent: set[Key] = set()  # to be tried for those alike, which are roomless
+
+    @property
+    def renewal(self) -> float:
+        """Seconds after which what a lock that waits was told may be told anew."""
+        return max(REFUSAL_RENEWAL, len(self.waiting) / RENEWALS_A_SECOND)
 
     def note(self, entry: Entry) -> None:
         """Take over what a lock wants now: whoever begins to want room is untried."""
@@ -48,15 +59,17 @@ class Waitlist:
             self._over_quota.discard(key)
         if not entry.wanting:
             self.untried.pop(key, None)
-            if self.waiting.pop(key, None) is not None and not parked:
-                self.try_parked(key.namespace)  # those for which it was tried
+            if self.waiting.pop(key, None) is not None:
+                self.moved |= entry.tried
+                if not parked:
+                    self.try_parked(key.namespace)  # those for which it was tried
             self._leave_roomless(key)
         elif key not in self.waiting:
             self.waiting[key] = self.untried[key] = entry
 
     def drop(self, entry: Entry) -> None:
         """Forget a lock."""
-        self.waiting.pop(entry.key, None)
+        self.moved |= self.waiting.pop(entry.key, None) is not None and entry.tried
         self.untried.pop(entry.key, None)
         self.outlasting.pop(entry.key, None)
         self._unpark(entry)

@@ -87,6 +87,9 @@ class ReservationQuoteStatus(StatusWire):
     """How many such locks would find room now, one after the other, on all nodes; at most 1,000,000."""
     fits_at: Timestamp | None = None
     """When it fits: the instant of the answer or, if locks are in the way, when enough of them have ended."""
+    earliest_start: Timestamp | None = None
+    """When what is known to end, locks and pods with a deadline, leaves enough on one node at the earliest,
+    by amounts alone, if it does not fit now; absent if that is not known."""
     blockers: Blockers | None = None
     """What is in the way, if it does not fit now."""
     conditions: Conditions = Field(default_factory=list)

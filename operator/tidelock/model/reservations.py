@@ -300,6 +300,20 @@ class BoundPod(StatusWire):
     """UID of the pod."""
 
 
+class Queue(StatusWire):
+    """Where in line a lock stands that waits, as of a moment ago."""
+
+    position: Annotated[int, Field(ge=1, le=LARGEST_INTEGER)]
+    """Place among all locks that wait, from 1: by priority, then by the namespaces' shares, then by age."""
+    length: Annotated[int, Field(ge=1, le=LARGEST_INTEGER)]
+    """How many locks wait."""
+    place: Annotated[str, Field(max_length=64)]
+    """Both, in short."""
+    estimated_start: Timestamp | None = None
+    """When what is known to end leaves enough on one node at the earliest, by amounts alone and if nobody
+    else takes it; absent if that is not known."""
+
+
 class ReservationStatus(StatusWire):
     """What became of the lock; Active=True is a guarantee."""
 
@@ -315,6 +329,8 @@ class ReservationStatus(StatusWire):
     """When the lock became active."""
     expires_at: Timestamp | None = None
     """When the lock ends at the latest."""
+    queue: Queue | None = None
+    """Where in line the lock stands, while it waits."""
     lease: LeaseStatus | None = None
     """How the lease stands, if the lock has one."""
     commit: CommitStatus | None = None

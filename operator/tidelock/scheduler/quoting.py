@@ -67,6 +67,7 @@ class Answer:
         node: where it would be held.
         count: how many of them would be, at most MOST_COUNTED.
         fits_at: when it fits, if that is known: now, or when enough of the locks in the way have ended.
+        starts_at: when it may fit at the earliest by amounts alone, as what is known to end, if not now.
 
     """
 
@@ -76,6 +77,7 @@ class Answer:
     node: str = ""
     count: int = 0
     fits_at: float | None = None
+    starts_at: float | None = None
     blockers: Blockers | None = None
 
 
@@ -108,7 +110,11 @@ class Quoting:
         if found.refusal is None:
             raise ValueError("a survey gives a node or a refusal")
         blockers, fits_at = self._blockers(pod, state, found)
-        return Answer(False, found.reason, found.refusal.message, fits_at=fits_at, blockers=blockers)
+        starts_at = None
+        if found.reason == reasons.INSUFFICIENT_CAPACITY:
+            starts_at = self._book.forecast(now).to_come(pod.requests, pod.spec.node_name)
+        text = found.refusal.message
+        return Answer(False, found.reason, text, fits_at=fits_at, starts_at=starts_at, blockers=blockers)
 
     def _blockers(self, pod: Pod, state: CycleState, found: Survey) -> tuple[Blockers, float | None]:
         snapshot, verdict = found.snapshot, found.verdict
@@ -202,6 +208,8 @@ def render_answer(quote: Quote, answer: Answer, now: float) -> dict[str, Any]:
         status["nodeName"] = answer.node
     if answer.fits_at is not None:
         status["fitsAt"] = format_instant(answer.fits_at)
+    if answer.starts_at is not None:
+        status["earliestStart"] = format_instant(answer.starts_at)
     if answer.blockers is not None:
         status["blockers"] = _plain(answer.blockers)
     verdict = {True: "True", False: "False", None: "Unknown"}[answer.feasible]

@@ -26,6 +26,7 @@ LATER = status_json(
     "InsufficientCapacity",
     REFUSED,
     fitsAt=format_instant(NOW + 1776),
+    earliestStart=format_instant(NOW + 600),
     blockers={
         "reasons": [{"reason": "Insufficient cpu", "nodes": 4}],
         "nodeName": "node-a",

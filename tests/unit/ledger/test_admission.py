@@ -4,9 +4,9 @@ import pytest
 
 from builders import NOW, pod
 from tidelock.ledger import reasons, waitlist
-from tidelock.ledger.book import REFUSAL_RENEWAL
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.transitions import Event
+from tidelock.ledger.waitlist import REFUSAL_RENEWAL
 from tidelock.model.instants import format_instant
 from tidelock.model.reservations import Phase
 from unit.ledger.ledger import EPOCH, Ledger
@@ -150,6 +150,7 @@ def test_an_overcommitted_lock_keeps_saying_so_and_yet_has_a_deadline(ledger: Le
     message = entry.message
     ledger.book.refuse(entry, *FULL, NOW + 30)
     assert (entry.reason, entry.message) == (reasons.OVERCOMMITTED, message)
+    ledger.book.advance(NOW + 30)
     assert ledger.book.next_deadline() == NOW + 70
 
 
@@ -169,6 +170,7 @@ def test_a_deadline_of_zero_rejects_with_the_first_refusal(ledger: Ledger) -> No
 def test_a_lock_is_rejected_at_its_deadline(ledger: Ledger) -> None:
     entry = ledger.lock(pendingDeadlineSeconds=60)
     ledger.book.refuse(entry, *FULL, NOW + 1)
+    ledger.book.advance(NOW + 1)
     assert ledger.book.next_deadline() == NOW + 60
     ledger.book.advance(NOW + 59.999)
     assert entry.phase is Phase.PENDING
@@ -191,6 +193,7 @@ def test_an_edit_of_the_deadline_counts_from_the_same_beginning(ledger: Ledger) 
     entry = ledger.lock(pendingDeadlineSeconds=60)
     ledger.book.refuse(entry, *FULL, NOW)
     ledger.edit(pendingDeadlineSeconds=600, at=NOW + 30)
+    ledger.book.advance(NOW + 30)
     assert ledger.book.next_deadline() == NOW + 600
 
 
@@ -203,4 +206,5 @@ def test_an_edit_lets_a_rejected_lock_wait_anew(ledger: Ledger) -> None:
     assert ledger.book.waitlist.take(untried_only=True) == [entry]
     assert ledger.book.own(pod()) == [entry]
     ledger.book.refuse(entry, *FULL, NOW + 100)
+    ledger.book.advance(NOW + 100)
     assert ledger.book.next_deadline() == NOW + 110

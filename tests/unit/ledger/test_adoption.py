@@ -132,6 +132,7 @@ def test_a_waiting_lock_keeps_its_deadline(ledger: Ledger) -> None:
         "full",
     )
     successor.book.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW + 30)
+    successor.book.advance(NOW + 30)
     assert successor.book.next_deadline() == entry.pending_since + 60
 
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from builders import NAMESPACE, Json, encode, node, pod
+from builders import NAMESPACE, NOW, Json, encode, node, pod
 from tidelock.kube.client import RESERVATIONQUOTES
 from tidelock.kube.errors import ServerError
 from tidelock.model.quotes import Quote, decode_quote
@@ -89,7 +89,7 @@ async def test_it_tells_who_is_in_the_way_and_when_locks_have_ended() -> None:
     assert [each["name"] for each in blockers["pods"]] == ["resident"]
     (lock,) = blockers["locks"]
     assert (lock["name"], lock["resources"]) == ("lock", {"cpu": "2"})
-    assert office.status["fitsAt"] == lock["expiresAt"]
+    assert office.status["fitsAt"] == office.status["earliestStart"] == lock["expiresAt"]
     assert office.status["count"] == 0
 
 
@@ -100,7 +100,28 @@ async def test_what_pods_take_has_no_known_end() -> None:
     async with office.open():
         pass
     assert "fitsAt" not in office.status
+    assert "earliestStart" not in office.status
     assert office.status["blockers"]["locks"] == []
+
+
+async def test_the_deadline_of_a_pod_counts_for_the_earliest_start_alone() -> None:
+    office = Office()
+    requests = {"cpu": "3"}
+    resident = pod("resident", requests=requests, node_name="node-a", created=NOW, activeDeadlineSeconds=300)
+    office.shell.add(resident)
+    office.ask()
+    async with office.open():
+        pass
+    assert "fitsAt" not in office.status
+    assert office.status["earliestStart"] > office.status["answeredAt"]
+
+
+async def test_where_nothing_fits_for_another_reason_no_start_is_told() -> None:
+    office = Office()
+    office.ask(nodeSelector={"zone": "none"})
+    async with office.open():
+        pass
+    assert "earliestStart" not in office.status
 
 
 async def test_a_spec_that_cannot_be_read_is_told_by_its_field() -> None:

@@ -306,6 +306,7 @@ def test_a_lock_that_waits_for_a_claim_is_tried_when_that_appears() -> None:
         resources=None, template={"spec": {"containers": [{"name": "main"}], "volumes": volumes}}
     )
     core.step()
+    core.step()
     assert (entry.phase, core.decider.next_due()) == (Phase.PENDING, NOW + 60)
 
     put(core.decider.objects, volume("disk", claimed_by="data"))

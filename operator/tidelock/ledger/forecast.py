@@ -1,0 +1,112 @@
+"""When what is known to end leaves room: locks by their expiry, and pods that have a deadline.
+
+Only amounts count. The first of these instants at which a node has enough of each resource is the earliest at
+which something may start there; what comes meanwhile may delay it, and what ends early, or is deleted, may
+bring it forward. What ought to be gone by now may stay for ever.
+"""
+
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+
+from tidelock.cluster.columns import Amounts, Columns, Rows
+from tidelock.ledger.rooms import Rooms
+from tidelock.model.quantities import Resources
+
+
+class Start(NamedTuple):
+    """An instant, in seconds since the epoch, and the node on which there is room then."""
+
+    at: float
+    node: str
+
+
+class Forecast:
+    """The nodes as they are at one instant, and the known ends of what is on them.
+
+    Args:
+        columns: what nodes have, and what is taken of it.
+        rooms: the locks that hold some, and the timeline of what is there for a time alone.
+        now: the instant; what ends up to it has no end that is known.
+
+    """
+
+    def __init__(self, columns: Columns, rooms: Rooms, now: float) -> None:
+        self._columns = columns
+        self._now = now
+        there = slice(len(columns))
+        free: Amounts = columns.allocatable[there] - columns.requested[there] - columns.locked[there]
+        rows, ends, amounts = [], [], []
+        for node_name, span in rooms.ends():
+            row = columns.row_of.get(node_name)
+            if row is not None and now < span.end < inf:
+                rows.append(row)
+                ends.append(span.end)
+                amounts.append(columns.vector(span.amounts))
+        for node_name, shared in rooms.timeline.shared.items():
+            if (row := columns.row_of.get(node_name)) is not None:
+                free[row] -= columns.vector(shared)  # windows count as if they were there at once
+        order = np.lexsort((ends, rows))
+        self._free = free
+        self._rows: Rows = np.array(rows, np.intp)[order]
+        self._ends = np.array(ends)[order]
+        self._freed = _sums(self._rows, np.array(amounts, np.int64).reshape(-1, free.shape[1])[order])
+        self._open = ~columns.traits().cordoned
+        self._known: dict[tuple[object, str], Start | None] = {}
+
+    def earliest(self, requests: Resources, node_name: str = "") -> Start | None:
+        """Tell when and where so much is free first, on a node of this name or on any that takes pods.
+
+        If several nodes have it at one instant, it is the first by name; None if it is never known to be.
+        """
+        key = tuple(requests.items()), node_name
+        if key not in self._known:
+            self._known[key] = self._earliest(requests, node_name)
+        return self._known[key]
+
+    def to_come(self, requests: Resources, node_name: str = "") -> float | None:
+        """Tell when so much is free first, if it is not now and will be at an instant that is known."""
+        start = self.earliest(requests, node_name)
+        return None if start is None or start.at <= self._now else start.at
+
+    def _earliest(self, requests: Resources, node_name: str) -> Start | None:
+        columns = self._columns
+        eligible = self._open
+        if node_name:
+            eligible = np.zeros(len(columns), np.bool_)
+            if (row := columns.row_of.get(node_name)) is not None:
+                eligible[row] = True
+        wanted = [(columns.column_of.get(name, -1), units) for name, units in requests.items() if units]
+        width = self._free.shape[1]
+        if any(not 0 <= column < width for column, _ in wanted):
+            return None  # no node has any of it
+        fits = eligible.copy()
+        later = eligible[self._rows]
+        for column, units in wanted:
+            free = self._free[:, column]
+            fits &= free >= units
+            later &= free[self._rows] + self._freed[:, column] >= units
+        if fits.any():
+            return Start(self._now, self._first(fits.nonzero()[0]))
+        if not later.any():
+            return None
+        at = float(self._ends[later].min())
+        return Start(at, self._first(self._rows[later & (self._ends == at)]))
+
+    def _first(self, rows: Rows) -> str:
+        names: list[str] = [self._columns.nodes[row].name for row in rows.tolist()]
+        return min(names)
+
+
+def _sums(rows: Rows, amounts: Amounts) -> Amounts:
+    """Give for each line what it adds up to with all lines before it of the same row."""
+    if not len(rows):
+        return amounts
+    sums = amounts.cumsum(axis=0)
+    firsts = np.flatnonzero(np.diff(rows, prepend=-1))
+    before = np.zeros_like(sums[firsts])
+    before[1:] = sums[firsts[1:] - 1]
+    counts = np.diff(np.append(firsts, len(rows)))
+    totals: Amounts = sums - np.repeat(before, counts, axis=0)
+    return totals

@@ -1,0 +1,100 @@
+"""The places of locks in line: how many others are to be given room before each, and when it may have room.
+
+They change with each lock that comes or goes, and each place that is told is a write. So they are found anew
+at most once a second, and told as refusals are: to each lock at most every ten seconds, and to so many locks
+a second.
+"""
+
+from collections.abc import Callable, Iterator
+
+from tidelock.ledger import reasons
+from tidelock.ledger.entry import Entry, Place
+from tidelock.ledger.forecast import Forecast
+from tidelock.ledger.shares import Shares
+from tidelock.ledger.waitlist import RENEWALS_A_SECOND, Waitlist
+from tidelock.model.reservations import Phase
+
+# Seconds between two looks, and how many locks may wait for each second of it: a look at 10,000 takes 20 ms.
+_PAUSE = 1.0
+_LOOKED_AT_A_SECOND = 2000
+
+# Only who waits for room alone can have an estimate that goes by room alone.
+_FOR_ROOM = frozenset(
+    {reasons.INSUFFICIENT_CAPACITY, reasons.OVERCOMMITTED, reasons.PREEMPTED, reasons.VIOLATED}
+)
+
+
+class Places:
+    """Keeps the places that locks have been told.
+
+    Args:
+        waitlist: who waits.
+        shares: in which order.
+        forecast: gives what is known of the time from now on.
+        tell: called with each lock whose place is another than it was told.
+
+    """
+
+    def __init__(
+        self,
+        waitlist: Waitlist,
+        shares: Shares,
+        forecast: Callable[[float], Forecast],
+        tell: Callable[[Entry], None],
+    ) -> None:
+        self._waitlist = waitlist
+        self._shares = shares
+        self._forecast = forecast
+        self._tell = tell
+        self._next = 0.0
+
+    @property
+    def due(self) -> float | None:
+        """When places are to be found anew, if they are."""
+        return self._next if self._waitlist.moved else None
+
+    def line(self) -> list[Entry]:
+        """Give all that have been tried and wait for their first room, as they would be given it."""
+        waiting = self._waitlist.waiting.values()
+        return self._shares.in_order([entry for entry in waiting if entry.tried and _in_line(entry)])
+
+    def renew(self, now: float) -> None:
+        """Find the places anew if that is due, and tell those that are others than they were told."""
+        if not self._waitlist.moved or now < self._next:
+            return
+        line = self.line()
+        pause = max(_PAUSE, len(line) / _LOOKED_AT_A_SECOND)
+        news = list(_news(line))
+        due = [(entry, place) for entry, place in news if now >= entry.placed_at + self._waitlist.renewal]
+        due.sort(key=lambda each: each[0].placed_at)
+        told = due[: int(pause * RENEWALS_A_SECOND)]
+        forecast = self._forecast(now) if told else None
+        for entry, position in told:
+            start = None if forecast is None else _estimate(entry, forecast)
+            place = Place(position, len(line), start)
+            entry.placed_at = now
+            if place != entry.place:
+                entry.place = place
+                self._tell(entry)
+        self._waitlist.moved = len(told) < len(news)
+        self._next = now + pause
+
+
+def _in_line(entry: Entry) -> bool:
+    return entry.phase is Phase.PENDING
+
+
+def _news(line: list[Entry]) -> Iterator[tuple[Entry, int]]:
+    """Give those whose place is another than they were told, or was told before their last refusal."""
+    for position, entry in enumerate(line, 1):
+        known = entry.place
+        if known is None or known[:2] != (position, len(line)) or entry.refused_at > entry.placed_at:
+            yield entry, position
+
+
+def _estimate(entry: Entry, forecast: Forecast) -> float | None:
+    """Tell when a lock may have room at the earliest, if that can be told by amounts alone."""
+    pod = entry.reservation.pod
+    if pod is None or entry.reason not in _FOR_ROOM or entry.ahead or entry.membership is not None:
+        return None
+    return forecast.to_come(pod.requests, pod.spec.node_name)
