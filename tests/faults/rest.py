@@ -84,7 +84,7 @@ def check_nothing_left(decider: Decider, stored: Mapping[tuple[str, str], Json])
     held = {name: columns.named(columns.locked[row]) for name, row in columns.row_of.items()}
     remains = {
         "amounts": {name: amounts for name, amounts in held.items() if amounts},
-        "waiting": book.waiting,
+        "waiting": book.waitlist.waiting,
         "claims": book._claims,
         "holders": book.rooms.nodes_with_locks(),
     }
