@@ -83,7 +83,7 @@ class Checker:
                 continue
             world.expect(expiry(lock) > now, f"I3: {name} is Active after its expiry")
             lasts = lock["spec"].get("reuse") == "Always" or "group" in lock["spec"]
-            owner = None if lasts else next(world.bound_owners(lock), None)
+            owner = None if lasts else world.ending_owner(lock)
             world.expect(owner is None, f"I3: {name} is Active beside its bound owner")
             on_node, node = lock["status"]["nodeName"], world.nodes.get(lock["status"]["nodeName"])
             there = node is not None and node["metadata"]["uid"] == lock["status"]["nodeUID"]

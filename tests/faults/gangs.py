@@ -19,7 +19,12 @@ class Gangs:
         self._least: dict[str, int] = {}
 
     def see(self, each: Happening, before: Json | None) -> None:
-        """Check a version of a member."""
+        """Check a version of a group, or of a member."""
+        newly = (
+            not each.gone and says(each.state, "Active") and (before is None or not says(before, "Active"))
+        )
+        if each.kind == "reservationgroups" and newly:
+            self._check_whole(each, each.uid, "group status")
         if each.kind != "reservations" or "group" not in each.state["spec"]:
             return
         asked = each.state["spec"]["group"]
@@ -33,10 +38,14 @@ class Gangs:
         )
         twice = [uid for uid, count in took.items() if count > 1]
         self._world.expect(not twice, f"I2: {each}: {twice} took two of its group")
-        if not each.gone and says(each.state, "Active") and (before is None or not says(before, "Active")):
-            sent_at = self._world.sent_at("status", each) - SLACK
-            whole = self._whole_at.get(asked["uid"], float("-inf")) >= sent_at
-            self._world.expect(whole, f"I1: {each}: it is active, and too few of its group are stored")
+        if newly:
+            self._check_whole(each, asked["uid"], "status")
+
+    def _check_whole(self, each: Happening, group_uid: str, point: str) -> None:
+        """Nobody is told of room before as many as the group needs are stored."""
+        whole_at = self._whole_at.get(group_uid, float("-inf"))
+        whole = whole_at >= self._world.sent_at(point, each) - SLACK
+        self._world.expect(whole, f"I1: {each}: it is active, and too few of its group are stored")
 
     def see_rest(self, now: float) -> None:
         """A group has as many as it needs or none, in its members as in its own status."""

@@ -21,11 +21,17 @@ _LOOK = 1.0
 
 
 class Household:
-    """Looks after the objects of a run."""
+    """Looks after the objects of a run.
+
+    Attributes:
+        done: how many things it has done so far.
+
+    """
 
     def __init__(self, story: Story, record: Record) -> None:
         self._story = story
         self._record = record
+        self.done = 0
 
     async def keep(self) -> NoReturn:
         """Do what there is to do, for ever."""
@@ -36,6 +42,7 @@ class Household:
             self._record.news.clear()
             await asyncio.sleep(_PAUSE)
             for work in list(self._work()):
+                self.done += 1
                 with suppress(ApiError):
                     await work()
 

@@ -44,7 +44,10 @@ class Tale:
         also: Mapping[str, Any] | None = None,
         **status: Any,
     ) -> None:
-        """Tell of a lock that has the phase of its reason; `also` is what its spec says beside."""
+        """Tell of a lock that has the phase of its reason; `also` is what its spec says beside.
+
+        What is None in its status is not told.
+        """
         active = {"type": "Active", "status": str(reason == "Admitted"), "reason": reason}
         told = {
             "phase": {"Admitted": "Active"}.get(reason, reason),
@@ -59,7 +62,11 @@ class Tale:
         spec |= also or {}
         self.tell(
             "reservations",
-            {"metadata": {"name": name, "uid": uid or name}, "spec": spec, "status": told | status},
+            {
+                "metadata": {"name": name, "uid": uid or name, "generation": 1},
+                "spec": spec,
+                "status": {field: value for field, value in (told | status).items() if value is not None},
+            },
         )
 
     def gone(self) -> None:

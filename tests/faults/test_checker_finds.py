@@ -1,6 +1,8 @@
 """What the operator does wrong is found: one that has a fault planted in it does not pass."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -11,30 +13,39 @@ from faults.plan import Fault, Plan, Step
 from faults.trial import play
 from tidelock.cluster.columns import Columns
 from tidelock.kube.watch import Reflector
-from tidelock.ledger import book, entry
+from tidelock.ledger import book, entry, rooms
+from tidelock.ledger.groups import Group
+from tidelock.ledger.holds import Hold
+from tidelock.ledger.leases import Lease
+from tidelock.ledger.quotas import Quotas
 from tidelock.model.meta import Key
+from tidelock.scheduler.evictions import Evictor
 from tidelock.scheduler.feed import ReservationSink
 from tidelock.scheduler.publisher import Publisher
+from tidelock.scheduler.quotes import QuoteDesk
 
 # Seconds of the loop in which an operator with a fault is given up that does not come to rest.
 _PATIENCE = 100.0
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
-_LOCK = Step(
-    None,
-    "lock",
-    {
-        "number": 0,
-        "cpu": "3",
-        "node": "a",
-        "owner": 0,
-        "retention": "Retain",
-        "priority": 0,
-        "deadline": 600,
-        "ttl": 600,
-    },
-)
+_ASKED: dict[str, Any] = {
+    "number": 0,
+    "cpu": "3",
+    "node": "a",
+    "owner": 0,
+    "retention": "Retain",
+    "priority": 0,
+    "deadline": 600,
+    "ttl": 600,
+}
+
+
+def _lock(**fields: Any) -> Step:
+    return Step(None, "lock", _ASKED | fields)
+
+
+_LOCK = _lock()
 _OWNER = Step(None, "pod", {"number": 0, "cpu": "3", "requires": False, "app": "web"})
 _ANOTHER = Step(None, "pod", {"number": 1, "cpu": "3", "requires": False, "app": "web"})
 _ASKED_TO_END = Step(None, "end pod", {"number": 0})
@@ -79,6 +90,66 @@ def _statuses_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Publisher, "_write", write_once)
 
 
+def _groups_are_given_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Group, "stored", True)
+
+
+def _leases_do_not_lapse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Lease, "due", inf)
+
+
+def _commits_are_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Hold, "committed", lambda self, *_: self)
+
+
+def _all_of_a_set_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(book.Book, "_end_outdone", lambda *_: None)
+
+
+def _owners_use_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rooms, "_shares_in", lambda *_: False)
+
+
+def _nobody_is_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def leave_alone(*_: object) -> None:
+        pass
+
+    monkeypatch.setattr(Evictor, "_evict", leave_alone)
+
+
+def _quotas_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Quotas, "problem", lambda *_: "")
+
+
+def _quotes_are_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def say_nothing(*_: object) -> None:
+        pass
+
+    monkeypatch.setattr(QuoteDesk, "_answer", say_nothing)
+
+
+_GROUP = Step(
+    None,
+    "group",
+    {
+        "number": 0,
+        "members": [{"name": "worker", "count": 2, "cpu": "1"}],
+        "least": None,
+        "spread": False,
+        "retention": "Retain",
+        "priority": 0,
+        "deadline": 600,
+        "ttl": 600,
+    },
+)
+_A_MINUTE_LATER = Step(5.0, "clock jumps", {"seconds": 60})
+_COMMIT = Step(5.0, "commit lock", {"number": 0, "stale": False})
+_QUOTE = Step(None, "quote", {"number": 0, "cpu": "1", "node": "", "ttl": 300})
+_QUOTA = Step(None, "quota", {"number": 0, "spec": {"hard": {"cpu": "2"}}})
+_BORROWER = Step(None, "borrower", {"number": 0, "cpu": "3"})
+_SMALL = Step(None, "pod", {"number": 0, "cpu": "1", "requires": True, "app": "web"})
+
+
 @pytest.mark.parametrize(
     ("plant", "broken", "steps", "faults"),
     [
@@ -93,6 +164,20 @@ def _statuses_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
             {("line pods", 3): Fault("gap", 10_000.0)},  # it ends with the calm
         ),
         (_statuses_are_written_once, "I5", (_LOCK,), {}),
+        (_groups_are_given_at_once, "I1", (_GROUP,), {}),
+        (_leases_do_not_lapse, "I3", (_lock(also={"lease": {"durationSeconds": 5}}), _A_MINUTE_LATER), {}),
+        (_commits_are_not_heard, "I5", (_lock(also={"commit": {"withinSeconds": 600}}), _COMMIT), {}),
+        (
+            _all_of_a_set_are_given,
+            "I2",
+            tuple(_lock(number=number, cpu="1", also={"anyOf": "one"}) for number in (0, 1)),
+            {},
+        ),
+        (_owners_use_no_lock, "I5", (_lock(also={"reuse": "Always"}), _SMALL), {}),
+        (_nobody_is_evicted, "I5", (_lock(also={"borrowable": True}), _BORROWER, _OWNER), {}),
+        (_quotas_are_not_asked, "I1", (_QUOTA, replace(_LOCK, pause=20.0)), {}),
+        (_quotes_are_not_answered, "I5", (_QUOTE,), {}),
+        (_locks_are_not_counted, "I1", (_lock(starts_in=90), _ANOTHER), {}),
     ],
 )
 def test_a_planted_fault_is_found(

@@ -351,3 +351,40 @@ def test_a_quote_is_answered_once_and_goes(tale: Tale) -> None:
 def test_a_quote_promises_more_than_there_is(tale: Tale) -> None:
     quote(tale, answeredAt=at(3), count=5, conditions=[_told("Feasible", True)])
     assert broken(tale.judged(), "more than there is")
+
+
+# Windows.
+
+
+def planned(tale: Tale, starts: float = 60, phase: str = "Planned", **status: Any) -> None:
+    also = {"startAt": at(starts)}
+    tale.lock(reason=phase, also=also, phase=phase, observedGeneration=1, activatedAt=None, **status)
+
+
+def test_a_window_begins_when_it_should(tale: Tale) -> None:
+    planned(tale)
+    assert tale.judged_at_rest() == []
+    tale.clock = START + 60
+    assert broken(tale.judged_at_rest(), "lock is Planned")
+    tale.lock(also={"startAt": at(60)}, activatedAt=at(60))
+    assert tale.judged_at_rest() == []
+
+
+def test_a_window_begins_at_another_time(tale: Tale) -> None:
+    planned(tale)
+    tale.lock(also={"startAt": at(60)}, activatedAt=at(70))
+    assert broken(tale.judged(), "active before its window", "it began at")
+
+
+def test_planned_room_is_given_to_a_pod_that_may_stay(tale: Tale) -> None:
+    planned(tale)
+    tale.bound("db", cpu="1")
+    assert tale.judged() == []
+    tale.bound("web", cpu="1")
+    assert broken(tale.judged(), "lock is planned on a, which will lack")
+
+
+def test_a_window_is_given_up_for_nothing(tale: Tale) -> None:
+    planned(tale)
+    planned(tale, phase="Pending")
+    assert broken(tale.judged(), "no reason is known")

@@ -129,9 +129,10 @@ async def _tell(story: Story, record: Record, household: Household, patience: fl
         life, now = await _rest(story, record, household, patience)
         violations = _checker(story).check_rest(record.ordered(), now)
         violations += check_memory(life.decider, _as_told(story, record), now)
-        writes, due = story.proxy.writes, life.next_due()
+        writes, due, done = story.proxy.writes, life.next_due(), household.done
         await asyncio.sleep(_STAYS_FOR)
-        if story.proxy.writes > writes and (due is None or due > story.clock.now()):
+        idle = household.done == done and (due is None or due > story.clock.now())
+        if story.proxy.writes > writes and idle:
             violations.append(f"I5: {story.proxy.writes - writes} writes at rest")
         for _ in range(2):  # what waited is rejected by the first, and goes with the second
             story.clock.jump(_FAR_FUTURE)

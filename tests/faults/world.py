@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from faults.history import Happening, Json
 from faults.proxy import Passed, Told
 from faults.reading import due, holds, is_bound, is_sound, may_be_owned_by, owns, shrank
+from tidelock.model.instants import parse_instant
 
 SLACK = 5.0
 """Seconds of the loop that the checker's watch, or the operator's next question, may come later than what it
@@ -51,6 +52,7 @@ class World:
         unsound: nodes that locks for any node may have left.
         owners: uids of the owners that have been bound, by the lock's uid.
         given_at: when a lock was first active, by its uid and the loop's time.
+        bound_at: when a pod was seen bound first, by its uid and the operator's clock.
 
     """
 
@@ -61,6 +63,7 @@ class World:
     unsound: set[str] = field(default_factory=set)
     owners: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     given_at: dict[str, float] = field(default_factory=dict)
+    bound_at: dict[str, float] = field(default_factory=dict)
 
     @property
     def nodes(self) -> dict[str, Json]:
@@ -107,12 +110,21 @@ class World:
 
     def _note_pod(self, each: Happening, before: Json | None) -> None:
         node_name = each.state["spec"].get("nodeName", "")
+        if node_name:
+            self.bound_at.setdefault(each.uid, each.clock)
         if node_name and (before is None or each.uid in self.circumstances.foreign):
             self.disturbed.add(node_name)
 
     def bound_owners(self, lock: Json) -> Iterator[Json]:
         """Give the owners of a lock that are bound and not leaving."""
         return (pod for pod in self.pods.values() if is_bound(pod) and owns(lock, pod))
+
+    def ending_owner(self, lock: Json) -> Json | None:
+        """Give an owner that is bound and ends a lock: not one that may have been there before its window."""
+        begins = lock["spec"].get("startAt")
+        came = float("-inf") if begins is None else parse_instant(begins) + SLACK
+        owners = self.bound_owners(lock)
+        return next((pod for pod in owners if self.bound_at[pod["metadata"]["uid"]] >= came), None)
 
     def is_due(self, lock: Json, each: Happening) -> bool:
         """Whether the operator's clock has shown an end of a lock since that was given."""

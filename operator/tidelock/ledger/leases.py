@@ -64,7 +64,7 @@ def followed(known: Lease | None, reservation: Reservation, now: float) -> Lease
     if known is not None and known.renew_time == renew_time:
         renewed_at, lost_at = known.renewed_at, known.lost_at
     renew_by = round(renewed_at + asked.duration_seconds, 3)
-    if renew_by > now:  # maybe as it lasts longer than before
+    if known is not None and renew_by > max(now, known.renew_by):  # as it lasts longer than before
         lost_at = None
     return Lease(renew_time, renewed_at, renew_by, asked.grace_seconds, lost_at)
 

@@ -196,6 +196,19 @@ def test_a_loss_that_was_announced_stands_whatever_process_runs(ledger: Ledger) 
     assert entry.reason == reasons.LEASE_EXPIRED
 
 
+def test_a_loss_that_was_announced_stands_when_the_clock_is_set_back(ledger: Ledger) -> None:
+    """A next process took a clock that showed less than the end of the lease for a lease that lasts longer.
+
+    It took the announced loss back, and gave the holder another grace, which the process before it did not.
+    """
+    ledger.active(lease=LEASE)
+    ledger.book.advance(LAPSE)
+    render(ledger.entry(), LAPSE)
+    successor, entry = ledger.succeeded(at=NOW + 10)
+    assert entry.lease is not None
+    assert (entry.lease.lost_at, successor.book.next_deadline()) == (LOSS, LOSS)
+
+
 def test_how_a_lease_was_lost_is_told_of_a_tombstone(ledger: Ledger) -> None:
     entry = ledger.active(lease=LEASE, retention="Retain")
     ledger.book.advance(LAPSE)
