@@ -5,8 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from tidelock.model.amounts import LimitAmounts, LimitProducts
-from tidelock.model.reservations import YEAR_SECONDS
-from tidelock.model.wire import Conditions, Generation, Rule, StatusWire, Wire
+from tidelock.model.wire import YEAR_SECONDS, Conditions, Generation, Rule, StatusWire, Wire
 
 _LIMITS = ("hard", "hardSeconds", "maxAmounts", "maxLifeSeconds", "maxPriority")
 
