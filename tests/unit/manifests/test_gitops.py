@@ -13,11 +13,13 @@ from lupa.lua51 import LuaRuntime
 from builders import NAMESPACE, NOW, Json, node
 from tidelock.ledger.groups import GroupKey
 from tidelock.ledger.groupstatus import render_group
+from tidelock.ledger.schedulestatus import plan_windows, render_schedule
 from tidelock.ledger.status import render
 from unit.ledger import states
 from unit.ledger.ledger import Ledger
 from unit.scheduler.gang import Gang
 from unit.scheduler.machinery import Core
+from unit.scheduler.scheduled import schedule
 from unit.scheduler.test_group_keeper import group
 
 GITOPS = Path(__file__).resolve().parents[3] / "manifests" / "gitops"
@@ -144,6 +146,27 @@ def test_a_group_reads_as_its_locks_do(cpu: str, deadline: int, argo_status: str
 
     assert argo(found)[0] == argo_status
     assert flux(found, "ReservationGroup") == flux_verdict
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem", "argo_status", "flux_verdict"),
+    [
+        ({}, "", "Healthy", "current"),
+        ({"suspend": True}, "", "Healthy", "current"),
+        ({}, "403: exceeded quota", "Progressing", "inProgress"),
+        ({"schedule": "0 26 * * *"}, "", "Degraded", "failed"),
+    ],
+    ids=["planned", "suspended", "refused", "invalid"],
+)
+def test_a_schedule_reads_as_its_windows_do(
+    spec: Json, problem: str, argo_status: str, flux_verdict: str
+) -> None:
+    asked = schedule(**spec)
+    plan = plan_windows(asked, (), 0.0, NOW)
+    found = stored(render_schedule(asked, (), plan, NOW, problem)) | {"kind": "ReservationSchedule"}
+
+    assert argo(found)[0] == argo_status
+    assert flux(found, "ReservationSchedule") == flux_verdict
 
 
 def test_a_water_level_without_measurements_is_degraded() -> None:
