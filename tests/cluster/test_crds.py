@@ -97,8 +97,8 @@ def test_the_category_lists_reservations_unlike_all(api: Cluster, namespace: str
 @pytest.mark.usefixtures("stored")
 def test_reservations_are_shown_in_columns(api: Cluster, namespace: str) -> None:
     narrow = "NAME READY PHASE NODE OWNER CPU MEMORY EXPIRES AGE"
-    wide = f"{narrow} ACTIVE REASON LINE POD BORROWERS STARTS PRIORITY RETENTION RENEW-BY COMMIT-BY MESSAGE"
-    for output, columns in (((), narrow), (("-o", "wide"), wide)):
+    more = "ACTIVE REASON LINE POD BORROWERS STARTS PRIORITY RETENTION RENEW-BY COMMIT-BY PLAN MESSAGE"
+    for output, columns in (((), narrow), (("-o", "wide"), f"{narrow} {more}")):
         assert api.kubectl("get", "rsv", "-n", namespace, *output).splitlines()[0].split() == columns.split()
 
 

@@ -36,6 +36,7 @@ KINDS = [
     "CustomResourceDefinition",
     "CustomResourceDefinition",
     "CustomResourceDefinition",
+    "CustomResourceDefinition",
     "Deployment",
     "FlowSchema",
     "FlowSchema",

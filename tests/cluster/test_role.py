@@ -243,7 +243,10 @@ def test_the_role_is_what_the_operator_uses(
     world.quota(hard={"cpu": "100"})
     world.quote(resources={"cpu": "1"}, ttlSeconds=1).until_gone()
     world.group(members=1, ttlSeconds=1).until_gone()
-    world.schedule().until(lambda found: found["status"].get("planned") == 1, "be planned")
+    schedule = world.schedule()
+    schedule.until(lambda found: found["status"].get("planned") == 1, "be planned")
+    schedule.merge({"spec": {"suspend": True}})
+    schedule.until(lambda found: found["status"].get("planned") == 0, "have its window removed")
     lock = world.active_lock(node=node)
     record.lose.add(BIND)  # it must look itself whether the pod is bound
     victim = world.pod()
