@@ -110,7 +110,8 @@ class Holds:
             open_ = [lock for lock in locks if phase_of(lock) not in SETTLED]
             chosen = [lock for lock in open_ if _is_chosen(lock)]
             decided = bool(chosen) or "Consumed" in phases.values()
-            alone = len(open_) == len(chosen) <= 1 and not ("Consumed" in phases.values() and chosen)
+            # One whose owner was being bound at that moment is consumed beside the choice.
+            alone = len(open_) == len(chosen) <= 1
             self._world.expect(not decided or alone, f"I5: of the set {name} one is chosen: {phases}")
         for each, name in self._outdone:
             others = self._set_of[name].keys() - {each.uid}

@@ -84,7 +84,7 @@ class Usage:
         return lock["status"]["nodeName"] in self._world.disturbed
 
     def see_rest(self, now: float) -> None:
-        """What is left to see at rest is that another operator would tell the same of quotas."""
+        """What quotas say at rest is compared in `rest` with what another operator would say."""
 
     def explains(self, reason: str, before: Json, each: Happening) -> bool:
         """Who has lost its room is held to the quota like a new lock."""
