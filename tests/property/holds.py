@@ -7,7 +7,7 @@ from builders import Json
 from property.process import Process
 from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
-from tidelock.ledger.transitions import SETTLED, Event
+from tidelock.ledger.transitions import GIVEN, SETTLED, Event
 from tidelock.model.instants import parse_instant
 from tidelock.model.locks import Reservation
 from tidelock.model.reservations import Phase
@@ -36,10 +36,12 @@ class HoldObserver:
 
     def _follow(self, process: Process, entry: Entry) -> None:
         spec, hold = entry.reservation.spec, entry.hold
-        if spec is None or spec.commit is None or hold is None or entry.phase is not Phase.ACTIVE:
+        if spec is None or spec.commit is None or hold is None or entry.phase not in GIVEN:
             return
         until = process.clock.now() + spec.commit.within_seconds
         self._until.setdefault((entry.uid, hold.number), until)
+        if entry.phase is Phase.BOUND:
+            return  # it may have been claimed in the step in which it was given
         tokens = (v.spec.commit.token for v in _versions(process, entry) if v.spec and v.spec.commit)
         assert hold.committed_at is None or hold.token in tokens, f"{entry.key} was committed by nobody"
         if hold.committed_at is None and process.feed.ready:

@@ -92,6 +92,7 @@ class Observer:
         check_stored_groups(self._process)
         check_nobody_waits_in_vain(self._process)
         check_parked(self._process)
+        check_places(self._process)
         check_rebuild(self._process)
         self._check_activation()
         self._disturbed = {name for name in self._disturbed if self._process.columns.shortfall(name)}
@@ -300,6 +301,18 @@ def check_nobody_waits_in_vain(process: Process) -> None:
     for entry in process.book.entries.values():
         if entry.node_problem is not None and not entry.pinned:
             assert entry.moving or entry.move_at is not None, f"{entry.key} never moves"
+
+
+def check_places(process: Process) -> None:
+    """Who waits has been told its place, unless that is still to be done; nobody else has one."""
+    book = process.book
+    waiting = [e for e in book.entries.values() if e.phase is Phase.PENDING and e.tried and e.wanting]
+    places = {entry.key: entry.place[:2] for entry in book.entries.values() if entry.place is not None}
+    assert places.keys() <= {entry.key for entry in book.entries.values() if entry.phase is Phase.PENDING}
+    if not book.waitlist.moved:
+        line = sorted(waiting, key=lambda entry: (-entry.priority, entry.reservation.meta.created, entry.key))
+        told = {entry.key: (position, len(line)) for position, entry in enumerate(line, 1)}
+        assert {key: places.get(key) for key in told} == told
 
 
 def check_rebuild(process: Process) -> None:
