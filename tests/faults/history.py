@@ -7,10 +7,22 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidelock.kube.client import NODES, PODS, RESERVATIONS, KubeClient, Params
+from tidelock.kube.client import (
+    NODES,
+    PODS,
+    RESERVATIONGROUPS,
+    RESERVATIONQUOTAS,
+    RESERVATIONQUOTES,
+    RESERVATIONS,
+    KubeClient,
+    Params,
+)
 from tidelock.kube.lines import LineSplitter
 
 WORLD_LABEL = "test.tidelock.dev/world"
+
+RESOURCES = (NODES, PODS, RESERVATIONS, RESERVATIONGROUPS, RESERVATIONQUOTES, RESERVATIONQUOTAS)
+"""What the operator watches or writes."""
 
 _SILENCE = 36000.0  # seconds of the loop: nothing is planned to go wrong here
 
@@ -53,6 +65,7 @@ class Record:
 
     clock: Callable[[], float]
     happenings: list[Happening] = field(default_factory=list)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def note(self, kind: str, event: Json) -> None:
         """Note an event of a watch."""
@@ -60,6 +73,7 @@ class Record:
         state, gone = event["object"], event["type"] == "DELETED"
         version, at = int(state["metadata"]["resourceVersion"]), asyncio.get_running_loop().time()
         self.happenings.append(Happening(version, kind, gone, state, self.clock(), at))
+        self.news.set()
 
     def ordered(self) -> list[Happening]:
         """List everything in the order in which it happened."""
@@ -81,7 +95,7 @@ async def recording(client: KubeClient, world: str, clock: Callable[[], float]) 
     """Record what happens in a world while the context lasts; the clock is its operator's."""
     record = Record(clock)
     followers = []
-    for resource in (NODES, PODS, RESERVATIONS):
+    for resource in RESOURCES:
         path = resource.collection(world)
         params = {} if resource.namespaced else {"labelSelector": f"{WORLD_LABEL}={world}"}
         listed = json.loads(await client.get(path, params))
@@ -119,11 +133,25 @@ def _gist(kind: str, state: Json) -> str:
     if kind == "pods":
         cpu = spec["containers"][0].get("resources", {}).get("requests", {}).get("cpu")
         return f"{cpu} cpu on {spec.get('nodeName', '')!r}{leaving}"
+    if kind != "reservations":
+        return f"{spec}: {status.get('phase', '')} {told(state)}"
     active: Json = next((each for each in status.get("conditions", []) if each["type"] == "Active"), {})
     return " ".join(
         [
             f"{status.get('phase')} on {status.get('nodeName', '')!r}",
             f"asks {spec.get('resources')} has {status.get('resources')} until {status.get('expiresAt')}:",
             f"{active.get('reason')} {active.get('message')}{leaving}",
+            *(f"{name} {spec.get(name, '')} {status.get(name, '')}" for name in _KEPT_UP if name in spec),
+            *(f"{name} {spec[name]}" for name in _SHARED if name in spec),
         ]
     )
+
+
+def told(state: Json) -> dict[str, str]:
+    """Give the conditions of an object."""
+    return {each["type"]: each["status"] for each in state.get("status", {}).get("conditions", [])}
+
+
+# What a lock may be beside a plain one, by the fields of its spec.
+_KEPT_UP = ("lease", "commit")
+_SHARED = ("reuse", "borrowable", "anyOf", "startAt", "runSeconds")

@@ -5,7 +5,6 @@ What it lacks: Kopf, whose second look must not be needed; the Lease, which `tes
 """
 
 import asyncio
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
@@ -13,25 +12,38 @@ from typing import Any
 
 from faults.hasty import JumpingClock
 from tidelock.framework.config import default_configuration
-from tidelock.kube.client import NODES, PODS, RESERVATIONS, KubeClient
+from tidelock.kube.client import (
+    NODES,
+    PODS,
+    RESERVATIONGROUPS,
+    RESERVATIONQUOTAS,
+    RESERVATIONQUOTES,
+    RESERVATIONS,
+    KubeClient,
+)
 from tidelock.kube.config import Connection
 from tidelock.kube.events import EventRecorder
-from tidelock.kube.watch import HasMeta, Reflector, WatchSettings
+from tidelock.kube.watch import Reflector, WatchSettings
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render
+from tidelock.model.limits import decode_reservation_quota
+from tidelock.model.lockgroups import decode_group
 from tidelock.model.locks import decode_reservation
-from tidelock.model.meta import Key
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import decode_pod
+from tidelock.model.quotes import decode_quote
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.binding import Binder
 from tidelock.scheduler.decider import Decider
 from tidelock.scheduler.evictions import Evictor
 from tidelock.scheduler.extenders import Extenders
 from tidelock.scheduler.feed import Feed
+from tidelock.scheduler.groups import GroupKeeper
 from tidelock.scheduler.loop import Loop
 from tidelock.scheduler.publisher import Publisher
 from tidelock.scheduler.queue import Place
+from tidelock.scheduler.quota_status import QuotaReporter
+from tidelock.scheduler.quotes import QuoteDesk
 from tidelock.scheduler.recent import Recent
 from tidelock.scheduler.tasks import Tasks, TurnTaking
 from tidelock.scheduler.tools import Tools
@@ -43,6 +55,9 @@ SCHEDULER = "tidelock-scheduler"
 _WATCHES = WatchSettings(page_limit=2, silence=15.0)
 
 _LOOK = 0.05
+# Conditions tell whole seconds, so another operator might do what is due that much earlier.
+_ROUNDED = 1.0
+_QUOTAS = "reservation_quotas"
 
 
 class Life:
@@ -65,6 +80,9 @@ class Life:
         )
         tools = Tools(self._client, self._recorder, telemetry, clock, self.tasks, Recent())
         self.publisher = Publisher(tools, self.decider.book)
+        self.groups = GroupKeeper(tools, self.decider.book)
+        self.desk = QuoteDesk(tools, self.decider)
+        self._reporter = QuotaReporter(tools, self.decider.book.quotas)
         self._loop = Loop(
             self.decider,
             Binder(tools, self.decider, self._extenders),
@@ -75,14 +93,26 @@ class Life:
         )
         decider = self.decider
         self.feed = Feed(
-            decider.cache, decider.book, decider.queue, decider.waiting_pods, clock, self._loop.wake
+            decider.cache,
+            decider.book,
+            decider.queue,
+            decider.waiting_pods,
+            clock,
+            self._loop.wake,
+            {_QUOTAS: decider.objects.reservation_quotas},
         )
-        client, feed = self._client, self.feed
-        self.nodes = Reflector(client, NODES, decode_node, feed.nodes, rng=rng, settings=_WATCHES)
-        self.pods = Reflector(client, PODS, decode_pod, feed.pods, rng=rng, settings=_WATCHES)
-        self.locks = Reflector(
-            client, RESERVATIONS, decode_reservation, feed.reservations, rng=rng, settings=_WATCHES
-        )
+        feed = self.feed
+        self._reflectors: dict[str, Reflector[Any]] = {
+            resource.plural: Reflector(self._client, resource, decode, sink, rng=rng, settings=_WATCHES)
+            for resource, decode, sink in (
+                (NODES, decode_node, feed.nodes),
+                (PODS, decode_pod, feed.pods),
+                (RESERVATIONS, decode_reservation, feed.reservations),
+                (RESERVATIONQUOTAS, decode_reservation_quota, feed.others[_QUOTAS]),
+                (RESERVATIONQUOTES, decode_quote, self.desk),
+                (RESERVATIONGROUPS, decode_group, self.groups),
+            )
+        }
 
     async def live(self) -> None:
         """Run until cancelled, which is a crash: nothing that is under way comes to an end."""
@@ -91,8 +121,11 @@ class Life:
             work = [
                 asyncio.create_task(each)
                 for each in (
-                    *(reflector.run() for reflector in (self.nodes, self.pods, self.locks)),
+                    *(reflector.run() for reflector in self._reflectors.values()),
                     self._loop.run(self.feed),
+                    self._reporter.run(self._loop.started),
+                    self.desk.run(self._loop.started),
+                    self.groups.run(self._loop.started),
                     self.tasks.crash(),
                 )
             ]
@@ -110,10 +143,15 @@ class Life:
             if isinstance(error, Exception):
                 raise error
 
+    def next_due(self) -> float | None:
+        """Instant at which it has something to do without any event."""
+        due = (self.decider.next_due(), self.desk._ends.next(), self.groups._due.next())
+        return min((instant for instant in due if instant is not None), default=None)
+
     def unrest(self, now: float) -> str:
         """Tell what keeps the operator from having nothing to do; empty if it is at rest."""
         decider = self.decider
-        due = decider.next_due()
+        due = self.next_due()
         lagging = [
             self._lag(entry) for key, entry in decider.book.entries.items() if self.publisher.lags(key)
         ]
@@ -122,13 +160,17 @@ class Life:
             for waiting in decider.queue._pods.values()
             if waiting.place not in {Place.UNSCHEDULABLE, Place.GATED}
         ]
+        groups = [str(key) for key in self.groups._groups if self.groups.lags(key)]
         reasons = {
             "it has not listed everything": not self.feed.ready,
-            "it has something to decide": due is not None and due <= now,
+            "it has something to decide": due is not None and due <= now + _ROUNDED,
             f"writes are under way ({len(self.tasks)})": bool(self.tasks),
             f"statuses lag: {lagging}": bool(lagging),
             "changes or claims are unheard": bool(decider.book.changed or decider.book.hearsay),
             f"pods hope: {hoping}": bool(hoping),
+            f"groups lag: {groups}": bool(groups),
+            "quotes wait": bool(self.desk._waiting or self.desk._busy),
+            "quotas lag": bool(decider.book.quotas.changed),
         }
         return "; ".join(text for text, holds in reasons.items() if holds)
 
@@ -141,15 +183,10 @@ class Life:
 
     def knows(self) -> dict[tuple[str, str], tuple[str, str]]:
         """Give uid and version of each object in its copies, by kind and name."""
-        copies: dict[str, Mapping[Key, HasMeta]] = {
-            "nodes": self.nodes.store,
-            "pods": self.pods.store,
-            "reservations": self.locks.store,
-        }
         return {
             (kind, key.name): (stored.meta.uid, stored.meta.resource_version)
-            for kind, copy in copies.items()
-            for key, stored in copy.items()
+            for kind, reflector in self._reflectors.items()
+            for key, stored in reflector.store.items()
         }
 
 

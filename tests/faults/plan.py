@@ -4,18 +4,16 @@ Faults are addressed by what they befall, as in "the second binding": so a seed 
 requests and events interleave.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-WATCHED = ("nodes", "pods", "reservations")
-NODES = ("a", "b")
-NUMBERS = 4
-"""How many locks there are at most, and pods for them."""
+from faults.draws import ACTIONS, CODES, DISTURBANCES, NODES, Draw, jump, lock, pod
+from faults.kinds import KINDS, Kind
 
-_CPUS = ("1", "1500m", "2", "3")
-_CODES = (401, 403, 429, 429, 500, 503)
+WATCHED = ("nodes", "pods", "reservations")
+"""What is watched in every run."""
 
 _PAUSES = (None, None, None, 0.0, 0.0, 0.05, 0.2, 1.0)
 
@@ -68,6 +66,7 @@ class Plan:
         steps: what is done, in order.
         faults: by point and number, from 1: `("bind", 2)` befalls the second binding that is posted, and
             `("line pods", 3)` the third event that watches of pods deliver.
+        kinds: what there is beside plain locks and pods.
 
     """
 
@@ -76,125 +75,58 @@ class Plan:
     disturbed: bool
     steps: tuple[Step, ...]
     faults: Mapping[tuple[str, int], Fault]
+    kinds: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         faults = [f"  {point} {number}: {fault}" for (point, number), fault in sorted(self.faults.items())]
         steps = [f"  {step}" for step in self.steps]
-        return "\n".join([f"nodes {dict(self.sizes)}", "steps:", *steps, "faults:", *faults])
+        told = f"nodes {dict(self.sizes)}, {', '.join(self.kinds) or 'plain'}"
+        return "\n".join([told, "steps:", *steps, "faults:", *faults])
 
 
 def make_plan(seed: int) -> Plan:
     """Make the plan of a seed."""
     rng = Random(seed)  # noqa: S311 -- to be repeated
+    kinds = _kinds(Random(f"{seed}/kinds"))  # noqa: S311 -- to be repeated
     disturbed = rng.random() < 0.4
     sizes = {name: rng.choice(("3", "4")) for name in NODES}
-    opening = [_lock(rng, 0), _lock(rng, 1), _pod(rng, 0)]
-    actions = _ACTIONS + _DISTURBANCES * disturbed
+    opening = [lock(rng, 0), lock(rng, 1), pod(rng, 0)]
+    opening += [draw(rng) for kind in kinds for draw in kind.opening]
+    actions = _actions(kinds, disturbed=disturbed)
     later = [rng.choice(actions)(rng) for _ in range(rng.randrange(10, 24))]
     steps = [Step(rng.choice(_PAUSES), *each) for each in (*opening, *later)]
-    faults = dict(_fault(rng) for _ in range(rng.randrange(1, 9)))
-    return Plan(seed, sizes, disturbed, tuple(steps), faults)
+    faults = dict(_fault(rng, kinds) for _ in range(rng.randrange(1, 9)))
+    return Plan(seed, sizes, disturbed, tuple(steps), faults, tuple(kind.name for kind in kinds))
 
 
-def _fault(rng: Random) -> tuple[tuple[str, int], Fault]:
-    kind = rng.choice(("write", "write", "write", "line", "line", "line", "read", "opening"))
-    resource = rng.choice(WATCHED)
-    if kind == "write":
-        point = rng.choice(("bind", "bind", "status", "status", "status", "delete", "condition"))
+def _kinds(rng: Random) -> list[Kind]:
+    """Draw what there is beside plain locks and pods: few kinds, so that what happened can be told."""
+    return rng.sample(list(KINDS.values()), rng.choice((0, 1, 1, 1, 2, 2)))
+
+
+def _actions(kinds: Sequence[Kind], *, disturbed: bool) -> tuple[Draw, ...]:
+    """Give what may be drawn, each as often as it is there: of kinds about as much as of all else."""
+    plain = ACTIONS + DISTURBANCES * disturbed
+    steady = any(kind.steady for kind in kinds)
+    special = [draw for kind in kinds for draw in kind.actions]
+    repeats = len(plain) // len(special) if special else 0
+    return (*(each for each in plain if not (steady and each is jump)), *special * repeats)
+
+
+def _fault(rng: Random, kinds: Sequence[Kind]) -> tuple[tuple[str, int], Fault]:
+    befallen = rng.choice(("write", "write", "write", "line", "line", "line", "read", "opening"))
+    resource = rng.choice((*WATCHED, *(each for kind in kinds for each in kind.watched)))
+    if befallen == "write":
+        writes = ("bind", "bind", "status", "status", "status", "delete", "condition")
+        point = rng.choice((*writes, *(each for kind in kinds for each in kind.writes)))
         number, what = rng.randint(1, 8 if point == "status" else 3), rng.choice(_OF_WRITES)
-    elif kind == "line":
+    elif befallen == "line":
         point, number, what = f"line {resource}", rng.randint(1, 12), rng.choice(_OF_LINES)
-    elif kind == "read":
+    elif befallen == "read":
         point = rng.choice((f"list {resource}", f"list {resource}", "read"))
         number, what = rng.randint(1, 3), rng.choice(_OF_READS)
     else:
         point, number, what = f"watch {resource}", rng.randint(1, 3), rng.choice(_OF_OPENINGS)
-    code = {"refused": rng.choice(_CODES), "broken": 500, "gone": 410}.get(what, 0)
+    code = {"refused": rng.choice(CODES), "broken": 500, "gone": 410}.get(what, 0)
     longest = 25.0 if what in {"late", "gap"} else rng.choice((1.0, 5.0, 20.0))
     return (point, number), Fault(what, round(longest * rng.random(), 1), code)
-
-
-_Action = tuple[str, dict[str, Any]]
-
-
-def _lock(rng: Random, number: int | None = None) -> _Action:
-    ends = rng.choice(({"ttl": 600}, {"ttl": 600}, {"ttl": 5}, {"expires_in": 8}, {"expires_in": 900}))
-    return "lock", {
-        "number": rng.randrange(NUMBERS) if number is None else number,
-        "cpu": rng.choice(_CPUS),
-        "node": rng.choice((*NODES, "", "")),
-        "owner": rng.choice((0, 0, 1, 1, 2, 3, "web")),
-        "retention": rng.choice(("Delete", "Retain")),
-        "priority": rng.randrange(3),
-        "deadline": rng.choice((0, 5, 600, 600)),
-        **ends,
-    }
-
-
-def _edit(rng: Random) -> _Action:
-    edit = rng.choice(
-        (
-            {"resources": {"cpu": rng.choice(_CPUS)}},
-            {"resources": {"cpu": rng.choice(_CPUS)}},
-            {"ttlSeconds": rng.choice((4, 600))},
-            {"priority": rng.randrange(3)},
-            {"resources": {"cpu": "two"}},
-            {"owners": [{"pod": {"name": f"web-{rng.randrange(NUMBERS)}"}}]},
-        )
-    )
-    return "edit lock", {"number": rng.randrange(NUMBERS), "spec": edit}
-
-
-def _pod(rng: Random, number: int | None = None) -> _Action:
-    return "pod", {
-        "number": rng.randrange(NUMBERS) if number is None else number,
-        "cpu": rng.choice(_CPUS),
-        "requires": rng.random() < 0.3,
-        "app": rng.choice(("web", "db")),
-    }
-
-
-def _numbered(action: str) -> Callable[[Random], _Action]:
-    return lambda rng: (action, {"number": rng.randrange(NUMBERS)})
-
-
-def _jump(rng: Random) -> _Action:
-    return "clock jumps", {"seconds": rng.choice((-3600, -10, -2, 5, 60, 1000))}
-
-
-def _storm(rng: Random) -> _Action:
-    return "storm", {"code": rng.choice(_CODES), "seconds": rng.choice((2.0, 10.0))}
-
-
-def _cordon(rng: Random) -> _Action:
-    return "cordon", {"node": rng.choice(NODES), "on": rng.random() < 0.6}
-
-
-def _at_node(action: str) -> Callable[[Random], _Action]:
-    return lambda rng: (action, {"node": rng.choice(NODES)})
-
-
-_ACTIONS: tuple[Callable[[Random], _Action], ...] = (
-    *(_lock,) * 4,
-    *(_pod,) * 6,
-    *(_edit,) * 3,
-    _numbered("delete lock"),
-    _numbered("touch lock"),
-    _numbered("replace lock"),
-    _numbered("end pod"),
-    _numbered("end pod"),
-    _numbered("replace pod"),
-    _numbered("replace pod"),
-    _jump,
-    _storm,
-    _cordon,
-    lambda _: ("crash", {}),
-)
-_DISTURBANCES: tuple[Callable[[Random], _Action], ...] = (
-    lambda rng: ("resize node", {"node": rng.choice(NODES), "cpu": rng.choice(("2", "3", "4"))}),
-    lambda rng: ("resize node", {"node": rng.choice(NODES), "cpu": rng.choice(("2", "3", "4"))}),
-    _at_node("delete node"),
-    _at_node("replace node"),
-    lambda rng: ("stranger", {"node": rng.choice(NODES), "cpu": rng.choice(_CPUS)}),
-    lambda rng: ("bind by another", {"number": rng.randrange(NUMBERS), "node": rng.choice(NODES)}),
-)

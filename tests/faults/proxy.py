@@ -7,7 +7,7 @@ import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -21,23 +21,39 @@ from yarl import URL
 from cluster.relay import Right, right_of
 from devcluster.loopback import HOST
 from faults.hasty import awaiting_answer
-from faults.plan import WATCHED, Fault
+from faults.plan import Fault
+from tidelock.model.instants import format_instant
 
-_RESERVATIONS = "reservations.tidelock.dev"
+_GROUP = "tidelock.dev"
+_OWN = ("reservations", "reservationgroups", "reservationquotes", "reservationquotas")
+_RESERVATIONS = f"reservations.{_GROUP}"
 _POINTS = {
     Right("create", "pods/binding"): "bind",
     Right("update", f"{_RESERVATIONS}/status"): "status",
     Right("delete", _RESERVATIONS): "delete",
     Right("patch", "pods/status"): "condition",
+    Right("create", "pods/eviction"): "evict",
+    Right("create", _RESERVATIONS): "member",
+    Right("update", f"reservationgroups.{_GROUP}/status"): "group status",
+    Right("delete", f"reservationgroups.{_GROUP}"): "delete group",
+    Right("update", f"reservationquotes.{_GROUP}/status"): "answer",
+    Right("delete", f"reservationquotes.{_GROUP}"): "delete quote",
+    Right("update", f"reservationquotas.{_GROUP}/status"): "quota status",
     Right("get", "pods"): "read",
     Right("create", "events.events.k8s.io"): "event",
     **{
-        Right(verb, _RESERVATIONS if resource == "reservations" else resource): f"{verb} {resource}"
+        Right(verb, f"{resource}.{_GROUP}" if resource in _OWN else resource): f"{verb} {resource}"
         for verb in ("list", "watch")
-        for resource in WATCHED
+        for resource in ("nodes", "pods", *_OWN)
     },
 }
-_COLLECTION = re.compile(r"(/api/v1|/apis/tidelock\.dev/v1alpha1)/(nodes|pods|reservations)")
+_WRITES = {
+    *("bind", "status", "delete", "condition", "evict"),
+    *("member", "group status", "delete group", "answer", "delete quote", "quota status"),
+}
+_COLLECTION = re.compile(rf"(/api/v1|/apis/tidelock\.dev/v1alpha1)/(nodes|pods|{'|'.join(_OWN)})")
+_VERSION = re.compile(rb'"resourceVersion":"(\d+)"')
+_CONTINUED = re.compile(rb'^.{,400}"continue":"')
 _NAME = re.compile(r"/(?:pods|reservations)/([^/]+)")
 _REFUSALS = {
     401: "Unauthorized",
@@ -63,6 +79,44 @@ class Passed:
     end: float = float("inf")
 
 
+class Told(NamedTuple):
+    """What the operator has been told: an event of this version, or all until then; times are the loop's."""
+
+    kind: str
+    version: int
+    listed: bool
+    at: float
+
+
+class Stamps:
+    """When pods were bound, by the operator's clock, as the API server's goes otherwise than the loop."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._bound: dict[str, float] = {}
+
+    def note(self, uid: str) -> None:
+        """Note that a pod is being bound now."""
+        self._bound.setdefault(uid, self._clock())
+
+    def corrected(self, pod: Any) -> Any:
+        """Have a pod say when it was bound."""
+        bound_at = self._bound.get(pod["metadata"]["uid"])
+        for condition in pod.get("status", {}).get("conditions", ()):
+            if condition["type"] == "PodScheduled" and condition["status"] == "True" and bound_at is not None:
+                condition["lastTransitionTime"] = format_instant(int(bound_at))
+        return pod
+
+    def rewritten(self, text: bytes) -> bytes:
+        """Correct the JSON of a pod, of a list of pods, or of an event of one."""
+        if b"PodScheduled" not in text:
+            return text
+        told = json.loads(text)
+        for pod in told["items"] if "items" in told else [told.get("object", told)]:
+            self.corrected(pod)
+        return json.dumps(told, separators=(",", ":")).encode() + (b"\n" if text.endswith(b"\n") else b"")
+
+
 class _Answer(NamedTuple):
     """What the server said."""
 
@@ -76,6 +130,8 @@ class Proxy:
 
     Attributes:
         log: requests, in the order in which they came.
+        told: events and lists that the operator got.
+        stamps: when pods were bound.
         fired: the faults that have befallen something, for people.
         crash: set when the operator is to be killed.
 
@@ -89,12 +145,14 @@ class Proxy:
         namespace: str,
         node_selector: str,
         faults: Mapping[tuple[str, int], Fault],
+        stamps: Stamps,
     ) -> None:
         self._session = session
         self._server = server
         self._namespace = namespace
         self._node_selector = node_selector
         self._faults = dict(faults)
+        self.stamps = stamps
         self._counts: Counter[str] = Counter()
         self._storm: tuple[float, int] = (0.0, 0)
         self._forwards: set[asyncio.Task[_Answer]] = set()
@@ -103,6 +161,7 @@ class Proxy:
         self._runner: web.ServerRunner | None = None
         self._calm = asyncio.Event()
         self.log: list[Passed] = []
+        self.told: list[Told] = []
         self.fired: list[str] = []
         self.crash = asyncio.Event()
 
@@ -146,8 +205,14 @@ class Proxy:
 
     @property
     def writes(self) -> int:
-        """Requests so far that would change pods or locks."""
-        return sum(each.point in {"bind", "status", "delete", "condition"} for each in self.log)
+        """Requests so far that would change something."""
+        return sum(each.point in _WRITES for each in self.log)
+
+    def note_told(self, kind: str, text: bytes, *, listed: bool = False) -> None:
+        """Note what the operator is told; of a list the last page alone, as it is told by then."""
+        found = _VERSION.search(text)
+        if found and not (listed and _CONTINUED.match(text)):
+            self.told.append(Told(kind, int(found[1]), listed, asyncio.get_running_loop().time()))
 
     def _next_fault(self, point: str) -> Fault | None:
         self._counts[point] += 1
@@ -189,7 +254,10 @@ class Proxy:
                     return await self._watch(request, point.removeprefix("watch "))
                 if point.startswith("list "):
                     self.close_gap(point.removeprefix("list "))
-                return await self._answer(request, self._next_fault(point))
+                answer = await self._answer(request, self._next_fault(point))
+                if point.startswith("list ") and isinstance(answer.body, bytes):
+                    self.note_told(point.removeprefix("list "), answer.body, listed=True)
+                return answer
         finally:
             passed.end = loop.time()
         return web.Response()
@@ -237,6 +305,8 @@ class Proxy:
 
     async def _forward(self, request: web.BaseRequest, body: bytes) -> _Answer:
         """Have the server do what was asked, even if the operator does not live to hear of it."""
+        if request.path.endswith("/binding"):
+            self.stamps.note(json.loads(body).get("metadata", {}).get("uid", ""))
         task = asyncio.create_task(self._send(request.method, self._target(request), _headers(request), body))
         self._forwards.add(task)
         task.add_done_callback(self._forwards.discard)
@@ -246,9 +316,10 @@ class Proxy:
         try:
             with awaiting_answer():
                 async with self._session.request(method, url, data=body or None, headers=headers) as answer:
-                    return await _read(answer)
+                    read = await _read(answer)
         except aiohttp.ClientError as error:  # an idle connection may end at the same moment
             return _Answer(HTTPStatus.BAD_GATEWAY, "text/plain", str(error).encode())
+        return read._replace(body=self.stamps.rewritten(read.body)) if method == "GET" else read
 
     def _target(self, request: web.BaseRequest) -> URL:
         """Give the URL at the server, narrowed to what this operator is to see."""
@@ -314,7 +385,7 @@ class _Lines:
 
     async def pass_on(self) -> None:
         """Hand the events on until the stream ends, or something ends it."""
-        while line := await self._next():
+        while line := self._proxy.stamps.rewritten(await self._next()):
             marked = b'"type":"BOOKMARK"' in line[:40]
             fault = None if marked else self._proxy._next_fault(f"line {self._resource}")
             if fault is not None and fault.what == "delay":
@@ -325,6 +396,8 @@ class _Lines:
                 await self._end(line, fault)
                 return
             await self._response.write(line)
+            if not marked:
+                self._proxy.note_told(self._resource, line)
 
     async def _end(self, line: bytes, fault: Fault) -> None:
         """End the stream as the fault of a line says; "end" is how servers do it now and then."""
@@ -353,7 +426,7 @@ class _Lines:
         with suppress(TimeoutError):
             async with asyncio.timeout(0.0 if self._proxy._calm.is_set() else seconds):
                 for _ in range(_LINES_IN_A_GAP):
-                    await self._response.write(await self._next() + late)
+                    await self._response.write(self._proxy.stamps.rewritten(await self._next()) + late)
                     late = b""
         await self._response.write(_error_event(410))
 

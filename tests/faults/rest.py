@@ -1,33 +1,46 @@
 """What must hold of an operator that has nothing to do: memory equals the API, and nobody waits in vain."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from faults.history import Json
 from faults.life import SCHEDULER
 from property.process import HandClock
 from tidelock.framework.config import default_configuration
+from tidelock.ledger.groups import GroupKey
+from tidelock.ledger.groupstatus import render_group
+from tidelock.ledger.status import render_quota
+from tidelock.ledger.transitions import SETTLED
+from tidelock.model.limits import decode_reservation_quota
+from tidelock.model.lockgroups import decode_group
 from tidelock.model.locks import decode_reservation
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import decode_pod
+from tidelock.model.reservations import Phase
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.decider import Decider
 from tidelock.scheduler.feed import Feed
 
 _MOST_DECISIONS = 50
+_GROUPS = "reservationgroups"
+_QUOTAS = "reservationquotas"
 
 
 def check_memory(decider: Decider, stored: Mapping[tuple[str, str], Json], now: float) -> list[str]:
     """I4 and I5: another operator would make the same of the stored objects, and finds nothing to do."""
     rebuilt = _rebuild(stored, now)
     found = _differences("I4: memory and the API", _standing(decider), _standing(rebuilt))
+    found += _group_differences(rebuilt, stored, now) + _quota_differences(rebuilt, stored, now)
     for _ in range(_MOST_DECISIONS):
         outcome = rebuilt.step(now)
         if isinstance(outcome, Assumed):
             found.append(f"I5: pod {outcome.pod.key} waits, and fits on {outcome.node_name}")
-        elif outcome is None and not _due(rebuilt, now):
+        evicted = [str(pod.key) for attempt in rebuilt.take_preemptions() for pod in attempt.victims]
+        if evicted:
+            found.append(f"I5: {evicted} are in the way of others, and were not evicted")
+        if outcome is None and not _due(rebuilt, now):
             break
     found += [f"I5: {claim.pod.key} has locks yet, and is bound" for claim in rebuilt.take_hearsay()]
     return found or _differences(
@@ -35,19 +48,43 @@ def check_memory(decider: Decider, stored: Mapping[tuple[str, str], Json], now: 
     )
 
 
+def _group_differences(decider: Decider, stored: Mapping[tuple[str, str], Json], now: float) -> list[str]:
+    """I4: another operator would tell the same of groups."""
+    groups = [
+        decode_group(json.dumps(each).encode()) for (kind, _), each in stored.items() if kind == _GROUPS
+    ]
+    found = []
+    for group in groups:
+        members = decider.book.groups.get(GroupKey(*group.key, group.meta.uid))
+        wanted = render_group(group, members, now)
+        found += _differences(f"I4: of {group.key}, what is told and what is so", group.status, wanted)
+    return found
+
+
+def _quota_differences(decider: Decider, stored: Mapping[tuple[str, str], Json], now: float) -> list[str]:
+    """I4: another operator would tell the same of quotas."""
+    found = []
+    quotas, raw = decider.book.quotas, (each for (kind, _), each in stored.items() if kind == _QUOTAS)
+    for quota in (decode_reservation_quota(json.dumps(state).encode()) for state in raw):
+        wanted = render_quota(quota, quotas.used(quota.meta.namespace), now)
+        found += _differences(f"I4: of {quota.meta.key}, what is told and what is so", quota.status, wanted)
+    return found
+
+
 def check_nothing_left(decider: Decider, stored: Mapping[tuple[str, str], Json]) -> list[str]:
     """When all locks are over, only tombstones are left, and nothing of what they held."""
     left = [
         f"I5: {name} is {state['status'].get('phase')} after all ends"
         for (kind, name), state in stored.items()
-        if kind == "reservations"
+        if kind in {"reservations", _GROUPS}
         and (state["spec"]["retention"] != "Retain" or state["status"].get("phase") not in _TOMBSTONES)
     ]
+    left += [f"I5: {name} is there after its time" for kind, name in stored if kind == "reservationquotes"]
     book, columns = decider.book, decider.columns
     held = {name: columns.named(columns.locked[row]) for name, row in columns.row_of.items()}
     remains = {
         "amounts": {name: amounts for name, amounts in held.items() if amounts},
-        "waiting": book.waiting,
+        "waiting": book.waitlist.waiting,
         "claims": book._claims,
         "holders": book.rooms.nodes_with_locks(),
     }
@@ -61,17 +98,25 @@ def _rebuild(stored: Mapping[tuple[str, str], Json], now: float) -> Decider:
     """Start another operator over the same objects."""
     decider = Decider(default_configuration(SCHEDULER, BUILTINS))
     feed = Feed(
-        decider.cache, decider.book, decider.queue, decider.waiting_pods, HandClock(now), lambda: None
+        decider.cache,
+        decider.book,
+        decider.queue,
+        decider.waiting_pods,
+        HandClock(now),
+        lambda: None,
+        {"reservation_quotas": decider.objects.reservation_quotas},
     )
+    sinks: dict[str, tuple[Callable[[bytes], Any], Any]] = {
+        "nodes": (decode_node, feed.nodes),
+        "pods": (decode_pod, feed.pods),
+        "reservationquotas": (decode_reservation_quota, feed.others["reservation_quotas"]),
+        "reservations": (decode_reservation, feed.reservations),
+    }
     for (kind, _), state in stored.items():
-        raw = json.dumps(state).encode()
-        if kind == "nodes":
-            feed.nodes.upsert(None, decode_node(raw))
-        elif kind == "pods":
-            feed.pods.upsert(None, decode_pod(raw))
-        else:
-            feed.reservations.upsert(None, decode_reservation(raw))
-    for sink in (feed.nodes, feed.pods, feed.reservations):
+        if kind in sinks:
+            decode, sink = sinks[kind]
+            sink.upsert(None, decode(json.dumps(state).encode()))
+    for _, sink in sinks.values():
         sink.synced()
     return decider
 
@@ -87,7 +132,13 @@ def _standing(decider: Decider) -> dict[str, Any]:
         f"lock {key}": {
             "phase": entry.phase,
             "node": (entry.node, entry.node_uid),
+            "room": dict(entry.room),
             "held": dict(entry.held),
+            "used": dict(entry.used),
+            "lease": None if entry.phase in SETTLED else entry.lease,
+            "hold": None if entry.phase in SETTLED else entry.hold,
+            "ahead": entry.ahead,
+            "given": entry.given and entry.phase is Phase.ACTIVE,
             "activated": entry.activated_at,
             "expires": entry.expires_at,
         }

@@ -10,16 +10,32 @@ from typing import Any
 
 import aiohttp
 
+from faults.draws import NUMBERS
 from faults.hasty import JumpingClock
 from faults.history import WORLD_LABEL, Json
 from faults.life import SCHEDULER, Life, end
-from faults.plan import NUMBERS, Plan
+from faults.plan import Plan
 from faults.proxy import Proxy
-from tidelock.kube.client import NODES, PODS, RESERVATIONS, KubeClient
+from tidelock.kube.client import (
+    NODES,
+    PODS,
+    RESERVATIONGROUPS,
+    RESERVATIONQUOTAS,
+    RESERVATIONQUOTES,
+    RESERVATIONS,
+    KubeClient,
+    Resource,
+)
 from tidelock.kube.config import Connection
 from tidelock.kube.errors import AlreadyExists, ApiError, NotFound
 from tidelock.model.instants import format_instant
 
+NODE_LABEL = "kubernetes.io/hostname"
+
+RUN_SECONDS = "tidelock.dev/run-seconds"
+
+# Seconds in which a pod that is over is gone for certain.
+_GRACE = 2
 # Seconds of the loop.
 _DEAD_FOR = 0.5
 _LONGEST_WAIT = 20.0
@@ -28,6 +44,10 @@ _LOOK = 0.1
 
 Action = Callable[..., Awaitable[object]]
 """What is done with a story and the arguments of a step."""
+
+
+class UnfitError(Exception):
+    """What is to be done can't be done to the object of this number: another may do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +73,8 @@ class Story:
     foreign: set[str] = field(default_factory=set)
     deleted: set[str] = field(default_factory=set)
     log: list[str] = field(default_factory=list)
+    crashes: list[float] = field(default_factory=list)
+    holders: set[asyncio.Task[None]] = field(default_factory=set)
 
     # The operator.
 
@@ -71,6 +93,7 @@ class Story:
                     living.result()
                     raise AssertionError("the operator has ended")
                 self.note("the operator crashes")
+                self.crashes.append(asyncio.get_running_loop().time())
             finally:
                 crash.cancel()
                 self.life = None
@@ -93,6 +116,8 @@ class Story:
             await (self._until_idle() if step.pause is None else asyncio.sleep(step.pause))
             self.note(f"{step.action} {dict(step.arguments)}")
             await self._do(_ACTIONS[step.action], step.arguments)
+        for holder in self.holders:
+            holder.cancel()
 
     async def _do(self, action: Action, arguments: Mapping[str, Any]) -> None:
         """Do something to the first of its number for whom it can be done."""
@@ -100,7 +125,7 @@ class Story:
             number = {"number": (arguments["number"] + shift) % NUMBERS} if "number" in arguments else {}
             try:
                 await action(self, **{**arguments, **number})
-            except (NotFound, AlreadyExists) as error:
+            except (NotFound, AlreadyExists, UnfitError) as error:
                 self.note(f"  not of {number}: {error}")
             except ApiError as error:
                 self.note(f"  refused: {error}")
@@ -121,7 +146,10 @@ class Story:
     async def put_node(self, node: str, cpu: str = "4") -> None:
         size = {"cpu": cpu, "memory": "16Gi", "pods": "110"}
         body = {
-            "metadata": {"name": self.name_of(node), "labels": {WORLD_LABEL: self.world}},
+            "metadata": {
+                "name": self.name_of(node),
+                "labels": {WORLD_LABEL: self.world, NODE_LABEL: self.name_of(node)},
+            },
             "status": {
                 "capacity": size,
                 "allocatable": size,
@@ -153,9 +181,6 @@ class Story:
             if owner != "web"
             else {"selector": {"matchLabels": {"app": owner}}}
         )
-        ends = (
-            {"ttlSeconds": wanted["ttl"]} if "ttl" in wanted else {"expireAt": self._in(wanted["expires_in"])}
-        )
         spec = {
             "resources": {"cpu": wanted["cpu"]},
             "owners": [term],
@@ -163,15 +188,16 @@ class Story:
             "priority": wanted["priority"],
             "pendingDeadlineSeconds": wanted["deadline"],
             **({"nodeName": self.name_of(node)} if node else {}),
-            **ends,
+            **self._ends(wanted),
+            **({"startAt": self._in(wanted["starts_in"])} if "starts_in" in wanted else {}),
+            **wanted.get("also", {}),
         }
-        body = {
-            "apiVersion": RESERVATIONS.api_version,
-            "kind": RESERVATIONS.kind,
-            "metadata": {"name": f"lock-{number}"},
-            "spec": spec,
-        }
-        await self.site.admin.create(RESERVATIONS.collection(self.world), body)
+        await self._create(RESERVATIONS, f"lock-{number}", spec)
+
+    def _ends(self, wanted: Mapping[str, Any]) -> Json:
+        if "ttl" in wanted:
+            return {"ttlSeconds": wanted["ttl"]}
+        return {"expireAt": self._in(wanted["expires_in"])}
 
     def _in(self, seconds: float) -> str:
         return format_instant(int(self.clock.now() + seconds))
@@ -186,7 +212,7 @@ class Story:
 
     async def delete_lock(self, number: int) -> Json:
         path = self._lock(number)
-        stored: Json = json.loads(await self.site.admin.get(path))
+        stored = await self.stored(path)
         self.deleted.add(stored["metadata"]["uid"])
         await self.site.admin.delete(path, uid=stored["metadata"]["uid"])
         return stored
@@ -194,10 +220,144 @@ class Story:
     async def replace_lock(self, number: int) -> None:
         """Delete a lock and create it anew, as GitOps tools do at times."""
         stored = await self.delete_lock(number)
-        body = {key: stored[key] for key in ("apiVersion", "kind", "spec")}
-        await self.site.admin.create(
-            RESERVATIONS.collection(self.world), body | {"metadata": {"name": f"lock-{number}"}}
+        await self._create(RESERVATIONS, f"lock-{number}", stored["spec"])
+
+    async def hold_lease(self, number: int, every: float, times: int) -> None:
+        """Begin to renew a lock's lease now and then; it is abandoned after some times, or with the calm."""
+        stored = await self.stored(self._lock(number))
+        if "lease" not in stored["spec"]:
+            raise UnfitError(f"lock-{number} has no lease")
+        await self._renew(number, stored["metadata"]["uid"])
+        holder = asyncio.create_task(self._keep_renewing(number, stored["metadata"]["uid"], every, times))
+        self.holders.add(holder)
+        holder.add_done_callback(self.holders.discard)
+
+    async def _keep_renewing(self, number: int, uid: str, every: float, times: int) -> None:
+        with suppress(ApiError):  # it is over, or gone
+            for _ in range(times):
+                await asyncio.sleep(every)
+                await self._renew(number, uid)
+
+    async def _renew(self, number: int, uid: str) -> None:
+        """Renew a lease; its holder's clock is wrong by years."""
+        mark = format_instant(round(asyncio.get_running_loop().time(), 3))
+        body = {"metadata": {"uid": uid}, "spec": {"lease": {"renewTime": mark}}}
+        await self.site.admin.patch(self._lock(number), body)
+
+    async def commit_lock(self, number: int, *, stale: bool) -> None:
+        """Commit a lock with the token that its status has, or with an older one."""
+        stored = await self.stored(self._lock(number))
+        told = stored.get("status", {}).get("commit", {})
+        if "token" not in told:
+            raise UnfitError(f"lock-{number} has no token")
+        token = f"{stored['metadata']['uid']}.{told['holds'] - stale}"
+        body = {"metadata": {"uid": stored["metadata"]["uid"]}, "spec": {"commit": {"token": token}}}
+        await self.site.admin.patch(self._lock(number), body)
+
+    # Groups.
+
+    async def create_group(self, number: int, members: list[Json], **wanted: Any) -> None:
+        """Ask for a group; its pods are those that have its name as their label."""
+        name = f"gang-{number}"
+        owners = [{"selector": {"matchLabels": {"app": name}}}]
+        kinds = [
+            {
+                "name": each["name"],
+                "count": each["count"],
+                "resources": {"cpu": each["cpu"]},
+                "owners": owners,
+            }
+            for each in members
+        ]
+        spec = {
+            "members": kinds,
+            "retention": wanted["retention"],
+            "priority": wanted["priority"],
+            "pendingDeadlineSeconds": wanted["deadline"],
+            **({"minMembers": wanted["least"]} if wanted["least"] else {}),
+            **({"topology": {"mode": "Spread", "key": NODE_LABEL}} if wanted["spread"] else {}),
+            **self._ends(wanted),
+        }
+        await self._create(RESERVATIONGROUPS, name, spec)
+
+    async def delete_group(self, number: int) -> None:
+        await self.site.admin.delete(RESERVATIONGROUPS.item(f"gang-{number}", self.world))
+
+    async def delete_member(self, number: int, which: int) -> None:
+        """Delete one of the locks of a group by hand."""
+        listed = (await self.stored(RESERVATIONS.collection(self.world)))["items"]
+        members = [each for each in listed if each["metadata"]["name"].startswith(f"gang-{number}-")]
+        if not members:
+            raise UnfitError(f"gang-{number} has no members")
+        meta = members[which % len(members)]["metadata"]
+        await self.delete_unwanted(meta)
+
+    async def delete_unwanted(self, meta: Json) -> None:
+        """Delete a lock that is known by its metadata."""
+        self.deleted.add(meta["uid"])
+        await self.site.admin.delete(RESERVATIONS.item(meta["name"], self.world), uid=meta["uid"])
+
+    async def create_gang(self, number: int, count: int, cpu: str) -> None:
+        """Send pods for a group's locks, as many as are not there yet."""
+        for which in range(count):
+            with suppress(AlreadyExists):
+                await self._create_pod(_of_gang(number, which), cpu, {"app": f"gang-{number}"}, {})
+
+    async def end_gang_pod(self, number: int, which: int) -> None:
+        await self._end_pod(_of_gang(number, which))
+
+    # Quotes and quotas.
+
+    async def create_quote(self, number: int, cpu: str, node: str, ttl: int) -> None:
+        place = {"nodeName": self.name_of(node)} if node else {}
+        spec = {"resources": {"cpu": cpu}, "ttlSeconds": ttl, **place}
+        await self._create(RESERVATIONQUOTES, f"quote-{number}", spec)
+
+    async def delete_quote(self, number: int) -> None:
+        await self.site.admin.delete(RESERVATIONQUOTES.item(f"quote-{number}", self.world))
+
+    async def create_quota(self, number: int, spec: Json) -> None:
+        await self._create(RESERVATIONQUOTAS, f"quota-{number}", spec)
+
+    async def edit_quota(self, number: int, spec: Json) -> None:
+        """Have a quota limit something else, or more, or less."""
+        path = RESERVATIONQUOTAS.item(f"quota-{number}", self.world)
+        stored = await self.stored(path)
+        none = dict.fromkeys(stored["spec"])
+        await self.site.admin.patch(path, {"spec": none | spec})
+
+    async def delete_quota(self, number: int) -> None:
+        await self.site.admin.delete(RESERVATIONQUOTAS.item(f"quota-{number}", self.world))
+
+    async def _create(self, resource: Resource, name: str, spec: Json) -> None:
+        body = {
+            "apiVersion": resource.api_version,
+            "kind": resource.kind,
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+        await self.site.admin.create(resource.collection(self.world), body)
+
+    # Pods.
+
+    async def create_borrower(self, number: int, cpu: str) -> None:
+        """Send a pod that uses locked room until it is evicted."""
+        await self._create_pod(f"batch-{number}", cpu, {}, {"tidelock.dev/borrows": "true"})
+
+    async def create_passing(self, number: int, cpu: str, run: int, app: str) -> None:
+        """Send a pod that is gone from its node some seconds after it has started there."""
+        annotations = {RUN_SECONDS: str(run)}
+        await self._create_pod(
+            f"web-{number}", cpu, {"app": app}, annotations, terminationGracePeriodSeconds=_GRACE
         )
+
+    async def start_pod(self, name: str) -> None:
+        """Have a pod begin to run, as its kubelet would; by the operator's clock."""
+        status = {"phase": "Running", "startTime": format_instant(int(self.clock.now()))}
+        await self.site.admin.patch(PODS.item(name, self.world, "status"), {"status": status})
+
+    async def end_borrower(self, number: int) -> None:
+        await self.delete_pod(PODS.item(f"batch-{number}", self.world), 30)
 
     async def create_pod(self, number: int, cpu: str, app: str, *, requires: bool) -> None:
         annotations = {"tidelock.dev/require-reservation": "true"} if requires else {}
@@ -216,28 +376,33 @@ class Story:
         await self.site.admin.create(PODS.collection(self.world), body)
 
     async def end_pod(self, number: int) -> None:
+        await self._end_pod(f"web-{number}")
+
+    async def _end_pod(self, name: str) -> None:
         """Ask a pod to end, as its kubelet is not there to let it; one that is asked again ends."""
-        path = PODS.item(f"web-{number}", self.world)
-        stored = json.loads(await self.site.admin.get(path))
+        path = PODS.item(name, self.world)
+        stored = await self.stored(path)
         leaving = "deletionTimestamp" in stored["metadata"]
-        await self._delete_pod(path, 0 if leaving else 30)
+        await self.delete_pod(path, 0 if leaving else 30)
 
     async def replace_pod(self, number: int) -> None:
         """End a pod at once, and create one of its name."""
         path = PODS.item(f"web-{number}", self.world)
-        stored = json.loads(await self.site.admin.get(path))
-        await self._delete_pod(path, 0)
+        stored = await self.stored(path)
+        await self.delete_pod(path, 0)
         cpu = stored["spec"]["containers"][0]["resources"]["requests"]["cpu"]
         await self._create_pod(f"web-{number}", cpu, stored["metadata"].get("labels", {}), {})
 
-    async def _delete_pod(self, path: str, grace: int) -> None:
+    async def delete_pod(self, path: str, grace: int) -> None:
+        """Ask a pod to end, or, with no grace, have it be gone."""
         options = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": grace}
         await self.site.admin.request("DELETE", path, body=options)
 
     async def bind_by_another(self, number: int, node: str) -> None:
         path = PODS.item(f"web-{number}", self.world)
-        uid = json.loads(await self.site.admin.get(path))["metadata"]["uid"]
+        uid = (await self.stored(path))["metadata"]["uid"]
         self.foreign.add(uid)
+        self.proxy.stamps.note(uid)
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -255,8 +420,17 @@ class Story:
     async def crash(self) -> None:
         self.proxy.crash.set()
 
+    async def stored(self, path: str) -> Json:
+        """Ask the API server for an object, or a list of them."""
+        found: Json = json.loads(await self.site.admin.get(path))
+        return found
+
     def _lock(self, number: int) -> str:
         return RESERVATIONS.item(f"lock-{number}", self.world)
+
+
+def _of_gang(number: int, which: int) -> str:
+    return f"gang-{number}-pod-{which}"
 
 
 _ACTIONS: dict[str, Action] = {
@@ -265,6 +439,21 @@ _ACTIONS: dict[str, Action] = {
     "touch lock": Story.touch_lock,
     "delete lock": Story.delete_lock,
     "replace lock": Story.replace_lock,
+    "hold lease": Story.hold_lease,
+    "commit lock": Story.commit_lock,
+    "group": Story.create_group,
+    "delete group": Story.delete_group,
+    "delete member": Story.delete_member,
+    "gang": Story.create_gang,
+    "borrower": Story.create_borrower,
+    "passing pod": Story.create_passing,
+    "end borrower": Story.end_borrower,
+    "quote": Story.create_quote,
+    "delete quote": Story.delete_quote,
+    "quota": Story.create_quota,
+    "edit quota": Story.edit_quota,
+    "delete quota": Story.delete_quota,
+    "end gang pod": Story.end_gang_pod,
     "pod": Story.create_pod,
     "end pod": Story.end_pod,
     "replace pod": Story.replace_pod,

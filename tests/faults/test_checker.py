@@ -1,11 +1,12 @@
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
-from faults.checker import Checker, Circumstances
+from faults.checker import Checker
 from faults.history import Happening, Json
 from faults.proxy import Passed
+from faults.world import Circumstances
 from tidelock.model.instants import format_instant
 
 START = 1_800_000_000.0
@@ -40,9 +41,10 @@ class Tale:
         *,
         owner: str = "web",
         uid: str = "",
+        also: Mapping[str, Any] | None = None,
         **status: Any,
     ) -> None:
-        """Tell of a lock that has the phase of its reason."""
+        """Tell of a lock that has the phase of its reason; `also` is what its spec says beside."""
         active = {"type": "Active", "status": str(reason == "Admitted"), "reason": reason}
         told = {
             "phase": {"Admitted": "Active"}.get(reason, reason),
@@ -54,6 +56,7 @@ class Tale:
             "conditions": [active],
         }
         spec = {"resources": {"cpu": "3"}, "owners": [{"pod": {"name": owner}}], "nodeName": "a"}
+        spec |= also or {}
         self.tell(
             "reservations",
             {"metadata": {"name": name, "uid": uid or name}, "spec": spec, "status": told | status},

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from devcluster.loopback import HOST
 from faults.plan import Fault, make_plan
-from faults.proxy import Proxy
+from faults.proxy import Proxy, Stamps
 
 _BINDING = "/api/v1/namespaces/w/pods/web-0/binding"
 _EVENTS = 6
@@ -89,7 +89,9 @@ async def _behind(faults: Mapping[tuple[str, int], Fault]) -> AsyncIterator[Oper
     limits = aiohttp.ClientTimeout(total=_PATIENCE)
     async with aiohttp.ClientSession() as session, aiohttp.ClientSession(timeout=limits) as asking:
         url = f"http://{HOST}:{server.addresses[0][1]}"
-        proxy = Proxy(session, url, namespace="w", node_selector="of=w", faults=faults)
+        proxy = Proxy(
+            session, url, namespace="w", node_selector="of=w", faults=faults, stamps=Stamps(lambda: 0.0)
+        )
         try:
             yield Operator(upstream, proxy, asking, await proxy.open())
         finally:

@@ -8,21 +8,24 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
-from faults.checker import Checker, Circumstances
+from faults.checker import Checker
 from faults.hasty import JumpingClock, awaiting_answer, run
-from faults.history import WORLD_LABEL, Json, Record, recording
+from faults.history import RESOURCES, WORLD_LABEL, Json, Record, recording
+from faults.household import Household
 from faults.life import Life, end
 from faults.plan import Plan
-from faults.proxy import Proxy
+from faults.proxy import Proxy, Stamps
 from faults.rest import check_memory, check_nothing_left
 from faults.story import Site, Story
-from tidelock.kube.client import NODES, PODS, RESERVATIONS, KubeClient, Resource
+from faults.world import Circumstances
+from tidelock.kube.client import KubeClient, Resource
 from tidelock.kube.config import load_connection
 
 # Seconds of the loop. An operator that converges needs a few; the patience is for machines that stall.
@@ -79,6 +82,7 @@ async def _try(admin: Path, operator: Path, plan: Plan, patience: float) -> Verd
             namespace=world,
             node_selector=f"{WORLD_LABEL}={world}",
             faults=plan.faults,
+            stamps=Stamps(clock.now),
         )
         story = Story(Site(client, session, connection), plan, world, clock, proxy)
         with logged_errors() as errors:
@@ -102,36 +106,38 @@ class _Admin(KubeClient):
 
 async def _with_operator(story: Story, record: Record, patience: float) -> list[str]:
     living = asyncio.create_task(story.keep_alive())
-    telling = asyncio.create_task(_tell(story, record, patience))
+    household = Household(story, record)
+    telling = asyncio.create_task(_tell(story, record, household, patience))
+    keeping = asyncio.create_task(household.keep())
     try:
         await asyncio.wait((living, telling), return_when=asyncio.FIRST_COMPLETED)
         if not telling.done():
             return [f"the operator has failed: {_traceback(living)}"]
         return telling.result()
     finally:
-        for task in (telling, living):
+        for task in (telling, keeping, living):
             if not task.done():
                 await end(task)
 
 
-async def _tell(story: Story, record: Record, patience: float) -> list[str]:
+async def _tell(story: Story, record: Record, household: Household, patience: float) -> list[str]:
     """Play the plan; when calm has come, check what must then hold, and that nothing is left in the end."""
     await story.play()
     story.note("calm")
     story.proxy.calm()
     try:
-        life, now = await _rest(story, record, patience)
+        life, now = await _rest(story, record, household, patience)
         violations = _checker(story).check_rest(record.ordered(), now)
-        violations += check_memory(life.decider, record.current(), now)
-        writes, due = story.proxy.writes, life.decider.next_due()
+        violations += check_memory(life.decider, _as_told(story, record), now)
+        writes, due = story.proxy.writes, life.next_due()
         await asyncio.sleep(_STAYS_FOR)
         if story.proxy.writes > writes and (due is None or due > story.clock.now()):
             violations.append(f"I5: {story.proxy.writes - writes} writes at rest")
         for _ in range(2):  # what waited is rejected by the first, and goes with the second
             story.clock.jump(_FAR_FUTURE)
             await asyncio.sleep(_STAYS_FOR)
-            life, now = await _rest(story, record, patience)
-        violations += check_memory(life.decider, record.current(), now)
+            life, now = await _rest(story, record, household, patience)
+        violations += check_memory(life.decider, _as_told(story, record), now)
     except RestlessError as error:
         return [f"I5: {error}"]
     return violations + check_nothing_left(life.decider, record.current())
@@ -141,14 +147,14 @@ class RestlessError(Exception):
     """The operator does not come to rest."""
 
 
-async def _rest(story: Story, record: Record, patience: float) -> tuple[Life, float]:
+async def _rest(story: Story, record: Record, household: Household, patience: float) -> tuple[Life, float]:
     """Wait until the operator has nothing to do and knows all; gives its present life, and its clock then."""
     deadline = asyncio.get_running_loop().time() + patience
     while True:
-        unrest = _unrest(story, record)
+        unrest = _unrest(story, record, household)
         if not unrest:  # all are of one mind, which may be an old one
             writes, stored = story.proxy.writes, await _stored(story)
-            unrest = _unrest(story, record)
+            unrest = _unrest(story, record, household)
             quiet = story.proxy.writes == writes  # else what is stored may be newer by now than what all know
             if story.life is not None and quiet and not unrest and story.life.knows() == stored:
                 return story.life, story.clock.now()
@@ -157,11 +163,13 @@ async def _rest(story: Story, record: Record, patience: float) -> tuple[Life, fl
         await asyncio.sleep(_LOOK)
 
 
-def _unrest(story: Story, record: Record) -> str:
+def _unrest(story: Story, record: Record, household: Household) -> str:
     """Tell what keeps a run from its rest; empty if nothing does, as far as watches have told."""
     life, told = story.life, _identities(record.current())
     if life is None:
         return "it is dead"
+    if household.busy:
+        return "the household has something to do"
     if unrest := life.unrest(story.clock.now()):
         return unrest
     return f"it knows {life.knows()}, and there is {told}" if life.knows() != told else ""
@@ -171,7 +179,8 @@ async def _stored(story: Story) -> Identities:
     """Ask the API server what there is."""
     selector = {"labelSelector": f"{WORLD_LABEL}={story.world}"}
     found: dict[tuple[str, str], Json] = {}
-    for resource, params in ((NODES, selector), (PODS, {}), (RESERVATIONS, {})):
+    for resource in RESOURCES:
+        params = {} if resource.namespaced else selector
         listed = json.loads(await story.site.admin.get(resource.collection(story.world), params))
         found |= {(resource.plural, item["metadata"]["name"]): item for item in listed["items"]}
     return _identities(found)
@@ -182,8 +191,23 @@ def _identities(objects: Mapping[tuple[str, str], Json]) -> Identities:
     return {key: (meta["uid"], meta["resourceVersion"]) for key, meta in metas.items()}
 
 
+def _as_told(story: Story, record: Record) -> dict[tuple[str, str], Json]:
+    """Give what there is as any operator would be told of it."""
+    correct, current = story.proxy.stamps.corrected, record.current()
+    return {key: correct(deepcopy(state)) if key[0] == "pods" else state for key, state in current.items()}
+
+
 def _checker(story: Story) -> Checker:
-    return Checker(Circumstances(story.proxy.log, story.foreign, story.deleted, story.clock.peaks))
+    return Checker(
+        Circumstances(
+            asked=story.proxy.log,
+            foreign=story.foreign,
+            deleted=story.deleted,
+            peaks=story.clock.peaks,
+            told=story.proxy.told,
+            crashes=story.crashes,
+        )
+    )
 
 
 def _traceback(task: asyncio.Task[None]) -> str:

@@ -168,7 +168,7 @@ def check_holders(process: Process) -> None:
             entry.room,
         )
         assert (entry.phase is Phase.BOUND) == (entry.key in claims), (entry.key, entry.phase)
-        assert (entry.key in book.waiting) == entry.wanting, entry.key
+        assert (entry.key in book.waitlist.waiting) == entry.wanting, entry.key
         assert entry.kept_of(entry.room) == entry.room, f"{entry.key} has more than its spec asks for"
 
 
@@ -192,7 +192,7 @@ def check_pods(process: Process) -> None:
     idle = unbound - process.in_flight.keys()
     assumed = {uid for uid, placed in process.cache._placed.items() if placed.assumed}
     assert not assumed & idle, "assumed without a binding"
-    locks = {entry.uid for entry in process.book.waiting.values()}
+    locks = {entry.uid for entry in process.book.waitlist.waiting.values()}
     for uid, node in process.nominator._node_of.items():
         assert not node or uid in locks or process.queue.get(uid) is not None, f"{uid} is nominated"
     victims = Counter(pod.uid for attempt in process.attempts for pod in attempt.victims)

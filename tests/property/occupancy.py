@@ -76,10 +76,8 @@ def check_stored_occupancy(process: Process) -> None:
             inside = [each.uses for each in entry.occupants.values() if not each.assumed]
             uses = {name: units for name, units in reduce(plus, inside, NOTHING).items() if name != PODS}
             assert parse_resources(status.get("used", {})) == uses, entry.key
-            alone = [
-                each for each in process.book.entries.values() if each.sticky and each.room and not each.ahead
-            ]
-            assert told is not None or not owners or len(alone) > 1, f"{owners} are in {entry.key}"
+            shared = [each for each in process.book.entries.values() if each.room and each.shared]
+            assert told is not None or not owners or len(shared) > 1, f"{owners} are in {entry.key}"
 
 
 def most_used(entries: Sequence[Entry], pods: Sequence[Pod], resource: str) -> int:

@@ -126,7 +126,7 @@ def test_the_least_harmful_victims_that_suffice_are_chosen(
             for entry in room.locks
             if entry.key.name not in chosen.locks
         )
-        if all(entry.priority <= wanting.spec.priority for entry in core.book.waiting.values()):
+        if all(entry.priority <= wanting.spec.priority for entry in core.book.waitlist.waiting.values()):
             check_that_evictions_help(core, wanting, attempt.node_name, chosen)
 
 

@@ -66,9 +66,9 @@ def check_parked(process: Process) -> None:
     """Who waits for quota does so for a reason that is true now."""
     book = process.book
     for entry in book.entries.values():
-        if entry.key in book._parked:
+        if book.waitlist.over_quota(entry):
             assert book.quotas.problem(entry), f"{entry.key} is within its quota"
-        assert not entry.outlasting or entry.key in book._parked, f"{entry.key} never lives longer"
+        assert not entry.outlasting or book.waitlist.over_quota(entry), f"{entry.key} never lives longer"
 
 
 def _check_gain(

@@ -1,8 +1,8 @@
 """The ledger of locks: events in, state and a record of changes out; no I/O, no clock of its own.
 
 Where a lock may go is decided by the scheduling cycle, which then calls `admit` or `refuse`; the book keeps
-the columns' `locked` amounts, the place in line, the expiries and the ends. Every call states what is true
-now and is safe to repeat. Instants (`now`) are seconds since the epoch.
+the columns' `locked` amounts, the list of those that wait, the expiries and the ends. Every call states what
+is true now and is safe to repeat. Instants (`now`) are seconds since the epoch.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -23,12 +23,13 @@ from tidelock.ledger.groups import Group, Groups
 from tidelock.ledger.holds import begun, commit_token
 from tidelock.ledger.leases import ask_the_same, followed
 from tidelock.ledger.matching import OwnerIndex, may_claim
-from tidelock.ledger.parking import Parking, quota_demand, room_demand
 from tidelock.ledger.quotas import Quotas, unlimited
 from tidelock.ledger.rooms import Rooms
 from tidelock.ledger.schedules import Schedules
+from tidelock.ledger.shares import Shares
 from tidelock.ledger.timers import Timers
 from tidelock.ledger.transitions import GIVEN, SETTLED, Event, after
+from tidelock.ledger.waitlist import Waitlist
 from tidelock.model.instants import format_instant
 from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key, ObjectMeta
@@ -41,8 +42,6 @@ from tidelock.model.reservations import BoundPod, Phase
 # busy cluster would rewrite the status of every waiting lock; and of many that wait, so many a second.
 REFUSAL_RENEWAL = 10.0
 _RENEWALS_A_SECOND = 50
-# Of locks that are alike the first is tried for all; so many others at a time have their numbers renewed.
-_RENEWED = 16
 
 _ROOM_LOST = frozenset({reasons.OVERCOMMITTED, reasons.PREEMPTED, reasons.VIOLATED})
 
@@ -89,9 +88,10 @@ class Book:
         groups: the groups of locks, and which pod can take which members.
         rooms: what each lock holds on its node.
         schedules: which locks are windows of which schedule.
+        shares: what each namespace has of the cluster.
         opened: locks whose window has begun, for others to take: an owner may have been bound just now.
         hearsay: claims of pods that a watch says are bound, for others to take and to ask the API server.
-        refusers: plugins that have refused locks since all that wait were last tried.
+        waitlist: the locks that wait, and which of them are to be tried.
 
     """
 
@@ -106,29 +106,24 @@ class Book:
         move_after: float = 300.0,
     ) -> None:
         self.entries: dict[Key, Entry] = {}
-        self.waiting: dict[Key, Entry] = {}
-        self.untried: dict[Key, Entry] = {}
         self.changed: dict[Key, None] = {}
         self.changes: list[Change] = []
         self.ended: list[Entry] = []
         self.opened: list[Entry] = []
         self.hearsay: list[Claim] = []
-        self.refusers: set[str] = set()
         self._columns = columns
         self._nominator = nominator or Nominator(columns)
         self.quotas = quotas or unlimited()
         self.quotas.on_change(self._recap)
-        self.quotas.on_room(self._try_parked)
-        self._parked = Parking(quota_demand)
-        self._roomless = Parking(room_demand)
-        self._sent: set[Key] = set()  # to be tried for those alike, which are roomless
+        self.shares = Shares(columns, self.quotas)
         self.groups = Groups()
         self.schedules = Schedules()
+        self.waitlist = Waitlist(self.groups)
+        self.quotas.on_room(self.waitlist.try_parked)
         self.rooms = Rooms(columns, pods_on, self._touch)
         self._pods_on = pods_on
         self._alternatives = Alternatives()
         self._undecided: dict[Key, Entry] = {}
-        self._prolongable: dict[Key, Entry] = {}
         self._epoch = epoch
         self._move_after = move_after
         self._owners = OwnerIndex()
@@ -165,7 +160,7 @@ class Book:
             if room and not entry.violation:  # maybe less than its status says, if it was edited meanwhile
                 entry.message = _planned_text(entry) if entry.ahead else _held_text(entry)
             if entry.outlasting:
-                self._prolongable[entry.key] = entry  # when all quotas are known
+                self.waitlist.outlasting[entry.key] = entry  # when all quotas are known
         else:
             self._revise(entry, reservation, now)
         if entry.reservation.spec is None or entry.phase in SETTLED:
@@ -235,21 +230,15 @@ class Book:
     ) -> None:
         """Note why there is no room for a waiting lock, which is tried again when room comes free."""
         self._refuse(entry, reason, message, now, plugins)
-        self.set_aside(entry)
-
-    def set_aside(self, entry: Entry) -> None:
-        """Have a lock wait until room comes free."""
-        if entry.key in self.waiting and entry.key not in self._parked:
-            self._sent.discard(entry.key)
-            self._roomless.put(entry)
+        self.waitlist.set_aside(entry)
 
     def _refuse(
         self, entry: Entry, reason: str, message: str, now: float, plugins: Collection[str] = ()
     ) -> None:
         """Note why a waiting lock gets no room; why one has lost its room is not overwritten."""
         first, entry.tried = not entry.tried, True
-        self.refusers.update(plugins)
-        renewal = max(REFUSAL_RENEWAL, len(self.waiting) / _RENEWALS_A_SECOND)
+        self.waitlist.refusers.update(plugins)
+        renewal = max(REFUSAL_RENEWAL, len(self.waitlist.waiting) / _RENEWALS_A_SECOND)
         news = entry.reason != reason or now >= entry.refused_at + renewal
         if entry.phase is Phase.ACTIVE:
             entry.resize_problem = message if entry.growing else ""
@@ -266,13 +255,12 @@ class Book:
         """Whether a lock in line is within its namespace's quotas; if not, it waits for these to change."""
         problem = self.quotas.problem(entry)
         if not problem:
-            self._try_parked(entry.key.namespace)  # those alike
+            self.waitlist.try_parked(entry.key.namespace)  # those alike
             return True
         self._nominator.remove(entry.uid)
         self._refuse(entry, reasons.QUOTA_EXCEEDED, problem, now)
         if entry.wanting:
-            self._parked.put(entry)
-            self._leave_roomless(entry.key)
+            self.waitlist.park(entry)
         return False
 
     def refuse_together(
@@ -391,14 +379,14 @@ class Book:
 
     def next_deadline(self) -> float | None:
         """Earliest instant at which `advance` has something to do; 0 for at once."""
-        at_once = self._undecided or self._prolongable or self.rooms.visited or self.groups.unsettled
+        at_once = self._undecided or self.waitlist.outlasting or self.rooms.visited or self.groups.unsettled
         return 0.0 if at_once else self._timers.next()
 
     def advance(self, now: float) -> None:
         """Do what is due: expiries, deadlines, moves and removals, in the order of their instants."""
         self._decide_all(now)
-        prolongable, self._prolongable = self._prolongable, {}
-        for entry in prolongable.values():
+        outlasting, self.waitlist.outlasting = self.waitlist.outlasting, {}
+        for entry in outlasting.values():
             self._renew_expiry(entry)
             self._touch(entry)
         visited, self.rooms.visited = self.rooms.visited, {}
@@ -410,21 +398,6 @@ class Book:
         while groups := self.groups.take_unsettled():
             for group in groups:
                 self._settle_group(group, now)
-
-    def in_line(self, *, untried_only: bool) -> list[Entry]:
-        """List the locks that are to be tried, in their order: those that came or changed meanwhile.
-
-        As room came free, also the first of those that are alike, and a few others for their numbers.
-        """
-        if not untried_only:
-            self._send(self._roomless.take_first_of_all())
-            self._send(self._roomless.take_longest(_RENEWED))
-            self.refusers.clear()
-        untried, self.untried = self.untried, {}
-        return sorted(
-            (entry for entry in untried.values() if entry.key not in self._parked),
-            key=lambda entry: entry.order,
-        )
 
     # Inside.
 
@@ -472,9 +445,7 @@ class Book:
             entry.wait(now)
             self._step(entry, Event.REVISE, reasons.WAITING, "the spec was edited", now)
         self._renew_expiry(entry)
-        if entry.key in self.waiting:
-            self._unpark(entry)
-            self.untried[entry.key] = entry
+        self.waitlist.renew(entry)
         if entry.phase is not Phase.BOUND and (over := ending(entry, now)) is not None:
             self._expire(entry, over, now)
         elif entry.phase is Phase.ACTIVE:
@@ -501,8 +472,7 @@ class Book:
         begins, entry.ahead = entry.begins_at, False
         self.opened.append(entry)
         if entry.phase is not Phase.PLANNED:
-            self._unpark(entry)
-            self._retry([entry])
+            self.waitlist.renew(entry)
             self._touch(entry)
             return
         entry.activated_at, entry.epoch = begins, self._epoch
@@ -519,42 +489,9 @@ class Book:
         entry.resize_problem = ""
         if entry.outlasting and (problem := self.quotas.problem(entry)):
             entry.resize_problem = problem
-            self._parked.put(entry)
+            self.waitlist.park(entry)
         else:
             entry.end_as_asked()
-
-    def _try_parked(self, namespace: str) -> None:
-        """Have locks tried again that wait for their namespace's quota."""
-        for entry in (*self._parked.take_first(namespace), *self.groups.over_quota(namespace)):
-            if entry.outlasting:
-                self._prolongable[entry.key] = entry
-            if entry.key in self.waiting:
-                self._retry([entry])
-
-    def _retry(self, entries: Iterable[Entry]) -> None:
-        """Have locks that wait be tried again."""
-        for entry in entries:
-            self._roomless.discard(entry.key)
-            self.untried[entry.key] = entry
-
-    def _send(self, entries: Iterable[Entry]) -> None:
-        """Have locks be tried again, for those that are alike."""
-        for entry in entries:
-            self._sent.add(entry.key)
-            self.untried[entry.key] = entry
-
-    def _leave_roomless(self, key: Key) -> None:
-        """Have a lock not wait for room any more; if it was to be tried for others, the next of these are."""
-        self._roomless.discard(key)
-        if key in self._sent:
-            self._sent.discard(key)
-            self._send(self._roomless.take_first(key.namespace))
-
-    def _unpark(self, entry: Entry) -> None:
-        """Have a lock wait for nothing any more."""
-        if not self._parked.discard(entry.key):
-            self._try_parked(entry.key.namespace)  # those for which it was tried
-        self._leave_roomless(entry.key)
 
     def _recap(self, namespace: str) -> None:
         """Learn that the quotas of a namespace have changed."""
@@ -601,7 +538,7 @@ class Book:
                 self._timers.set(entry.key, entry.deadline())
         elif group.standing != group.tried_with:  # who has come or gone may be what it waited for
             group.tried_with = group.standing
-            self._retry(entry for entry in group.waiting if entry.key in self.waiting)
+            self.waitlist.retry(group.waiting)
 
     def _give_up(self, entry: Entry, now: float) -> None:
         self._end(entry, Event.GIVE_UP, reasons.DEADLINE_EXCEEDED, _given_up_text(entry), now)
@@ -699,6 +636,7 @@ class Book:
         event = Event.RETURN if entry.phase is Phase.BOUND else Event.DISPLACE
         self._step(entry, event, reason, message, now)
         self._reject_if_unreadable(entry, now)
+        self._await_decision(entry)  # of its set another may be chosen now
 
     def _lose(self, entry: Entry, now: float) -> None:
         text = f"node {entry.node} (uid {entry.node_uid}) is gone"
@@ -855,7 +793,7 @@ class Book:
             entry.transition_times["Occupied"] = (str(occupied), now)
 
     def _touch(self, entry: Entry) -> None:
-        """Renew what follows from an entry's state: its timer, its place in line, its status."""
+        """Renew what follows from an entry's state: its timer, whether it waits, its status."""
         key = entry.key
         self.changed[key] = None
         self._timers.set(key, entry.deadline())
@@ -863,17 +801,9 @@ class Book:
         self.groups.note(entry)
         self.schedules.note(entry)
         self.quotas.charge(entry)
-        parked = key in self._parked
-        if not (entry.wanting or entry.outlasting):
-            self._parked.discard(key)
+        self.waitlist.note(entry)
         if not entry.wanting:
-            self.untried.pop(key, None)
-            if self.waiting.pop(key, None) is not None and not parked:
-                self._try_parked(key.namespace)  # those for which it was tried
-            self._leave_roomless(key)
             self._nominator.remove(entry.uid)  # never as placed: what it holds is no pod on the node
-        elif key not in self.waiting:
-            self.waiting[key] = self.untried[key] = entry
 
     def _drop(self, entry: Entry) -> None:
         if entry.phase not in SETTLED:
@@ -882,8 +812,6 @@ class Book:
         self._nominator.remove(entry.uid)
         self._owners.discard(entry.key)
         self._timers.set(entry.key, None)
-        self.waiting.pop(entry.key, None)
-        self.untried.pop(entry.key, None)
         self.changed.pop(entry.key, None)
         self.rooms.visited.pop(entry.key, None)
         del self.entries[entry.key]
@@ -891,9 +819,8 @@ class Book:
         self.schedules.leave(entry)
         self._alternatives.leave(entry)
         self._undecided.pop(entry.key, None)
-        self._prolongable.pop(entry.key, None)
         self.quotas.discharge(entry.key)
-        self._unpark(entry)
+        self.waitlist.drop(entry)
 
     def _node(self, name: str) -> Node | None:
         row = self._columns.row_of.get(name)

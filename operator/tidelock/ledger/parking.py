@@ -11,6 +11,8 @@ from itertools import islice
 from math import inf
 from operator import itemgetter
 
+import msgspec
+
 from tidelock.ledger.entry import Entry, Order
 from tidelock.model.meta import Key
 from tidelock.model.reservations import Phase
@@ -82,16 +84,18 @@ class Parking:
 
 
 def shape(entry: Entry) -> Hashable | None:
-    """Give a value that is equal for locks of which all or none fit; None for one that may have room already.
+    """Give a value that is equal for locks of a namespace of which all or none fit.
 
-    While nothing is freed, what was refused to one is refused to all alike.
+    While nothing is freed, what was refused to one is refused to all alike. None for one that may have room
+    already.
     """
     pod = entry.reservation.pod
     if pod is None or entry.phase is Phase.ACTIVE or entry.sticky or pod.spec.may_preempt:
         return None
     if entry.begins_at is not None or entry.reservation.run_seconds < inf:
         return None
-    return pod.spec.priority, pod.placement_key  # priority: whose nominations it has to yield to
+    spread = msgspec.json.encode(pod.spec.topology_spread_constraints)
+    return pod.spec.priority, pod.placement_key, spread  # priority: whose nominations it has to yield to
 
 
 def room_demand(entry: Entry) -> Hashable:

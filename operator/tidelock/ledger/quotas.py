@@ -109,6 +109,10 @@ class Quotas:
         ceilings = (quota.spec.max_priority for quota in self._quotas.of(namespace))
         return min((ceiling for ceiling in ceilings if ceiling is not None), default=None)
 
+    def weight(self, namespace: str) -> int:
+        """Give the weight with which a namespace takes part in the order of those that wait."""
+        return max((quota.spec.weight or 1 for quota in self._quotas.of(namespace)), default=1)
+
     def counts(self, entry: Entry) -> bool:
         """Whether a lock counts with anything."""
         return entry.key in self._charges

@@ -23,7 +23,7 @@ from tidelock.ledger.timeline import Span, Timeline
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
-from tidelock.model.quantities import NOTHING, Resources, minus, plus
+from tidelock.model.quantities import NOTHING, Resources, covers, minus, plus
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Rooms:
         else:
             self.lenders.pop(entry.key, None)
         if not (room and entry.shared):
-            entry.occupants = {}
+            self._occupy(entry, {})
             self._keep_free(entry, room)
         if was_shared or entry.shared:
             self._share_out(entry.node, moved=entry)
@@ -245,11 +245,19 @@ class Rooms:
         for entry, inside, left in zip(entries, occupants, held, strict=True):
             if inside == entry.occupants and left == entry.held and entry is not moved:
                 continue
-            entry.occupants = inside
+            self._occupy(entry, inside)
             self.visited[entry.key] = None
             self._keep_free(entry, left)
             if entry is not moved:
                 self._renew(entry)
+
+    def _occupy(self, entry: Entry, occupants: dict[str, Occupant]) -> None:
+        """Note who is in a lock; what one of them uses of it no more, another lock need not find free."""
+        uses = {uid: occupant.uses for uid, occupant in occupants.items()}
+        before = entry.occupants.items()
+        if any(not covers(uses.get(uid, NOTHING), occupant.uses) for uid, occupant in before):
+            self._columns.freed += 1
+        entry.occupants = occupants
 
     def _shared_of(self, node_name: str) -> list[Entry]:
         there = self._shared_on[node_name].values() if node_name in self._shared_on else ()

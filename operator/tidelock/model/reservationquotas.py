@@ -7,13 +7,13 @@ from pydantic import Field
 from tidelock.model.amounts import LimitAmounts, LimitProducts
 from tidelock.model.wire import YEAR_SECONDS, Conditions, Generation, Rule, StatusWire, Wire
 
-_LIMITS = ("hard", "hardSeconds", "maxAmounts", "maxLifeSeconds", "maxPriority")
+_FIELDS = ("hard", "hardSeconds", "maxAmounts", "maxLifeSeconds", "maxPriority", "weight")
 
 Figures = Annotated[dict[str, Annotated[str, Field(max_length=64)]], Field(max_length=2048)]
 
 
 class ReservationQuotaSpec(Wire):
-    """What the locks of the namespace may take; what is not given is not limited."""
+    """What the locks of the namespace may take, and in what order; what is not given is not limited."""
 
     hard: LimitAmounts | None = None
     """Room that all locks hold at once, by resource; pods: how many locks hold room at once."""
@@ -25,13 +25,16 @@ class ReservationQuotaSpec(Wire):
     """Longest life of a lock: its ttlSeconds, or the time from its creation to its expireAt."""
     max_priority: Annotated[int, Field(ge=-(2**31), le=1_000_000_000)] | None = None
     """Highest priority of a lock; that of a lock which is active already counts as no more than this."""
+    weight: Annotated[int, Field(ge=1, le=1000)] | None = None
+    """What the namespace's part of the cluster is divided by when locks of equal priority wait; 1 if not
+    given. Of several quotas the largest counts."""
     count_against_resource_quota: bool = False
     """Whether locks must find room in the namespace's ResourceQuotas too, beside what pods use of it."""
 
     rules = (
         Rule(
-            " || ".join([*(f"has(self.{name})" for name in _LIMITS), "self.countAgainstResourceQuota"]),
-            f"an empty quota is refused: give one of {', '.join(_LIMITS)} or countAgainstResourceQuota",
+            " || ".join([*(f"has(self.{name})" for name in _FIELDS), "self.countAgainstResourceQuota"]),
+            f"an empty quota is refused: give one of {', '.join(_FIELDS)} or countAgainstResourceQuota",
             reason="FieldValueRequired",
         ),
     )

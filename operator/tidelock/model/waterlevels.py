@@ -160,7 +160,7 @@ class WaterLevelSpec(Wire):
         json_schema_extra=list_map("duration"),
     )
     """Spans of time over which use is averaged, each once."""
-    target: Target = Target(mode="Dynamic", min_weight=1)
+    target: Target = Target(mode="Dynamic", min_weight=0.2)
     """The level that nodes are packed towards and not beyond."""
     overload_limits: OverloadLimits | None = None
     """Levels above which a node takes no new pod; absent: none."""

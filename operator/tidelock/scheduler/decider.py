@@ -30,6 +30,8 @@ from tidelock.model.pods import Pod, assigned_to
 from tidelock.model.quantities import NOTHING, covers, minus, plus
 from tidelock.plugins.default_preemption import DefaultPreemption
 from tidelock.plugins.extender import ExtenderAdvice
+from tidelock.plugins.inter_pod_affinity import InterPodAffinity
+from tidelock.plugins.pod_topology_spread import PodTopologySpread
 from tidelock.scheduler.cycle import Assumed, Candidates, Cycle, Refusal
 from tidelock.scheduler.line import Line
 from tidelock.scheduler.owners import look_for_owner
@@ -40,6 +42,9 @@ from tidelock.scheduler.together import Together
 from tidelock.scheduler.visitors import Visitors
 
 logger = logging.getLogger(__name__)
+
+# What these refuse to a lock of one namespace they may allow to one of another.
+_NEIGHBOURLY = frozenset({InterPodAffinity.name, PodTopologySpread.name})
 
 # Locks placed in one step, so that the event loop turns between the steps of a long line.
 LOCKS_A_STEP = 16
@@ -118,7 +123,7 @@ class Decider:
         self._advised_profiles = _with_advice(self.profiles, handle) if self._extenders else {}
         self._consultation: Consultation | None = None
         self._advice: Advice | None = None
-        self._line = Line()
+        self._line = Line(self.book.shares.of)
         self._freed = -1
         self._refused: dict[object, Refusal] = {}
 
@@ -144,7 +149,9 @@ class Decider:
 
     def next_due(self) -> float | None:
         """Instant at which there is something to do without any event; 0 for at once, None for never."""
-        if self._line or self.book.untried or self.book.rooms.shifts or self._freed != self.columns.freed:
+        if self._line or self.book.waitlist.untried or self.book.rooms.shifts:
+            return 0.0
+        if self._freed != self.columns.freed:
             return 0.0
         if self._advice is not None:
             return 0.0
@@ -201,15 +208,15 @@ class Decider:
         if freed:
             self._freed = self.columns.freed
             self._refused.clear()
-        entries = self.book.in_line(untried_only=not freed)
+        entries = self.book.waitlist.take(untried_only=not freed)
         first = self._together.first_of_each(entries)
         self._line.add(first)
         if len(first) < len(entries):
             for entry in set(entries).difference(first):  # tried with the first of their group
-                self.book.set_aside(entry)
+                self.book.waitlist.set_aside(entry)
 
     def _place(self, entry: Entry, now: float) -> None:
-        if self.book.waiting.get(entry.key) is not entry:
+        if self.book.waitlist.waiting.get(entry.key) is not entry:
             return
         if (group := self._together.awaited(entry)) is not None:
             self._place_together(group, now)
@@ -222,7 +229,7 @@ class Decider:
             refusal = self._place_anew(entry, now)
         else:
             self._cycle.refuse_lock(entry, refusal, now)
-        if refusal is not None and alike is not None:
+        if refusal is not None and alike is not None and refusal.plugins.isdisjoint(_NEIGHBOURLY):
             self._refused[alike] = refusal
 
     def _place_anew(self, entry: Entry, now: float) -> Refusal | None:

@@ -88,7 +88,8 @@ class Feed:
     def notify(self, event: ClusterEvent, old: object, new: object) -> None:
         """Tell the queue what happened; locks are tried again if a plugin that refused one waits for that."""
         self.queue.notify(event, old, new, self.clock.now())
-        if self.book.refusers and not self.book.refusers.isdisjoint(self.queue.hearers(event)):
+        refusers = self.book.waitlist.refusers
+        if refusers and not refusers.isdisjoint(self.queue.hearers(event)):
             self.cache.columns.freed += 1
 
     def settle(self, node_name: str, newcomer: Pod | None = None) -> None:

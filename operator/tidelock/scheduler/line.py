@@ -1,47 +1,121 @@
 """The line of locks that are to be tried: the order in which room is given out.
 
-Higher priority comes first. Of equal priority, namespaces take turns, each with its own oldest, so that a
-namespace with thousands of locks holds nobody else up: start-time fair queueing with a lock as the unit.
+Higher priority comes first. Of equal priority, the namespace that has the smallest share comes first, with
+its oldest lock; what is given to it counts at once. So room goes to whoever has the least of it, and a
+namespace with thousands of locks holds nobody else up: when a few of its own in a row were refused, each
+other one has a lock tried before the next of them.
 """
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import count
 
 from tidelock.ledger.entry import Entry, Order
 
+# So many locks of a namespace are refused in a row before others have their turn.
+_PATIENCE = 4
+
+_Queue = tuple[int, str]
+"""A priority, as a smaller number the higher it is, and a namespace."""
+
+_Head = tuple[int, int, float, Order, _Queue]
+"""What queues are ordered by: priority, round, share, and the order of the first lock."""
+
 
 class Line:
-    """Locks to be tried, each with the turn of its namespace in which that is due."""
+    """Locks to be tried, by priority and namespace.
 
-    def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Order, int, Entry]] = []
+    Args:
+        share: gives what a namespace has now, the less the sooner its locks come.
+
+    """
+
+    def __init__(self, share: Callable[[str], float]) -> None:
+        self._share = share
         self._sequence = count()
-        self._turn: defaultdict[int, int] = defaultdict(int)
-        self._last: defaultdict[tuple[int, str], int] = defaultdict(int)
+        self._length = 0
+        self._queues: defaultdict[_Queue, list[tuple[Order, int, Entry]]] = defaultdict(list)
+        self._heads: list[_Head] = []
+        self._head_of: dict[_Queue, _Head] = {}  # others in the heap are out of date
+        self._last: tuple[_Queue, Entry] | None = None
+        self._refused: defaultdict[_Queue, int] = defaultdict(int)
+        self._rounds: dict[_Queue, int] = {}
+        self._round: defaultdict[int, int] = defaultdict(int)  # by priority, that of the last lock
+        self._latest: defaultdict[int, int] = defaultdict(int)  # by priority, the latest that any is in
 
     def __len__(self) -> int:
-        return len(self._heap)
+        return self._length
 
     def add(self, entries: Iterable[Entry]) -> None:
-        """Line up locks, which come in their namespace's order."""
+        """Line up locks."""
+        queues: dict[_Queue, None] = {}
         for entry in entries:
-            order = entry.order
-            place, whose = order[0], (order[0], entry.key.namespace)
-            turn = self._last[whose] = max(self._turn[place], self._last[whose]) + 1
-            heapq.heappush(self._heap, (place, turn, order, next(self._sequence), entry))
+            queue = entry.order[0], entry.key.namespace
+            queues[queue] = None
+            heapq.heappush(self._queues[queue], (entry.order, next(self._sequence), entry))
+            self._length += 1
+        for queue in queues:
+            self._put(queue)
 
     def pop(self) -> Entry:
-        """Take the next lock out."""
-        place, turn, *_, entry = heapq.heappop(self._heap)
-        self._turn[place] = turn
-        if not self._heap:
+        """Take the next lock out; what becomes of it is seen by the next call."""
+        self._note_last()
+        head = heapq.heappop(self._heads)
+        while (now := self._renewed(head)) != head:
+            head = heapq.heappushpop(self._heads, now) if now is not None else heapq.heappop(self._heads)
+        queue = head[-1]
+        *_, entry = heapq.heappop(self._queues[queue])
+        del self._head_of[queue]
+        self._round[queue[0]] = head[1]
+        self._last = queue, entry
+        self._length -= 1
+        if not self._length:
             self.clear()
         return entry
 
     def clear(self) -> None:
         """Forget all."""
-        self._heap.clear()
-        self._turn.clear()
-        self._last.clear()
+        self._length = 0
+        self._last = None
+        for part in (self._queues, self._heads, self._head_of, self._refused, self._rounds):
+            part.clear()
+        self._round.clear()
+        self._latest.clear()
+
+    def _put(self, queue: _Queue) -> None:
+        """Have a queue stand where it belongs now, if any lock is in it."""
+        if self._queues.get(queue):
+            head = self._head(queue)
+            if self._head_of.get(queue) != head:
+                self._head_of[queue] = head
+                heapq.heappush(self._heads, head)
+
+    def _head(self, queue: _Queue) -> _Head:
+        place, namespace = queue
+        turn = self._rounds.setdefault(queue, self._round[place])
+        return place, turn, self._share(namespace), self._queues[queue][0][0], queue
+
+    def _renewed(self, head: _Head) -> _Head | None:
+        """Give what a head ought to be by now; None if another is in its place."""
+        queue = head[-1]
+        if self._head_of.get(queue) != head:
+            return None
+        now = self._head_of[queue] = self._head(queue)
+        return now
+
+    def _note_last(self) -> None:
+        """See what became of the last lock, and have the next one of its queue stand in line."""
+        if self._last is None:
+            return
+        queue, entry = self._last
+        self._last = None
+        place = queue[0]
+        turn = self._rounds[queue]
+        given = entry.room and not entry.wanting
+        self._refused[queue] = 0 if given else self._refused[queue] + 1
+        if turn < self._latest[place] or self._refused[queue] >= _PATIENCE:
+            self._refused[queue] = 0
+            self._rounds[queue] = turn + 1
+            self._latest[place] = max(self._latest[place], turn + 1)
+        self._put(queue)

@@ -119,7 +119,7 @@ def _water_level(
     **args: Any,
 ) -> Policy:
     """Give WaterLevelBalance over cpu alone, as cpu is what is compared."""
-    spec: Args = {"stalenessSeconds": _STALENESS, "target": target or {"mode": "Dynamic", "minWeight": 1}}
+    spec: Args = {"stalenessSeconds": _STALENESS, "target": target or {"mode": "Dynamic", "minWeight": 0.2}}
     if windows:
         spec["windows"] = list(windows)
     return Policy(

@@ -20,7 +20,7 @@ def test_decisions_are_booked(name: str) -> None:
     assert seconds_a_decision(decider, feed, pods(_BY_NAME[name], 10, alike=False), limit=60.0) > 0
     requested = decider.columns.requested[:4, decider.columns.column_of["pods"]]
     assert requested.sum() == 18
-    assert not decider.book.waiting
+    assert not decider.book.waitlist.waiting
 
 
 def test_a_pod_that_does_not_fit_is_no_figure() -> None:

@@ -8,6 +8,7 @@ from builders import NOW, encode, node, pod, pod_json
 from tidelock.binders.arrivals import Arrivals
 from tidelock.binders.guard import CHOOSING_SECONDS, UNSEEN_SECONDS, Filtered, Guard
 from tidelock.ledger.entry import Entry
+from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
 from tidelock.model.pods import BORROWS, Pod, decode_pod
 from tidelock.model.reservations import Phase
@@ -325,3 +326,12 @@ def test_a_borrower_of_another_scheduler_gets_what_locks_lend() -> None:
     assert scene.admit(borrower, "b") == ""
     assert (scene.used("b"), scene.locked("b")) == (3000, 0)
     assert "Insufficient cpu" in scene.admit(foreign("plain", "2"), "b")
+
+
+def test_an_admitted_pod_with_a_deadline_runs_from_when_it_was_admitted() -> None:
+    """It was taken to be overdue, and so to stay for ever, until its binding was seen."""
+    scene = Scene(a="4")
+    assert scene.admit(foreign("batch", "4", activeDeadlineSeconds=600)) == ""
+    entry = scene.lock("later", resources={"cpu": "3"}, startAt=format_instant(NOW + 3600))
+    scene.step()
+    assert entry.phase is Phase.PLANNED

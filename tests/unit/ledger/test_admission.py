@@ -3,7 +3,7 @@
 import pytest
 
 from builders import NOW, pod
-from tidelock.ledger import book, reasons
+from tidelock.ledger import reasons, waitlist
 from tidelock.ledger.book import REFUSAL_RENEWAL
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.transitions import Event
@@ -22,7 +22,7 @@ def ledger() -> Ledger:
 def test_a_lock_that_arrives_waits_and_holds_nothing(ledger: Ledger) -> None:
     entry = ledger.lock()
     assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.WAITING)
-    assert ledger.book.in_line(untried_only=True) == [entry]
+    assert ledger.book.waitlist.take(untried_only=True) == [entry]
     assert ledger.locked() == 0
     assert ledger.book.changes == []
 
@@ -34,7 +34,7 @@ def test_an_admitted_lock_holds_its_room_for_its_time(ledger: Ledger) -> None:
     assert (entry.node, entry.node_uid, entry.epoch) == ("node-a", "uid-node-a", EPOCH)
     assert (entry.activated_at, entry.expires_at) == (NOW, NOW + 60)
     assert ledger.columns.named(ledger.columns.locked[0]) == {"cpu": 1500, "memory": 2**30, "pods": 1}
-    assert not ledger.book.waiting
+    assert not ledger.book.waitlist.waiting
     assert list(ledger.book.rooms.held_on("node-a")) == [entry]
     assert ledger.book.rooms.nodes_with_locks() == ["node-a"]
 
@@ -62,18 +62,18 @@ def test_the_line_is_by_priority_then_age_then_name(ledger: Ledger) -> None:
     ledger.lock("b")
     ledger.lock("a")
     ledger.lock("important", created=NOW + 2, priority=1)
-    line = ledger.book.in_line(untried_only=False)
+    line = ledger.book.waitlist.take(untried_only=False)
     assert [entry.key.name for entry in line] == ["important", "a", "b", "young"]
 
 
 def test_only_locks_that_are_new_or_edited_are_untried(ledger: Ledger) -> None:
     first = ledger.lock("first")
-    ledger.book.in_line(untried_only=True)
+    ledger.book.waitlist.take(untried_only=True)
     second = ledger.lock("second")
-    assert ledger.book.in_line(untried_only=True) == [second]
+    assert ledger.book.waitlist.take(untried_only=True) == [second]
     ledger.edit("first", resources={"cpu": "500m"})
-    assert ledger.book.in_line(untried_only=True) == [first]
-    assert ledger.book.in_line(untried_only=True) == []
+    assert ledger.book.waitlist.take(untried_only=True) == [first]
+    assert ledger.book.waitlist.take(untried_only=True) == []
 
 
 def refuse(ledger: Ledger, *entries: Entry) -> None:
@@ -84,32 +84,32 @@ def refuse(ledger: Ledger, *entries: Entry) -> None:
 def test_of_refused_locks_that_are_alike_the_first_is_tried_for_all_when_room_comes_free(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(book, "_RENEWED", 0)
+    monkeypatch.setattr(waitlist, "_RENEWED", 0)
     first, second, third = (ledger.lock(name) for name in ("a", "b", "c"))
     larger = ledger.lock("d", resources={"cpu": "2"})
-    assert len(ledger.book.in_line(untried_only=True)) == 4
+    assert len(ledger.book.waitlist.take(untried_only=True)) == 4
     refuse(ledger, first, second, third, larger)
-    assert ledger.book.in_line(untried_only=True) == []
-    assert ledger.book.in_line(untried_only=False) == [first, larger]
+    assert ledger.book.waitlist.take(untried_only=True) == []
+    assert ledger.book.waitlist.take(untried_only=False) == [first, larger]
     refuse(ledger, first, larger)
-    assert ledger.book.in_line(untried_only=False) == [first, larger]
+    assert ledger.book.waitlist.take(untried_only=False) == [first, larger]
 
     ledger.book.admit(first, ledger.node(), NOW)  # so there may be room for the next one
-    assert ledger.book.in_line(untried_only=True) == [second]
+    assert ledger.book.waitlist.take(untried_only=True) == [second]
     ledger.edit("b", resources={"cpu": "3"})  # so it is not tried for the others any more
-    assert ledger.book.in_line(untried_only=True) == [second, third]
+    assert ledger.book.waitlist.take(untried_only=True) == [second, third]
 
 
 def test_of_refused_locks_that_are_alike_some_have_their_numbers_renewed_each_time(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(book, "_RENEWED", 2)
+    monkeypatch.setattr(waitlist, "_RENEWED", 2)
     entries = [ledger.lock(f"lock-{number}") for number in range(7)]
-    ledger.book.in_line(untried_only=True)
+    ledger.book.waitlist.take(untried_only=True)
     refuse(ledger, *entries)
     seen = set()
     for _ in range(4):
-        line = ledger.book.in_line(untried_only=False)
+        line = ledger.book.waitlist.take(untried_only=False)
         assert len(line) <= 3
         seen.update(line)
         refuse(ledger, *line)
@@ -121,7 +121,7 @@ def test_a_refused_lock_says_why_and_waits_on(ledger: Ledger) -> None:
     ledger.book.changed.clear()
     ledger.book.refuse(entry, *FULL, NOW)
     assert (entry.phase, entry.reason, entry.message) == (Phase.PENDING, *FULL)
-    assert entry.key in ledger.book.waiting
+    assert entry.key in ledger.book.waitlist.waiting
     assert entry.key in ledger.book.changed
 
 
@@ -175,7 +175,7 @@ def test_a_lock_is_rejected_at_its_deadline(ledger: Ledger) -> None:
     ledger.book.advance(NOW + 60)
     assert (entry.phase, entry.finished_at) == (Phase.REJECTED, NOW + 60)
     assert entry.message == "no room within spec.pendingDeadlineSeconds (60): 0/2 nodes fit"
-    assert not ledger.book.waiting
+    assert not ledger.book.waitlist.waiting
     assert ledger.book.own(pod()) == []
 
 
@@ -200,7 +200,7 @@ def test_an_edit_lets_a_rejected_lock_wait_anew(ledger: Ledger) -> None:
     ledger.edit(pendingDeadlineSeconds=10, at=NOW + 100)
     assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.WAITING)
     assert (entry.pending_since, entry.finished_at, entry.tried) == (NOW + 100, None, False)
-    assert ledger.book.in_line(untried_only=True) == [entry]
+    assert ledger.book.waitlist.take(untried_only=True) == [entry]
     assert ledger.book.own(pod()) == [entry]
     ledger.book.refuse(entry, *FULL, NOW + 100)
     assert ledger.book.next_deadline() == NOW + 110

@@ -55,7 +55,7 @@ def test_a_held_lock_is_held_on(ledger: Ledger) -> None:
     assert (entry.activated_at, entry.expires_at, successor.locked()) == (NOW, NOW + 600, 2000)
     assert successor.book.own(OWNER) == [entry]
     assert successor.book.next_deadline() == NOW + 600
-    assert not successor.book.waiting
+    assert not successor.book.waitlist.waiting
     assert render(entry, LATER) == status
 
 
@@ -78,7 +78,7 @@ def test_growth_that_was_refused_is_remembered(ledger: Ledger) -> None:
     ledger.book.refuse(before, reasons.INSUFFICIENT_CAPACITY, "cpu 5 missing", NOW)
     successor, entry = ledger.succeeded(at=LATER)
     assert (entry.phase, entry.resize_problem, successor.locked()) == (Phase.ACTIVE, "cpu 5 missing", 1000)
-    assert entry.key in successor.book.waiting
+    assert entry.key in successor.book.waitlist.waiting
 
 
 def test_a_lock_that_shrank_meanwhile_holds_and_says_less(ledger: Ledger) -> None:
@@ -119,7 +119,7 @@ def test_a_lock_that_does_not_say_what_it_holds_waits(ledger: Ledger, changed: J
     status = render(ledger.active(), NOW) | changed
     successor, entry = ledger.succeeded(at=LATER, status=status)
     assert (entry.phase, successor.locked()) == (Phase.PENDING, 0)
-    assert entry.key in successor.book.waiting
+    assert entry.key in successor.book.waitlist.waiting
 
 
 def test_a_waiting_lock_keeps_its_deadline(ledger: Ledger) -> None:
@@ -179,7 +179,7 @@ def test_a_lock_that_has_ended_stays_as_it_was(ledger: Ledger, phase: Phase) -> 
     status = render(before, NOW)
     successor, entry = ledger.succeeded(at=NOW + 700)
     assert (entry.phase, entry.finished_at, entry.bound_pod) == (phase, before.finished_at, before.bound_pod)
-    assert not successor.book.waiting
+    assert not successor.book.waitlist.waiting
     assert successor.book.own(OWNER) == []
     assert render(entry, NOW + 700) == status
 

@@ -36,7 +36,7 @@ def test_when_one_is_active_the_others_end_in_the_same_step(ledger: Ledger) -> N
     ledger.active("a", **SET)
     assert (waiting.phase, waiting.reason) == (Phase.EXPIRED, reasons.ANOTHER_CHOSEN)
     assert waiting.message == "a was chosen, of the same spec.anyOf"
-    assert waiting.key not in ledger.book.waiting
+    assert waiting.key not in ledger.book.waitlist.waiting
 
 
 def test_in_two_phases_all_hold_until_one_is_committed(ledger: Ledger) -> None:
@@ -169,3 +169,15 @@ def test_the_next_process_finds_the_same_choice_in_any_order(ledger: Ledger, ord
     assert phases(successor) == {name: Phase.ACTIVE if name == "b" else Phase.EXPIRED for name in order}
     assert successor.locked() == 1000
     assert successor.book.entries[Key("shop", "a")].message.startswith("b was chosen")
+
+
+def test_who_was_chosen_first_and_loses_its_room_ends_beside_another_that_was_taken(ledger: Ledger) -> None:
+    """It waited for room again, and was given it beside the one whose owner was bound."""
+    first = ledger.active("a", owner="web-0", **SET)
+    ledger.lock("b", owner="web-1", **SET)
+    ledger.consume(pod("web-1"))
+    ledger.book.advance(NOW)
+    assert phases(ledger) == {"a": Phase.ACTIVE, "b": Phase.CONSUMED}
+    ledger.book.preempt(first, "pod shop/urgent", NOW)
+    ledger.book.advance(NOW)
+    assert (first.phase, first.reason) == (Phase.EXPIRED, reasons.ANOTHER_CHOSEN)

@@ -27,7 +27,7 @@ def test_a_claim_releases_all_locks_of_the_pod_wherever_they_are(ledger: Ledger)
         assert (entry.phase, entry.reason) == (Phase.BOUND, reasons.CLAIMED)
         assert entry.message == "pod shop/web-0 is being bound to node-a"
         assert entry.bound_pod == BoundPod(name="web-0", uid="uid-web-0")
-    assert not ledger.book.waiting
+    assert not ledger.book.waitlist.waiting
 
 
 def test_a_pod_without_locks_claims_nothing(ledger: Ledger) -> None:
@@ -58,7 +58,7 @@ def test_locks_come_back_when_the_binding_fails(ledger: Ledger) -> None:
         assert (entry.activated_at, entry.expires_at) == (NOW, NOW + 600)
     assert (waiting.phase, waiting.reason) == (Phase.PENDING, reasons.WAITING)
     assert waiting.pending_since == NOW
-    assert waiting.key in ledger.book.waiting
+    assert waiting.key in ledger.book.waitlist.waiting
     ledger.book.unclaim(OWNER.uid, NOW + 6)
     assert ledger.locked("node-a") == 1000
 
@@ -176,7 +176,7 @@ def test_a_lock_that_grew_while_claimed_comes_back_at_its_old_size_and_waits_for
     ledger.book.unclaim(OWNER.uid, NOW)
     assert (entry.phase, ledger.locked()) == (Phase.ACTIVE, 1000)
     assert entry.growing
-    assert entry.key in ledger.book.waiting
+    assert entry.key in ledger.book.waitlist.waiting
 
 
 def test_a_lock_that_names_another_node_since_it_was_claimed_is_placed_there(ledger: Ledger) -> None:

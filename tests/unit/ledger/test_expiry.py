@@ -128,6 +128,6 @@ def test_what_a_tombstone_locked_is_not_locked_again_by_an_edit(ledger: Ledger) 
     ledger.book.advance(NOW + 600)
     ledger.edit(ttlSeconds=6000, ttlSecondsAfterFinished=60, at=NOW + 601)
     assert (entry.phase, entry.expires_at) == (Phase.EXPIRED, NOW + 600)
-    assert not ledger.book.waiting
+    assert not ledger.book.waitlist.waiting
     assert ledger.book.own(OWNER) == []
     assert ledger.book.next_deadline() == NOW + 660

@@ -98,10 +98,10 @@ def test_a_commit_that_is_seen_too_late_is_none(ledger: Ledger, late: float) -> 
 
 def test_a_commit_tries_nothing_again(ledger: Ledger) -> None:
     entry = ledger.lock(**TWO_PHASES)
-    ledger.book.in_line(untried_only=True)
+    ledger.book.waitlist.take(untried_only=True)
     ledger.book.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW)
     commit(ledger, "uid-lock.1")
-    assert not ledger.book.untried
+    assert not ledger.book.waitlist.untried
 
 
 def test_room_that_was_lost_and_found_anew_is_another_hold(ledger: Ledger) -> None:

@@ -22,7 +22,7 @@ def test_a_new_lock_with_an_invalid_spec_is_rejected_at_once(ledger: Ledger) -> 
     assert (entry.phase, entry.reason, entry.finished_at) == (Phase.REJECTED, reasons.INVALID_SPEC, NOW)
     assert "spec.resources" in entry.message
     assert (entry.message, entry.order[0], entry.retained) == (entry.problem, 0, False)
-    assert not ledger.book.waiting
+    assert not ledger.book.waitlist.waiting
     assert ledger.book.own(OWNER) == []
 
 
@@ -30,7 +30,7 @@ def test_a_waiting_lock_whose_spec_becomes_invalid_is_rejected(ledger: Ledger) -
     entry = ledger.lock()
     ledger.edit(resources=BAD, at=NOW + 1)
     assert (entry.phase, entry.reason, entry.finished_at) == (Phase.REJECTED, reasons.INVALID_SPEC, NOW + 1)
-    assert not ledger.book.waiting
+    assert not ledger.book.waitlist.waiting
     assert ledger.book.own(OWNER) == []
 
 
@@ -48,7 +48,7 @@ def test_a_mended_lock_waits_anew(ledger: Ledger, known_before: bool) -> None:
     ledger.edit(resources=MENDED, at=NOW + 5)
     assert (entry.phase, entry.reason, entry.problem) == (Phase.PENDING, reasons.WAITING, "")
     assert (entry.pending_since, entry.finished_at) == (NOW + 5, None)
-    assert ledger.book.in_line(untried_only=True) == [entry]
+    assert ledger.book.waitlist.take(untried_only=True) == [entry]
     assert ledger.book.own(OWNER) == [entry]
 
 
@@ -74,7 +74,7 @@ def test_a_held_lock_with_an_invalid_spec_is_rejected_once_it_loses_its_room(led
     ledger.edit(resources=BAD)
     ledger.drop_node("node-a", at=NOW + 1)
     assert (entry.phase, entry.reason, entry.message) == (Phase.REJECTED, reasons.INVALID_SPEC, entry.problem)
-    assert (entry.finished_at, ledger.book.waiting) == (NOW + 1, {})
+    assert (entry.finished_at, ledger.book.waitlist.waiting) == (NOW + 1, {})
 
 
 def test_a_waiting_lock_that_became_invalid_while_claimed_is_rejected_once_it_comes_back(
@@ -110,4 +110,4 @@ def test_such_a_lock_is_rejected_once_it_is_displaced(ledger: Ledger) -> None:
     successor, adopted = ledger.succeeded()
     successor.put_node("node-a", cpu="1")
     assert (adopted.phase, adopted.reason) == (Phase.REJECTED, reasons.INVALID_SPEC)
-    assert (successor.locked(), successor.book.waiting) == (0, {})
+    assert (successor.locked(), successor.book.waitlist.waiting) == (0, {})

@@ -108,15 +108,15 @@ def test_a_waiting_lock_goes_with_its_holder(ledger: Ledger) -> None:
     assert told["Active"] == ("False", "InsufficientCapacity", "full")
     assert told["LeaseLapsed"][0] == "True"
     ledger.book.advance(LOSS)
-    assert (entry.phase, ledger.book.waiting) == (Phase.EXPIRED, {})
+    assert (entry.phase, ledger.book.waitlist.waiting) == (Phase.EXPIRED, {})
 
 
 def test_a_renewal_neither_tries_a_waiting_lock_again_nor_brings_a_rejected_one_back(ledger: Ledger) -> None:
     entry = ledger.lock(lease=LEASE, pendingDeadlineSeconds=25)
-    ledger.book.in_line(untried_only=True)
+    ledger.book.waitlist.take(untried_only=True)
     ledger.book.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "full", NOW)
     ledger.edit(at=NOW + 5, **renewed(NOW + 5))
-    assert not ledger.book.untried
+    assert not ledger.book.waitlist.untried
     ledger.book.advance(NOW + 25)
     ledger.edit(at=NOW + 26, **renewed(NOW + 26))
     assert entry.phase is Phase.REJECTED

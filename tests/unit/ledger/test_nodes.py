@@ -55,10 +55,10 @@ def test_a_lock_for_any_node_moves_after_a_grace_time(ledger: Ledger) -> None:
     ledger.put_node("node-a", cordoned=True)
     ledger.put_node("node-a", ready=False, at=NOW + 100)
     assert ledger.book.next_deadline() == NOW + MOVE_AFTER
-    ledger.book.in_line(untried_only=True)
+    ledger.book.waitlist.take(untried_only=True)
     ledger.book.advance(NOW + MOVE_AFTER)
     assert (entry.phase, ledger.locked("node-a")) == (Phase.ACTIVE, 1000)
-    assert ledger.book.in_line(untried_only=True) == [entry]
+    assert ledger.book.waitlist.take(untried_only=True) == [entry]
 
     ledger.book.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "0/2 nodes fit", NOW + 301)
     assert (entry.phase, entry.reason, entry.resize_problem) == (Phase.ACTIVE, reasons.ADMITTED, "")
@@ -67,7 +67,7 @@ def test_a_lock_for_any_node_moves_after_a_grace_time(ledger: Ledger) -> None:
     assert (entry.node, entry.reason, entry.message) == ("node-b", reasons.MOVED, "cpu 1 held on node-b")
     assert (ledger.locked("node-a"), ledger.locked("node-b")) == (0, 1000)
     assert (entry.node_problem, entry.moving, entry.expires_at) == (None, False, NOW + 600)
-    assert not ledger.book.waiting
+    assert not ledger.book.waitlist.waiting
 
 
 def test_a_lock_stays_if_its_node_recovers(ledger: Ledger) -> None:
@@ -77,7 +77,7 @@ def test_a_lock_stays_if_its_node_recovers(ledger: Ledger) -> None:
     assert entry.moving
     ledger.put_node("node-a", at=NOW + 301)
     assert (entry.moving, entry.move_at, entry.node_problem) == (False, None, None)
-    assert not ledger.book.waiting
+    assert not ledger.book.waitlist.waiting
 
 
 @pytest.mark.parametrize("recreated", [False, True])

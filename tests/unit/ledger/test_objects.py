@@ -17,7 +17,11 @@ def ledger() -> Ledger:
 def nothing_is_left(ledger: Ledger) -> bool:
     book = ledger.book
     empty = not (
-        book.entries or book.waiting or book.untried or book.changed or book.rooms.nodes_with_locks()
+        book.entries
+        or book.waitlist.waiting
+        or book.waitlist.untried
+        or book.changed
+        or book.rooms.nodes_with_locks()
     )
     return empty and book.next_deadline() is None and book.own(pod()) == [] and ledger.locked() == 0
 

@@ -56,9 +56,9 @@ class Limited(Ledger):
     def try_line(self, *, at: float = NOW) -> None:
         """Do what is due, and give room to all that have come to be allowed it."""
         self.book.advance(at)
-        while entries := self.book.in_line(untried_only=True):
+        while entries := self.book.waitlist.take(untried_only=True):
             for entry in entries:
-                if self.book.waiting.get(entry.key) is entry and self.book.within_quota(entry, at):
+                if self.book.waitlist.waiting.get(entry.key) is entry and self.book.within_quota(entry, at):
                     self.admit(entry, at=at)
 
 
@@ -164,8 +164,8 @@ def test_now_or_never_is_never(ledger: Limited) -> None:
 def test_who_waits_is_not_in_line_for_room(ledger: Limited) -> None:
     ledger.limit(hard={"cpu": "0"})
     entry = ledger.ask()
-    assert ledger.book.in_line(untried_only=False) == []
-    assert ledger.book.waiting == {entry.key: entry}
+    assert ledger.book.waitlist.take(untried_only=False) == []
+    assert ledger.book.waitlist.waiting == {entry.key: entry}
 
 
 @pytest.mark.parametrize("end", ["delete", "expire", "shrink", "raise", "lift"])
@@ -266,6 +266,18 @@ def test_a_longer_life_that_was_asked_for_meanwhile_is_for_the_quota_to_give(led
     entry = unlimited.lock(ttlSeconds=900, generation=2, status=stored)
     unlimited.book.advance(NOW + 601)
     assert (entry.phase, entry.expires_at) == (Phase.ACTIVE, NOW + 900)
+
+
+def test_a_lock_that_is_deleted_while_its_quota_gives_it_no_longer_life_is_forgotten(ledger: Limited) -> None:
+    """The room that it gave back had all be looked at that wait for quota, itself among them."""
+    ledger.limit(hardSeconds={"cpu": "600"})
+    entry = ledger.ask(ttlSeconds=600)
+    ledger.edit(ttlSeconds=700)
+    ledger.try_line()
+    ledger.book.remove(entry.reservation)
+    ledger.book.advance(NOW)
+    assert not ledger.book.changed
+    assert ledger.book.next_deadline() is None
 
 
 def test_priority_above_the_ceiling_counts_as_the_ceiling(ledger: Limited) -> None:

@@ -194,9 +194,9 @@ def test_an_unreadable_lock_stays_on_a_node_with_a_problem(ledger: Ledger) -> No
     ledger.edit(resources={"cpu": "two"})
     ledger.put_node("node-a", cordoned=True)
     ledger.book.advance(NOW + MOVE_AFTER)
-    assert (entry.moving, entry.phase, ledger.book.waiting) == (True, Phase.ACTIVE, {})
+    assert (entry.moving, entry.phase, ledger.book.waitlist.waiting) == (True, Phase.ACTIVE, {})
     ledger.edit(resources={"cpu": "1"})
-    assert list(ledger.book.waiting.values()) == [entry]
+    assert list(ledger.book.waitlist.waiting.values()) == [entry]
 
 
 def test_an_unreadable_edit_of_a_claimed_lock_leaves_it_its_size(ledger: Ledger) -> None:

@@ -19,14 +19,14 @@ def test_a_lock_shrinks_at_once(ledger: Ledger) -> None:
     entry = ledger.active(resources={"cpu": "2", "memory": "1Gi"})
     ledger.edit(resources={"cpu": "500m"})
     assert (entry.phase, ledger.locked(), entry.message) == (Phase.ACTIVE, 500, "cpu 500m held on node-a")
-    assert not ledger.book.waiting
+    assert not ledger.book.waitlist.waiting
 
 
 def test_growth_waits_while_the_old_size_holds(ledger: Ledger) -> None:
     entry = ledger.active(resources={"cpu": "1"})
     ledger.edit(resources={"cpu": "3"})
     assert (entry.phase, ledger.locked(), entry.message) == (Phase.ACTIVE, 1000, "cpu 1 held on node-a")
-    assert ledger.book.in_line(untried_only=True) == [entry]
+    assert ledger.book.waitlist.take(untried_only=True) == [entry]
 
     ledger.book.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "cpu 2 missing", NOW)
     assert (entry.phase, entry.reason, entry.resize_problem) == (
@@ -42,7 +42,7 @@ def test_growth_waits_while_the_old_size_holds(ledger: Ledger) -> None:
         "",
     )
     assert (ledger.locked(), entry.expires_at, entry.epoch) == (3000, NOW + 600, EPOCH)
-    assert not ledger.book.waiting
+    assert not ledger.book.waitlist.waiting
 
 
 def test_growth_that_is_refused_has_no_deadline(ledger: Ledger) -> None:
@@ -59,15 +59,15 @@ def test_growth_that_is_taken_back_waits_no_more(ledger: Ledger) -> None:
     ledger.book.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "cpu 5 missing", NOW)
     ledger.edit(resources={"cpu": "1"})
     assert (ledger.locked(), entry.resize_problem) == (1000, "")
-    assert not ledger.book.waiting
+    assert not ledger.book.waitlist.waiting
 
 
 def test_growth_that_is_edited_is_tried_again(ledger: Ledger) -> None:
     entry = ledger.active(resources={"cpu": "1"})
     ledger.edit(resources={"cpu": "9"})
-    ledger.book.in_line(untried_only=True)
+    ledger.book.waitlist.take(untried_only=True)
     ledger.edit(resources={"cpu": "2"})
-    assert ledger.book.in_line(untried_only=True) == [entry]
+    assert ledger.book.waitlist.take(untried_only=True) == [entry]
 
 
 def test_a_lock_that_shrinks_in_one_resource_and_grows_in_another_says_what_it_holds(ledger: Ledger) -> None:
@@ -88,7 +88,7 @@ def test_a_lock_that_names_another_node_in_a_race_is_placed_there(ledger: Ledger
         "the spec now names node-b",
     )
     assert (ledger.locked(), entry.pending_since) == (0, NOW + 1)
-    assert ledger.book.in_line(untried_only=True) == [entry]
+    assert ledger.book.waitlist.take(untried_only=True) == [entry]
 
 
 def test_a_lock_that_names_the_node_it_is_on_stays(ledger: Ledger) -> None:

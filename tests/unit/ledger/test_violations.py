@@ -77,7 +77,7 @@ def test_a_lock_that_moves_waits_for_room_at_once(ledger: Ledger) -> None:
 def test_a_violation_ends_when_all_the_room_is_back(ledger: Ledger) -> None:
     entry = ledger.active(resources={"cpu": "3"})
     intrude(ledger, 2000)
-    assert ledger.book.waiting == {entry.key: entry}
+    assert ledger.book.waitlist.waiting == {entry.key: entry}
     ledger.use("node-a", -2000)
     ledger.book.changes.clear()
     ledger.admit(entry)

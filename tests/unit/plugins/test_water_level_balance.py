@@ -405,7 +405,7 @@ def test_a_dynamic_target_is_drawn_from_the_nodes_of_its_group() -> None:
 def test_a_dynamic_target_is_drawn_from_measured_nodes_alone() -> None:
     scene = Scene(measured("node-a", 10), measured("node-b", 30), node("node-c", cpu="100"))
     found = scene.judge(WaterLevelBalance, POD, **CPU_ALONE).scores
-    target = (20 + 10) / 2
+    target = (20 + 0.2 * 10) / 1.2
     assert found["node-a"] == pytest.approx((100 - target) * 11 / target + target)
 
 

@@ -103,6 +103,32 @@ def test_a_shape_that_was_refused_is_not_evaluated_again_until_room_is_freed(eva
     assert [entry.phase for entry in (first, second, third)] == [Phase.ACTIVE, Phase.ACTIVE, Phase.PENDING]
 
 
+def test_what_one_is_refused_for_its_neighbours_is_not_refused_to_another_without_being_looked_at() -> None:
+    """Locks that differ in how they spread, or in their namespace alone, shared their refusals."""
+    apart = {"labelSelector": {}, "topologyKey": "kubernetes.io/hostname"}
+    alone = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    core = Core(node("node-a", labels={"kubernetes.io/hostname": "node-a"}))
+    core.add(pod("web", node_name="node-a", affinity=alone))
+    stranger = core.lock("lock", owner="web-1")
+    another = core.lock("lock", namespace="wares", owner="web-1")
+    settle(core)
+    assert (stranger.phase, another.phase) == (Phase.PENDING, Phase.ACTIVE)
+
+    zones = [node("node-a", labels={"zone": "a"}), node("node-b", cpu="0", labels={"zone": "b"})]
+    core = Core(*zones)
+    core.add(*(pod(f"web-{n}", labels={"app": "web"}, node_name="node-a") for n in range(2)))
+    web = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "zone", "maxSkew": 1}
+    containers = [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]
+    specs = [{"topologySpreadConstraints": [web | {"whenUnsatisfiable": "DoNotSchedule"}]}, {}]
+    templates = [{"spec": {"containers": containers} | spec} for spec in specs]
+    spread, anywhere = (
+        core.lock(f"lock-{n}", owner="new", resources=None, template=template)
+        for n, template in enumerate(templates)
+    )
+    settle(core)
+    assert (spread.phase, anywhere.phase) == (Phase.PENDING, Phase.ACTIVE)
+
+
 def test_growing_locks_are_each_looked_at_by_themselves(evaluated: list[str]) -> None:
     core = Core(node("node-a", cpu="2"))
     for name in ("a", "b"):

@@ -1,52 +1,114 @@
 """In which order locks are tried."""
 
+from collections import defaultdict
+
+import pytest
+
 from builders import NOW, reservation
 from tidelock.ledger.entry import Entry
+from tidelock.model.reservations import Phase
 from tidelock.scheduler.line import Line
+
+
+class Namespaces:
+    """What each namespace has, and a line of locks for equal parts of one each."""
+
+    def __init__(self) -> None:
+        self.shares: defaultdict[str, float] = defaultdict(float)
+        self.line = Line(self.shares.__getitem__)
+
+    def pop(self, *, given: bool = True) -> str:
+        """Take the next lock, and give it room or refuse it."""
+        entry = self.line.pop()
+        if given:
+            entry.phase = Phase.ACTIVE
+            entry.room = entry.reservation.requests
+            self.shares[entry.key.namespace] += 1
+        return str(entry.key)
+
+    def names(self, *, given: bool = True) -> list[str]:
+        return [self.pop(given=given) for _ in range(len(self.line))]
+
+
+@pytest.fixture
+def of() -> Namespaces:
+    return Namespaces()
 
 
 def waiting(name: str, namespace: str, *, created: float = 0, priority: int = 0) -> Entry:
     return Entry(reservation(name, namespace=namespace, created=NOW + created, priority=priority), NOW)
 
 
-def names(line: Line) -> list[str]:
-    return [str(line.pop().key) for _ in range(len(line))]
+def test_the_oldest_of_a_namespace_comes_first_whenever_it_was_lined_up(of: Namespaces) -> None:
+    of.line.add([waiting("b", "shop", created=1)])
+    of.line.add([waiting("c", "shop"), waiting("a", "shop", created=2)])
+    assert of.names() == ["shop/c", "shop/b", "shop/a"]
 
 
-def test_the_oldest_of_a_namespace_comes_first_as_it_is_lined_up() -> None:
-    line = Line()
-    line.add([waiting("b", "shop"), waiting("a", "shop", created=1)])
-    assert names(line) == ["shop/b", "shop/a"]
+def test_namespaces_with_equal_shares_take_turns_whatever_the_age_of_their_locks(of: Namespaces) -> None:
+    of.line.add(waiting(f"flood-{n}", "noisy") for n in range(3))
+    of.line.add(waiting(f"web-{n}", "shop", created=100 + n) for n in range(2))
+    assert of.names() == ["noisy/flood-0", "shop/web-0", "noisy/flood-1", "shop/web-1", "noisy/flood-2"]
 
 
-def test_namespaces_take_turns_whatever_the_age_of_their_locks() -> None:
-    line = Line()
-    line.add(waiting(f"flood-{n}", "noisy") for n in range(3))
-    line.add(waiting(f"web-{n}", "shop", created=100 + n) for n in range(2))
-    assert names(line) == ["noisy/flood-0", "shop/web-0", "noisy/flood-1", "shop/web-1", "noisy/flood-2"]
+def test_who_has_less_comes_first_until_it_has_as_much(of: Namespaces) -> None:
+    of.shares["noisy"] = 2.0
+    of.line.add(waiting(f"flood-{n}", "noisy") for n in range(2))
+    of.line.add(waiting(f"web-{n}", "shop", created=100 + n) for n in range(4))
+    assert [name.partition("/")[0] for name in of.names()] == [
+        "shop",
+        "shop",
+        "noisy",
+        "shop",
+        "noisy",
+        "shop",
+    ]
 
 
-def test_who_comes_later_is_next_and_does_not_make_up_for_turns_without_locks() -> None:
-    line = Line()
-    line.add(waiting(f"flood-{n}", "noisy") for n in range(1000))
+def test_what_a_namespace_comes_to_have_meanwhile_counts(of: Namespaces) -> None:
+    of.line.add([waiting("a", "noisy"), waiting("b", "noisy"), waiting("web", "shop", created=1)])
+    of.shares["noisy"] = 1.0
+    assert of.pop() == "shop/web"
+
+
+def test_what_a_namespace_has_no_more_counts_when_it_lines_up_another(of: Namespaces) -> None:
+    of.shares["noisy"], of.shares["shop"] = 2.0, 1.0
+    of.line.add([waiting("a", "noisy"), waiting("web", "shop", created=1)])
+    of.shares["noisy"] = 0.0
+    of.line.add([waiting("b", "noisy", created=1)])
+    assert of.names() == ["noisy/a", "noisy/b", "shop/web"]
+
+
+def test_who_comes_later_does_not_wait_for_a_flood_that_finds_no_room(of: Namespaces) -> None:
+    of.shares["shop"] = 1.0
+    of.line.add(waiting(f"flood-{n}", "noisy") for n in range(1000))
     for _ in range(500):
-        line.pop()
-    line.add(waiting(f"web-{n}", "shop", created=100 + n) for n in range(3))
-    order = [line.pop().key.namespace for _ in range(6)]
-    assert order.count("noisy") == 3
+        of.pop(given=False)
+    of.line.add(waiting(f"web-{n}", "shop", created=100 + n) for n in range(3))
+    order = [of.pop(given=False).partition("/")[0] for _ in range(15)]
+    assert order.count("shop") == 3
 
 
-def test_priority_goes_before_turns() -> None:
-    line = Line()
-    line.add([waiting("high-0", "noisy", priority=1), waiting("high-1", "noisy", priority=1)])
-    line.add([waiting("web-0", "shop")])
-    assert names(line) == ["noisy/high-0", "noisy/high-1", "shop/web-0"]
+def test_who_was_refused_is_not_passed_by_a_flood_that_finds_room(of: Namespaces) -> None:
+    """Each of the others has one lock tried before it goes on."""
+    of.shares["shop"] = 1.0
+    of.line.add(waiting(f"large-{n}", "poor") for n in range(4))
+    of.line.add(waiting(f"small-{n}", "poor", created=1 + n) for n in range(2))
+    of.line.add(waiting(f"web-{n}", "shop") for n in range(100))
+    for _ in range(4):
+        assert of.pop(given=False).startswith("poor/large")
+    assert [of.pop() for _ in range(3)] == ["shop/web-0", "poor/small-0", "poor/small-1"]
 
 
-def test_a_line_that_was_cleared_begins_anew() -> None:
-    line = Line()
-    line.add([waiting("a", "noisy"), waiting("b", "noisy")])
-    line.clear()
-    assert len(line) == 0
-    line.add([waiting("a", "noisy", created=1), waiting("a", "shop")])
-    assert names(line) == ["shop/a", "noisy/a"]
+def test_priority_goes_before_shares(of: Namespaces) -> None:
+    of.line.add([waiting("high-0", "noisy", priority=1), waiting("high-1", "noisy", priority=1)])
+    of.line.add([waiting("web-0", "shop")])
+    assert of.names() == ["noisy/high-0", "noisy/high-1", "shop/web-0"]
+
+
+def test_a_line_that_was_cleared_begins_anew(of: Namespaces) -> None:
+    of.line.add([waiting("a", "noisy"), waiting("b", "noisy")])
+    of.line.clear()
+    assert len(of.line) == 0
+    of.line.add([waiting("a", "noisy", created=1), waiting("a", "shop")])
+    assert of.names() == ["shop/a", "noisy/a"]

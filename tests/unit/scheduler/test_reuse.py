@@ -237,6 +237,20 @@ def test_a_lock_grows_around_its_owner() -> None:
     assert (entry_of(core).room["cpu"], core.locked()) == (3000, 1000)
 
 
+def test_a_lock_waits_no_longer_than_until_another_leaves_its_owners_use_to_it(core: Core) -> None:
+    """The owner was in another lock of its own, which held nothing beside it, and which was then deleted.
+
+    A second one on the same node needed as much room again until then, and none afterwards. But no amount had
+    come free, so nobody tried it again, and it was rejected at its deadline.
+    """
+    run(core, pod("web-0", requests=TWO))
+    second = lock(core, "second", nodeName="node-a", pendingDeadlineSeconds=600)
+    assert second.phase is Phase.PENDING
+    core.feed.reservations.remove(entry_of(core).reservation)
+    core.step()
+    assert (second.phase, core.used(), core.locked()) == (Phase.ACTIVE, 4000, 0)
+
+
 def test_a_lock_that_asks_for_less_than_its_owner_uses_holds_nothing_beside_it(core: Core) -> None:
     bound = core.run(pod("web-0", requests=TWO))
     lock(core, resources={"cpu": "1"}, generation=2, version=2)
@@ -395,3 +409,36 @@ def test_a_lock_that_is_not_for_reuse_ends_as_ever(core: Core) -> None:
     core.decider.bound(outcome, NOW)
     assert entry_of(core, "elsewhere").phase is Phase.CONSUMED
     assert entry_of(core).phase is Phase.ACTIVE
+
+
+def test_a_lock_fits_around_its_owner_when_another_lock_that_counted_that_owner_ends(core: Core) -> None:
+    """The other lock held nothing, as its owner used all of it: so its end freed nothing that was seen."""
+    run(core, pod("web-0", requests=TWO))
+    second = lock(core, "second")
+    assert second.phase is Phase.PENDING
+    core.feed.reservations.remove(entry_of(core).reservation)
+    core.step()
+    assert (second.phase, second.node, core.locked()) == (Phase.ACTIVE, "node-a", 0)
+
+
+def test_a_lock_fits_around_its_owner_when_another_lock_leaves_more_of_that_owner_to_it(core: Core) -> None:
+    """As above, but the other lock is made smaller."""
+    run(core, pod("web-0", requests=TWO))
+    second = lock(core, "second", resources={"cpu": "1"})
+    assert second.phase is Phase.PENDING
+    lock(core, resources={"cpu": "1"}, generation=2, version=9)
+    assert (second.phase, second.node, core.locked()) == (Phase.ACTIVE, "node-a", 0)
+
+
+def test_a_lock_fits_around_a_pod_that_becomes_its_owner(core: Core) -> None:
+    """A label that was put on a pod frees nothing, so the lock was not tried."""
+    core.feed.reservations.remove(entry_of(core).reservation)
+    stranger = pod("stranger", requests=TWO, node_name="node-a")
+    core.add(stranger)
+    entry = lock(core, "second", owners=[{"selector": {"matchLabels": {"app": "web"}}}])
+    assert entry.phase is Phase.PENDING
+    core.feed.pods.upsert(
+        stranger, pod("stranger", requests=TWO, node_name="node-a", labels={"app": "web"}, version=9)
+    )
+    core.step()
+    assert (entry.phase, entry.node, core.locked()) == (Phase.ACTIVE, "node-a", 0)

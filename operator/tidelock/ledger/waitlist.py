@@ -1,0 +1,131 @@
+"""The locks that wait, for room or for their namespace's quota, and which of them are to be tried when.
+
+A lock that is new, or that something happened to, is untried. When it is refused it is set aside, until room
+comes free, or parked, until its quota allows more. Of those that are alike the first is tried for all, and as
+long as these are given room, or leave, the next one follows.
+"""
+
+from collections.abc import Iterable
+
+from tidelock.ledger.entry import Entry
+from tidelock.ledger.groups import Groups
+from tidelock.ledger.parking import Parking, quota_demand, room_demand
+from tidelock.model.meta import Key
+
+# Of locks that are alike the first is tried for all; so many others at a time have their numbers renewed.
+_RENEWED = 16
+
+
+class Waitlist:
+    """All locks that want something.
+
+    Args:
+        groups: whose members are tried together.
+
+    Attributes:
+        waiting: locks that want room: their first, more, or some elsewhere.
+        untried: those of them that are to be tried now.
+        outlasting: locks with room for which it is to be asked now whether they may live longer.
+        refusers: plugins that have refused locks since all that wait were last tried.
+
+    """
+
+    def __init__(self, groups: Groups) -> None:
+        self.waiting: dict[Key, Entry] = {}
+        self.untried: dict[Key, Entry] = {}
+        self.outlasting: dict[Key, Entry] = {}
+        self.refusers: set[str] = set()
+        self._groups = groups
+        self._over_quota = Parking(quota_demand)
+        self._roomless = Parking(room_demand)
+        self._sent: set[Key] = set()  # to be tried for those alike, which are roomless
+
+    def note(self, entry: Entry) -> None:
+        """Take over what a lock wants now: whoever begins to want room is untried."""
+        key = entry.key
+        parked = self.over_quota(entry)
+        if not (entry.wanting or entry.outlasting):
+            self._over_quota.discard(key)
+        if not entry.wanting:
+            self.untried.pop(key, None)
+            if self.waiting.pop(key, None) is not None and not parked:
+                self.try_parked(key.namespace)  # those for which it was tried
+            self._leave_roomless(key)
+        elif key not in self.waiting:
+            self.waiting[key] = self.untried[key] = entry
+
+    def drop(self, entry: Entry) -> None:
+        """Forget a lock."""
+        self.waiting.pop(entry.key, None)
+        self.untried.pop(entry.key, None)
+        self.outlasting.pop(entry.key, None)
+        self._unpark(entry)
+
+    def over_quota(self, entry: Entry) -> bool:
+        """Whether a lock is parked until its namespace's quota allows more."""
+        return entry.key in self._over_quota
+
+    def park(self, entry: Entry) -> None:
+        """Have a lock wait until its namespace's quota allows more: room for it, or a longer life."""
+        self._over_quota.put(entry)
+        if entry.wanting:
+            self._leave_roomless(entry.key)
+
+    def set_aside(self, entry: Entry) -> None:
+        """Have a lock wait until room comes free."""
+        if entry.key in self.waiting and not self.over_quota(entry):
+            self._sent.discard(entry.key)
+            self._roomless.put(entry)
+
+    def renew(self, entry: Entry) -> None:
+        """Have a lock that waits be tried again as if it were new: it asks for something else than before."""
+        if entry.key in self.waiting:
+            self._unpark(entry)
+            self.untried[entry.key] = entry
+
+    def retry(self, entries: Iterable[Entry]) -> None:
+        """Have those of these locks that wait be tried again."""
+        for entry in entries:
+            if entry.key in self.waiting:
+                self._roomless.discard(entry.key)
+                self.untried[entry.key] = entry
+
+    def try_parked(self, namespace: str) -> None:
+        """Have locks tried again that wait for their namespace's quota."""
+        parked = (*self._over_quota.take_first(namespace), *self._groups.over_quota(namespace))
+        self.outlasting.update({entry.key: entry for entry in parked if entry.outlasting})
+        self.retry(parked)
+
+    def take(self, *, untried_only: bool) -> list[Entry]:
+        """Take out the locks that are to be tried, in their order: those that came or changed meanwhile.
+
+        As room came free, also the first of those that are alike, and a few others for their numbers.
+        """
+        if not untried_only:
+            self._send(self._roomless.take_first_of_all())
+            self._send(self._roomless.take_longest(_RENEWED))
+            self.refusers.clear()
+        untried, self.untried = self.untried, {}
+        return sorted(
+            (entry for entry in untried.values() if not self.over_quota(entry)),
+            key=lambda entry: entry.order,
+        )
+
+    def _send(self, entries: Iterable[Entry]) -> None:
+        """Have locks be tried again, for those that are alike."""
+        for entry in entries:
+            self._sent.add(entry.key)
+            self.untried[entry.key] = entry
+
+    def _leave_roomless(self, key: Key) -> None:
+        """Have a lock not wait for room any more; if it was to be tried for others, the next of these are."""
+        self._roomless.discard(key)
+        if key in self._sent:
+            self._sent.discard(key)
+            self._send(self._roomless.take_first(key.namespace))
+
+    def _unpark(self, entry: Entry) -> None:
+        """Have a lock wait for nothing any more."""
+        if not self._over_quota.discard(entry.key):
+            self.try_parked(entry.key.namespace)  # those for which it was tried
+        self._leave_roomless(entry.key)

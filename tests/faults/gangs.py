@@ -1,0 +1,93 @@
+"""What must hold of groups: nobody is told of a lock before as many as its group needs are stored."""
+
+from collections import Counter, defaultdict
+
+from faults.history import Happening, Json
+from faults.reading import SETTLED, phase_of, says
+from faults.world import ROOMLESS, SLACK, World
+
+_OF_GROUPS = {"GroupIncomplete", "GroupFailed"}
+
+
+class Gangs:
+    """The rules of groups."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._members: defaultdict[str, dict[str, Happening]] = defaultdict(dict)  # newest, by uids
+        self._whole_at: dict[str, float] = {}
+        self._least: dict[str, int] = {}
+
+    def see(self, each: Happening, before: Json | None) -> None:
+        """Check a version of a member."""
+        if each.kind != "reservations" or "group" not in each.state["spec"]:
+            return
+        asked = each.state["spec"]["group"]
+        self._members[asked["uid"]][each.uid] = each
+        self._least[asked["uid"]] = asked["minMembers"]
+        members = self._world.members(asked["uid"])
+        if sum(map(_has_room, members)) >= asked["minMembers"]:
+            self._whole_at[asked["uid"]] = each.at
+        took = Counter(
+            lock["status"]["boundPod"]["uid"] for lock in members if "boundPod" in lock.get("status", {})
+        )
+        twice = [uid for uid, count in took.items() if count > 1]
+        self._world.expect(not twice, f"I2: {each}: {twice} took two of its group")
+        if not each.gone and says(each.state, "Active") and (before is None or not says(before, "Active")):
+            sent_at = self._world.sent_at("status", each) - SLACK
+            whole = self._whole_at.get(asked["uid"], float("-inf")) >= sent_at
+            self._world.expect(whole, f"I1: {each}: it is active, and too few of its group are stored")
+
+    def see_rest(self, now: float) -> None:
+        """A group has as many as it needs or none, in its members as in its own status."""
+        del now
+        groups = {
+            state["metadata"]["uid"]: state for state in self._world.objects["reservationgroups"].values()
+        }
+        for uid in self._members:
+            members = self._world.members(uid)
+            told = {lock["metadata"]["name"]: phase_of(lock) for lock in members}
+            active = [lock for lock in members if says(lock, "Active")]
+            served = len(active) + sum(phase_of(lock) == "Consumed" for lock in members)
+            enough = served >= self._least[uid] or not active
+            self._world.expect(enough, f"I5: too few of a group are left: {told}")
+            self._world.expect(uid in groups or not members, f"I5: the group of {told} is gone")
+            if uid in groups:
+                given = says(groups[uid], "Active")
+                self._world.expect(given == bool(active), f"I5: the group of {told} says Active={given}")
+            for lock in active:
+                idle = [
+                    pod for pod in self._world.bound_owners(lock) if not self._has_taken(pod, uid, members)
+                ]
+                names = [pod["metadata"]["name"] for pod in idle]
+                self._world.expect(not names, f"I3: {lock['metadata']['name']} is held beside {names}")
+
+    def explains(self, reason: str, before: Json, each: Happening) -> bool:
+        """A member gives its room back if another has lost its own."""
+        del each
+        group = before["spec"].get("group")
+        return group is not None and reason in ROOMLESS | _OF_GROUPS and self._is_troubled(group["uid"])
+
+    def _is_troubled(self, uid: str) -> bool:
+        """Whether anything is known for which a member may have lost its room."""
+        world = self._world
+        for member_uid, each in self._members[uid].items():
+            node = each.state.get("status", {}).get("nodeName")
+            if node in world.disturbed or member_uid in world.circumstances.deleted:
+                return True
+            if world.owner_was_tried(each.state, each.at):
+                return True
+        return False
+
+    @staticmethod
+    def _has_taken(pod: Json, group_uid: str, members: list[Json]) -> bool:
+        took = any(
+            lock["status"].get("boundPod", {}).get("uid") == pod["metadata"]["uid"] for lock in members
+        )
+        said = pod["metadata"].get("annotations", {}).get("tidelock.dev/claimed-locks", "")
+        return took or group_uid in said
+
+
+def _has_room(lock: Json) -> bool:
+    status = lock.get("status", {})
+    return phase_of(lock) == "Consumed" or (phase_of(lock) not in SETTLED and bool(status.get("nodeName")))

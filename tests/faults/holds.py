@@ -1,0 +1,140 @@
+"""What must hold of locks in two phases, and of sets of alternatives."""
+
+from collections import defaultdict
+
+from faults.history import Happening, Json
+from faults.reading import SETTLED, phase_of, reason_of, says
+from faults.world import SLACK, World
+from tidelock.model.instants import parse_instant
+
+
+class Holds:
+    """The rules of commits and choices."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._commits: dict[tuple[str, str], Happening] = {}
+        self._set_of: dict[str, dict[str, str]] = defaultdict(dict)  # names of a set's locks by uid
+        self._chosen: set[str] = set()  # uids of locks that were ever told as chosen
+        self._outdone: list[tuple[Happening, str]] = []
+
+    def see(self, each: Happening, before: Json | None) -> None:
+        """Check a version of a lock in two phases, or of a set."""
+        if each.kind != "reservations" or each.gone:
+            return
+        if "commit" in each.state["spec"]:
+            self._check_hold(each, before)
+        if "anyOf" in each.state["spec"]:
+            self._check_choice(each, before)
+
+    # Two phases.
+
+    def _check_hold(self, each: Happening, before: Json | None) -> None:
+        token, told = each.state["spec"]["commit"].get("token"), _commit(each.state)
+        if token is not None and token == told.get("token"):
+            self._commits.setdefault((each.uid, token), each)
+        if says(each.state, "Committed"):
+            in_time = token == told["token"] if "token" in told else "committedAt" in told
+            in_time = in_time and parse_instant(told["committedAt"]) < parse_instant(told["dueAt"])
+            self._world.expect(in_time, f"I2: {each}: it was not committed in time")
+        if before is None:
+            return
+        earlier = _commit(before)
+        grows = earlier.get("holds", 0) <= told.get("holds", 0)
+        same = (
+            "token" not in earlier
+            or earlier.get("token") != told.get("token")
+            or earlier.items() <= told.items()
+        )
+        self._world.expect(grows and same, f"I2: {each}: its hold was {earlier} before")
+        if says(before, "Committed") and not says(each.state, "Committed") and says(each.state, "Active"):
+            lost = self._lost_room(before, each)
+            self._world.expect(lost, f"I2: {each}: it was committed, and is so no more")
+        if reason_of(each.state) == "NotCommitted" and phase_of(before) != "Expired":
+            self._check_abort(each, before)
+
+    def _check_abort(self, each: Happening, before: Json) -> None:
+        """Nobody loses what was committed, or might be yet."""
+        told, finished = _commit(each.state), parse_instant(each.state["status"]["finishedAt"])
+        due = parse_instant(told["dueAt"])
+        self._world.expect(finished >= due, f"I2: {each}: over at {finished}, due at {due}")
+        self._world.expect(not says(before, "Committed"), f"I2: {each}: it was told to be committed")
+        commit = self._commits.get((each.uid, told["token"]))
+        heard_at = self._world.told_at(commit) if commit is not None else None
+        if commit is not None and heard_at is not None and self._world.went_on(commit.at, each.at):
+            heard = self._world.clock_at(heard_at, each)
+            self._world.expect(
+                heard + SLACK >= due, f"I2: {each}: committed {due - heard:g} s before it was due"
+            )
+
+    def _lost_room(self, before: Json, each: Happening) -> bool:
+        disturbed = before["status"].get("nodeName") in self._world.disturbed
+        return disturbed or self._world.owner_was_tried(each.state, each.at)
+
+    # Sets.
+
+    def _check_choice(self, each: Happening, before: Json | None) -> None:
+        """Of a set one is told as chosen, and who ends as another was is told of one that might be."""
+        names, name = self._set_of[each.state["spec"]["anyOf"]], each.state["spec"]["anyOf"]
+        names[each.uid] = each.name
+        if _is_chosen(each.state):
+            self._chosen.add(each.uid)
+        locks = [lock for lock in self._world.locks.values() if lock["spec"].get("anyOf") == name]
+        chosen = [lock["metadata"]["name"] for lock in locks if self._is_surely_chosen(lock, each)]
+        self._world.expect(len(chosen) <= 1, f"I2: {each}: {sorted(chosen)} of one set are chosen")
+        if reason_of(each.state) == "AnotherChosen" and (before is None or phase_of(before) != "Expired"):
+            self._outdone.append((each, name))
+
+    def _is_surely_chosen(self, lock: Json, each: Happening) -> bool:
+        if not _is_chosen(lock) or self._world.is_due(lock, each):
+            return False
+        disturbed = lock["status"].get("nodeName") in self._world.disturbed
+        tried = self._world.owner_was_tried(lock, each.at) or any(self._world.bound_owners(lock))
+        return not disturbed and not tried
+
+    def _may_have_been_chosen(self, uid: str) -> bool:
+        """Whether a lock was told as chosen, or may have been so and be over before that was told."""
+        known = self._world.owners.get(uid) or uid in self._world.circumstances.deleted
+        return uid in self._chosen or bool(known) or bool(self._world.circumstances.crashes)
+
+    def see_rest(self, now: float) -> None:
+        """What is to be committed may be yet; who was chosen is alone."""
+        sets: defaultdict[str, list[Json]] = defaultdict(list)
+        for name, lock in self._world.locks.items():
+            if "anyOf" in lock["spec"]:
+                sets[lock["spec"]["anyOf"]].append(lock)
+            if "commit" in lock["spec"]:
+                self._check_told(name, lock, now)
+        for name, locks in sets.items():
+            phases = {lock["metadata"]["name"]: phase_of(lock) for lock in locks}
+            open_ = [lock for lock in locks if phase_of(lock) not in SETTLED]
+            chosen = [lock for lock in open_ if _is_chosen(lock)]
+            decided = bool(chosen) or "Consumed" in phases.values()
+            alone = len(open_) == len(chosen) <= 1 and not ("Consumed" in phases.values() and chosen)
+            self._world.expect(not decided or alone, f"I5: of the set {name} one is chosen: {phases}")
+        for each, name in self._outdone:
+            others = self._set_of[name].keys() - {each.uid}
+            known = any(self._may_have_been_chosen(uid) for uid in others)
+            self._world.expect(known, f"I2: {each}: no other of its set was chosen")
+
+    def _check_told(self, name: str, lock: Json, now: float) -> None:
+        told, token = _commit(lock), lock["spec"]["commit"].get("token")
+        if "dueAt" not in told or says(lock, "Committed") or phase_of(lock) in SETTLED:
+            return
+        self._world.expect(parse_instant(told["dueAt"]) > now, f"I3: {name} was not committed in time")
+        self._world.expect(token != told["token"], f"I5: the commit of {name} is not heard")
+
+    def explains(self, reason: str, before: Json, each: Happening) -> bool:
+        """Who is not committed in time ends, and so does who is not chosen."""
+        if reason == "NotCommitted":
+            return not says(before, "Committed") and self._world.is_due(each.state, each)
+        return reason == "AnotherChosen" and "anyOf" in each.state["spec"]
+
+
+def _commit(lock: Json) -> Json:
+    found: Json = lock.get("status", {}).get("commit", {})
+    return found
+
+
+def _is_chosen(lock: Json) -> bool:
+    return says(lock, "Active") and ("commit" not in lock["spec"] or says(lock, "Committed"))

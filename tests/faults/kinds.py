@@ -1,0 +1,223 @@
+"""Kinds of objects that a run may have beside plain locks and pods, and what is done to them."""
+
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from faults.draws import CPUS, NODES, NUMBERS, Action, Draw, lock, numbered, pod
+
+_SMALL = ("500m", "500m", "1", "1500m")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What runs with objects of a kind draw.
+
+    Attributes:
+        name: for people.
+        opening: what is there from the beginning.
+        actions: what is done later, each as often as it is named.
+        watched: resources that the operator watches for its sake.
+        writes: points of its requests that only this kind makes.
+        steady: whether the operator's clock must not jump.
+
+    """
+
+    name: str
+    opening: tuple[Draw, ...]
+    actions: tuple[Draw, ...]
+    watched: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    steady: bool = False
+
+
+def _also(draw: Action, **fields: Any) -> Action:
+    """Give a lock that is drawn fields of its spec beside."""
+    action, arguments = draw
+    return action, arguments | {"also": arguments.get("also", {}) | fields}
+
+
+def _leased(rng: Random, number: int | None = None) -> Action:
+    lease = {"durationSeconds": rng.choice((3, 6, 20)), "graceSeconds": rng.choice((0, 2, 10))}
+    return _also(lock(rng, number), lease=lease)
+
+
+def _hold_lease(rng: Random) -> Action:
+    """Renew a lease now and some times more, and then abandon it."""
+    number, every = rng.randrange(NUMBERS), rng.choice((0.5, 1.0, 2.0, 4.0))
+    return "hold lease", {"number": number, "every": every, "times": rng.choice((1, 3, 10, 30))}
+
+
+def _sticky(rng: Random, number: int | None = None) -> Action:
+    return _also(lock(rng, number), reuse="Always")
+
+
+def _two_phase(rng: Random, number: int | None = None) -> Action:
+    return _also(lock(rng, number), commit={"withinSeconds": rng.choice((1, 5, 5, 30, 600))})
+
+
+def _commit(rng: Random) -> Action:
+    return "commit lock", {"number": rng.randrange(NUMBERS), "stale": rng.random() < 0.2}
+
+
+def _alternative(rng: Random, number: int | None = None) -> Action:
+    drawn = lock(rng, number) if rng.random() < 0.5 else _two_phase(rng, number)
+    return _also(drawn, anyOf=rng.choice(("one", "one", "two")))
+
+
+def _group(rng: Random) -> Action:
+    kinds = [
+        {"name": name, "count": rng.choice((1, 1, 2, 3)), "cpu": rng.choice(_SMALL)}
+        for name in rng.choice((("worker",), ("driver", "worker")))
+    ]
+    size = sum(int(kind["count"]) for kind in kinds)
+    return "group", {
+        "number": rng.randrange(2),
+        "members": kinds,
+        "least": rng.choice((None, None, rng.randint(1, size))),
+        "spread": rng.random() < 0.2,
+        "retention": rng.choice(("Delete", "Retain")),
+        "priority": rng.randrange(3),
+        "deadline": rng.choice((5, 600, 600)),
+        **rng.choice(({"ttl": 600}, {"ttl": 600}, {"ttl": 8}, {"expires_in": 900})),
+    }
+
+
+def _gang(rng: Random) -> Action:
+    return "gang", {"number": rng.randrange(2), "count": rng.randint(1, 4), "cpu": rng.choice(_SMALL)}
+
+
+def _of_gang(action: str) -> Draw:
+    return lambda rng: (action, {"number": rng.randrange(2), "which": rng.randrange(4)})
+
+
+def _borrowable(rng: Random, number: int | None = None) -> Action:
+    return _also(lock(rng, number), borrowable=True)
+
+
+def _borrower(rng: Random) -> Action:
+    return "borrower", {"number": rng.randrange(NUMBERS), "cpu": rng.choice(_SMALL)}
+
+
+def _owner(rng: Random) -> Action:
+    """Draw a pod that goes nowhere but to its lock."""
+    action, arguments = pod(rng)
+    return action, arguments | {"requires": True}
+
+
+def _quote(rng: Random) -> Action:
+    return "quote", {
+        "number": rng.randrange(NUMBERS),
+        "cpu": rng.choice((*CPUS, "9")),
+        "node": rng.choice((*NODES, "", "")),
+        "ttl": rng.choice((1, 5, 300)),
+    }
+
+
+def _quota(rng: Random) -> Action:
+    return "quota", {"number": rng.randrange(2), "spec": _limits(rng)}
+
+
+def _edit_quota(rng: Random) -> Action:
+    return "edit quota", {"number": rng.randrange(2), "spec": _limits(rng)}
+
+
+def _limits(rng: Random) -> dict[str, Any]:
+    return rng.choice(
+        (
+            {"hard": {"cpu": rng.choice(("2", "4", "6"))}},
+            {"hard": {"pods": rng.choice(("1", "2"))}},
+            {"hard": {"cpu": "5", "pods": "2"}},
+            {"hardSeconds": {"cpu": rng.choice(("1200", "3000"))}},
+            {"maxAmounts": {"cpu": "2"}, "hard": {"cpu": "4"}},
+            {"maxPriority": 1, "hard": {"cpu": "4"}},
+        )
+    )
+
+
+def _planned(rng: Random, number: int | None = None) -> Action:
+    """Draw a lock whose window begins soon, by the operator's clock."""
+    action, arguments = _also(lock(rng, number), **rng.choice(({}, {"runSeconds": rng.choice((1, 20))})))
+    arguments.pop("expires_in", None)
+    return action, arguments | {"ttl": rng.choice((3, 10, 600)), "starts_in": rng.choice((2, 5, 10, 90))}
+
+
+def _passing(rng: Random) -> Action:
+    """Draw a pod that says for how long it runs."""
+    return "passing pod", {
+        "number": rng.randrange(NUMBERS),
+        "cpu": rng.choice(CPUS),
+        "run": rng.choice((1, 3, 10)),
+        "app": rng.choice(("web", "db", "db")),
+    }
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            "leases",
+            opening=(lambda rng: _leased(rng, 2), _hold_lease),
+            actions=(*(_leased,) * 2, *(_hold_lease,) * 4),
+        ),
+        Kind(
+            "reuse",
+            opening=(lambda rng: _sticky(rng, 2), lambda rng: pod(rng, 1)),
+            actions=(*(_sticky,) * 3, pod, *(numbered("end pod"),) * 2, *(numbered("replace pod"),) * 2),
+        ),
+        Kind(
+            "two phases",
+            opening=(lambda rng: _two_phase(rng, 2), _commit),
+            actions=(*(_two_phase,) * 3, *(_commit,) * 5),
+        ),
+        Kind(
+            "alternatives",
+            opening=(lambda rng: _alternative(rng, 2), lambda rng: _alternative(rng, 3)),
+            actions=(
+                *(_alternative,) * 4,
+                *(_commit,) * 2,
+                numbered("delete lock"),
+                numbered("replace lock"),
+            ),
+        ),
+        Kind(
+            "groups",
+            opening=(_group, _gang),
+            actions=(
+                *(_group,) * 3,
+                *(_gang,) * 3,
+                numbered("delete group"),
+                _of_gang("delete member"),
+                *(_of_gang("end gang pod"),) * 2,
+            ),
+            watched=("reservationgroups",),
+            writes=("member", "member", "group status", "delete group"),
+        ),
+        Kind(
+            "borrowing",
+            opening=(lambda rng: _borrowable(rng, 2), _borrower),
+            actions=(*(_borrowable,) * 3, *(_borrower,) * 4, *(_owner,) * 3, numbered("end borrower")),
+            writes=("evict", "evict"),
+        ),
+        Kind(
+            "quotes",
+            opening=(_quote,),
+            actions=(*(_quote,) * 4, numbered("delete quote")),
+            watched=("reservationquotes",),
+            writes=("answer", "answer", "delete quote"),
+        ),
+        Kind(
+            "quotas",
+            opening=(_quota,),
+            actions=(*(_quota,) * 2, *(_edit_quota,) * 2, numbered("delete quota"), *(lock,) * 3),
+            watched=("reservationquotas",),
+            writes=("quota status",),
+        ),
+        Kind(
+            "windows",
+            opening=(lambda rng: _planned(rng, 2), _passing),
+            actions=(*(_planned,) * 4, *(_passing,) * 4),
+            steady=True,
+        ),
+    )
+}

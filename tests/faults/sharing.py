@@ -1,0 +1,116 @@
+"""What must hold of locks that are shared: their room counts once, as theirs or as that of who is in it."""
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from itertools import chain, combinations
+
+from faults.history import Happening, Json
+from faults.reading import (
+    Amounts,
+    amounts,
+    borrows,
+    holds,
+    is_leaving,
+    is_sound,
+    owns,
+    phase_of,
+    requests,
+    room_of,
+    says,
+    total,
+    uses_room_of,
+)
+from faults.world import World
+
+
+class Sharing:
+    """The rules of locks for reuse, and of those that are borrowable."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def see(self, each: Happening, before: Json | None) -> None:
+        """No owner ends a lock for reuse."""
+        del before
+        if each.kind == "reservations" and _is_for_reuse(each.state):
+            self._world.expect(phase_of(each.state) != "Consumed", f"I2: {each}: it is for reuse")
+
+    def see_rest(self, now: float) -> None:
+        """What locks say of those who are in them is so, and they are used as far as that goes."""
+        del now
+        for node_name in self._world.nodes:
+            here = [
+                lock for lock in self._world.locks.values() if holds(lock) and _node_of(lock) == node_name
+            ]
+            pods = [pod for pod in self._world.pods.values() if uses_room_of(pod, node_name)]
+            told = total(
+                amounts(lock["status"].get(field, {})) for lock in here for field in ("used", "lent")
+            )
+            used = {name: units for name, units in room_in_use(here, pods).items() if units}
+            self._world.expect(told == used, f"I5: {used} of locks on {node_name} is used, and {told} told")
+            for lock in here:
+                self._check_holder(lock, pods)
+                self._check_owners(lock)
+
+    def explains(self, reason: str, before: Json, each: Happening) -> bool:
+        """Nothing but what ends any lock ends one that is shared."""
+        del reason, before, each
+        return False
+
+    def _check_holder(self, lock: Json, pods: Iterable[Json]) -> None:
+        """Who is told to be in a lock for reuse is there."""
+        name, holder = lock["metadata"]["name"], lock["status"].get("boundPod", {}).get("uid")
+        if _is_for_reuse(lock):
+            inside = {pod["metadata"]["uid"] for pod in pods if owns(lock, pod)}
+            told = says(lock, "Occupied") == bool(holder)
+            self._world.expect(told, f"I5: {name} says who is in it, or that nobody is")
+            self._world.expect(not holder or holder in inside, f"I5: {holder} is not in {name}")
+
+    def _check_owners(self, lock: Json) -> None:
+        """An owner that fits into a borrowable lock is not kept waiting by who borrows of it."""
+        node = self._world.nodes[_node_of(lock)]
+        if (
+            not lock["spec"].get("borrowable")
+            or not is_sound(node)
+            or _node_of(lock) in self._world.disturbed
+        ):
+            return
+        for pod in self._world.pods.values():
+            waits = owns(lock, pod) and not pod["spec"].get("nodeName") and not is_leaving(pod)
+            fits = all(units <= room_of(lock).get(name, 0) for name, units in requests(pod).items())
+            names = pod["metadata"]["name"], lock["metadata"]["name"]
+            self._world.expect(not (waits and fits), f"I5: {names[0]} waits, though {names[1]} is its own")
+
+
+def room_in_use(locks: Sequence[Json], pods: Sequence[Json]) -> Amounts:
+    """Tell what of the room of locks on a node its pods use without ending them, at the most.
+
+    An owner of several may use them all: as much flows from pods to locks as the smallest cut lets through.
+    Borrowers use any that are borrowable.
+    """
+    reused = [lock for lock in locks if _is_for_reuse(lock)]
+    lent = total(room_of(lock) for lock in locks if lock["spec"].get("borrowable"))
+    borrowed = total(requests(pod) for pod in pods if borrows(pod))
+    names = {name for lock in reused for name in room_of(lock)}
+    return total(
+        [
+            {name: min(_cuts(reused, pods, name)) for name in names},
+            {name: min(units, borrowed.get(name, Decimal(0))) for name, units in lent.items()},
+        ]
+    )
+
+
+def _cuts(locks: Sequence[Json], pods: Sequence[Json], name: str) -> Iterable[Decimal]:
+    for full in chain.from_iterable(combinations(locks, size) for size in range(len(locks) + 1)):
+        owners = [pod for pod in pods if any(owns(lock, pod) for lock in locks if lock not in full)]
+        yield sum((room_of(lock)[name] for lock in full), Decimal(0)) + sum(
+            (requests(pod).get(name, Decimal(0)) for pod in owners), Decimal(0)
+        )
+
+
+def _is_for_reuse(lock: Json) -> bool:
+    return bool(lock["spec"].get("reuse") == "Always")
+
+
+def _node_of(lock: Json) -> str:
+    return str(lock["status"]["nodeName"])

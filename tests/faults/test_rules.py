@@ -1,0 +1,353 @@
+"""Histories that break what is promised of leases, groups and so on, and histories that do not."""
+
+from typing import Any
+
+import pytest
+
+from faults.history import Json
+from faults.proxy import Told
+from faults.test_checker import START, Tale
+from tidelock.model.instants import format_instant
+
+LEASE = {"durationSeconds": 5, "graceSeconds": 2}
+COMMIT = {"withinSeconds": 5}
+_SMALL: dict[str, Any] = {"resources": {"cpu": "1"}}
+GROUP = {"name": "gang", "uid": "g", "members": 2, "minMembers": 2}
+
+
+@pytest.fixture
+def tale() -> Tale:
+    made = Tale()
+    made.node()
+    return made
+
+
+def at(seconds: float) -> str:
+    return format_instant(START + seconds)
+
+
+def broken(found: list[str], *words: str) -> bool:
+    """Whether anything is found, and all of it says so."""
+    return bool(found) and all(any(word in each for word in words) for each in found)
+
+
+# Leases.
+
+
+def leased(renew_by: float, lost_at: float | None = None) -> Json:
+    lost = {} if lost_at is None else {"lostAt": at(lost_at)}
+    return {"renewedAt": at(renew_by - 5), "renewBy": at(renew_by), **lost}
+
+
+def test_a_lease_that_is_not_renewed_ends_its_lock(tale: Tale) -> None:
+    tale.lock(also={"lease": LEASE}, lease=leased(7))
+    tale.clock = START + 10
+    tale.lock(
+        reason="LeaseExpired", phase="Expired", also={"lease": LEASE}, lease=leased(7, 9), finishedAt=at(10)
+    )
+    assert tale.judged() == []
+
+
+def test_a_lease_is_lost_before_its_grace_is_over(tale: Tale) -> None:
+    tale.lock(also={"lease": LEASE}, lease=leased(7))
+    tale.clock = START + 10
+    tale.lock(
+        reason="LeaseExpired", phase="Expired", also={"lease": LEASE}, lease=leased(7, 8), finishedAt=at(10)
+    )
+    assert broken(tale.judged(), "lost before its time")
+
+
+def test_a_lease_is_lost_though_it_was_renewed(tale: Tale) -> None:
+    long, renewed = LEASE | {"durationSeconds": 30}, LEASE | {"durationSeconds": 30, "renewTime": at(0)}
+    told = {"renewedAt": at(2), "renewBy": at(32)}
+    tale.lock(also={"lease": long}, lease=told)
+    tale.lock(also={"lease": renewed}, lease=told)
+    heard = Told("reservations", 3, listed=False, at=tale.clock)
+    tale.clock = START + 35
+    lost = told | {"lostAt": at(34)}
+    tale.lock(reason="LeaseExpired", phase="Expired", also={"lease": renewed}, lease=lost, finishedAt=at(34))
+    assert broken(tale.judged(told=[heard]), "after it was renewed")
+    assert tale.judged(told=[heard], crashes=[tale.clock - 1]) == []
+    assert tale.judged() == [], "nobody has told the operator"
+
+
+def test_a_lease_that_is_over_is_kept(tale: Tale) -> None:
+    tale.lock(also={"lease": LEASE}, lease=leased(7))
+    tale.clock = START + 20
+    assert broken(tale.judged_at_rest(), "the lease of lock was due")
+
+
+def test_a_renewal_is_not_heard(tale: Tale) -> None:
+    tale.lock(also={"lease": LEASE | {"renewTime": at(1)}}, lease=leased(50))
+    assert broken(tale.judged_at_rest(), "nobody has heard")
+
+
+# Two phases.
+
+
+def committed(*, number: int = 1, by: float | None = None) -> dict[str, Any]:
+    """Give fields of a status that tells how a hold stands, which is due after 5 s."""
+    told = {"holds": number, "token": f"lock.{number}", "dueAt": at(5)}
+    if by is not None:
+        told["committedAt"] = at(by)
+    return {"commit": told, "conditions": [_told("Active", True), _told("Committed", by is not None)]}
+
+
+def _told(kind: str, holds: bool, reason: str = "Admitted") -> Json:
+    return {"type": kind, "status": str(holds), "reason": reason}
+
+
+def test_a_hold_is_committed(tale: Tale) -> None:
+    tale.lock(also={"commit": COMMIT}, **committed())
+    tale.lock(also={"commit": COMMIT | {"token": "lock.1"}}, **committed())
+    tale.lock(also={"commit": COMMIT | {"token": "lock.1"}}, **committed(by=3))
+    tale.clock = START + 60
+    assert tale.judged_at_rest() == []
+
+
+@pytest.mark.parametrize(("token", "by"), [("lock.0", 3), ("lock.1", 6)])
+def test_a_hold_is_committed_that_was_not(tale: Tale, token: str, by: float) -> None:
+    tale.lock(also={"commit": COMMIT | {"token": token}}, **committed(by=by))
+    assert broken(tale.judged(), "it was not committed in time")
+
+
+def test_a_commit_is_taken_back(tale: Tale) -> None:
+    spec = {"commit": COMMIT | {"token": "lock.1"}}
+    tale.lock(also=spec, **committed(by=3))
+    tale.lock(also=spec, **committed(number=2))
+    assert broken(tale.judged(), "it was committed, and is so no more")
+    tale.happenings.insert(2, tale.happenings[2])
+    tale.node("3")
+    tale.happenings.insert(2, tale.happenings.pop())
+    assert tale.judged() == [], "its node has shrunk"
+
+
+def test_a_lock_that_was_committed_ends_as_if_it_were_not(tale: Tale) -> None:
+    spec = {"commit": COMMIT | {"token": "lock.1"}}
+    tale.lock(also=spec, **committed(by=3))
+    tale.clock = START + 10
+    end = committed() | {"conditions": [_told("Active", False, "NotCommitted")]}
+    tale.lock(reason="NotCommitted", also=spec, finishedAt=at(9), **end | {"phase": "Expired"})
+    assert broken(tale.judged(), "it was told to be committed", "its hold was", "no reason")
+
+
+def test_a_commit_in_time_is_not_heard(tale: Tale) -> None:
+    due: dict[str, Any] = {"commit": {"holds": 1, "token": "lock.1", "dueAt": at(60)}}
+    active: dict[str, Any] = {"conditions": [_told("Active", True), _told("Committed", False)]}
+    tale.lock(also={"commit": COMMIT}, **due, **active)
+    tale.lock(also={"commit": COMMIT | {"token": "lock.1"}}, **due, **active)
+    assert broken(tale.judged_at_rest(), "the commit of lock is not heard")
+    heard = Told("reservations", 3, listed=False, at=tale.clock)
+    tale.clock = START + 60
+    over: dict[str, Any] = {
+        "conditions": [_told("Active", False, "NotCommitted")],
+        "finishedAt": at(60),
+        "phase": "Expired",
+    }
+    tale.lock(reason="NotCommitted", also={"commit": COMMIT | {"token": "lock.1"}}, **due, **over)
+    assert broken(tale.judged(told=[heard]), "before it was due")
+
+
+def test_nobody_commits_a_lock_and_it_stays(tale: Tale) -> None:
+    tale.lock(also={"commit": COMMIT}, **committed())
+    tale.clock = START + 60
+    assert broken(tale.judged_at_rest(), "was not committed in time")
+
+
+# Alternatives.
+
+
+def test_two_of_a_set_are_chosen(tale: Tale) -> None:
+    for name in ("one", "other"):
+        tale.lock(name, owner=name, also={"anyOf": "set"}, resources={"cpu": "1"})
+    assert broken(tale.judged(), "['one', 'other'] of one set are chosen")
+
+
+def test_an_alternative_waits_beside_the_choice(tale: Tale) -> None:
+    tale.lock("one", also={"anyOf": "set"})
+    tale.lock("other", "InsufficientCapacity", owner="db", also={"anyOf": "set"}, phase="Pending")
+    assert broken(tale.judged_at_rest(), "of the set set one is chosen")
+
+
+def test_an_alternative_ends_for_no_other(tale: Tale) -> None:
+    tale.lock("one", "InsufficientCapacity", also={"anyOf": "set"}, phase="Pending")
+    tale.lock("other", "AnotherChosen", owner="db", also={"anyOf": "set"}, phase="Expired")
+    assert broken(tale.judged_at_rest(), "no other of its set was chosen")
+
+
+# Groups.
+
+
+def member(tale: Tale, name: str, reason: str = "Admitted", **status: Any) -> None:
+    tale.lock(name, reason, also={"group": GROUP}, **_SMALL | status)
+
+
+def stored(tale: Tale, name: str) -> None:
+    """Tell of a member that has its room, which nobody is told of yet."""
+    member(tale, name, "GroupIncomplete", phase="Pending")
+
+
+def group(tale: Tale, *, active: bool) -> None:
+    state = {"metadata": {"name": "gang", "uid": "g"}, "spec": {}}
+    tale.tell("reservationgroups", state | {"status": {"conditions": [_told("Active", active)]}})
+
+
+def test_a_group_is_given_once_it_is_stored(tale: Tale) -> None:
+    for tell in (stored, stored, member, member):
+        tell(tale, f"gang-{len(tale.happenings) % 2}")
+    group(tale, active=True)
+    assert tale.judged_at_rest() == []
+
+
+def test_a_member_is_told_before_the_others_are_stored(tale: Tale) -> None:
+    stored(tale, "gang-0")
+    member(tale, "gang-0")
+    assert broken(tale.judged(), "too few of its group are stored")
+
+
+def test_a_member_is_held_though_its_group_is_short(tale: Tale) -> None:
+    for tell in (stored, stored, member):
+        tell(tale, f"gang-{len(tale.happenings) % 2}")
+    group(tale, active=True)
+    assert broken(tale.judged_at_rest(), "too few of a group are left")
+
+
+def test_a_member_gives_up_its_room_for_nothing(tale: Tale) -> None:
+    for tell in (stored, stored, member, stored):
+        tell(tale, f"gang-{len(tale.happenings) % 2}")
+    stored(tale, "gang-1")
+    assert broken(tale.judged(), "no reason for an end of Active (GroupIncomplete)")
+
+
+def test_a_pod_takes_two_members(tale: Tale) -> None:
+    tale.bound("web", cpu="1")
+    for name in ("gang-0", "gang-1"):
+        member(tale, name, "Consumed", boundPod={"name": "web", "uid": "web"})
+    assert broken(tale.judged(), "took two of its group", "")
+
+
+def test_members_outlive_their_group(tale: Tale) -> None:
+    member(tale, "gang-0", "Rejected")
+    assert broken(tale.judged_at_rest(), "is gone")
+
+
+def test_a_member_is_held_beside_a_pod_that_has_taken_none(tale: Tale) -> None:
+    for tell in (stored, stored, member, member):
+        tell(tale, f"gang-{len(tale.happenings) % 2}")
+    group(tale, active=True)
+    tale.bound("web", cpu="1")
+    assert broken(tale.judged_at_rest(), "is held beside ['web']")
+
+
+# Locks that are shared.
+
+
+def test_a_lock_for_reuse_counts_once_and_goes_on(tale: Tale) -> None:
+    tale.lock(also={"reuse": "Always"})
+    tale.bound("web")
+    inside: dict[str, Any] = {"boundPod": {"name": "web", "uid": "web"}, "used": {"cpu": "3"}}
+    conditions = [_told("Active", True), _told("Occupied", True)]
+    tale.lock(also={"reuse": "Always"}, conditions=conditions, **inside)
+    assert tale.judged_at_rest() == []
+
+
+def test_a_pod_in_the_room_between_two_owners(tale: Tale) -> None:
+    tale.lock(also={"reuse": "Always"})
+    tale.bound("db")
+    assert broken(tale.judged(), "I1: a is overcommitted")
+
+
+def test_an_owner_ends_a_lock_for_reuse(tale: Tale) -> None:
+    tale.lock(also={"reuse": "Always"})
+    tale.bound("web")
+    tale.lock(reason="Consumed", also={"reuse": "Always"}, boundPod={"name": "web", "uid": "web"})
+    assert broken(tale.judged(), "it is for reuse")
+
+
+def test_a_lock_for_reuse_does_not_say_who_is_in_it(tale: Tale) -> None:
+    tale.lock(also={"reuse": "Always"})
+    tale.bound("web")
+    assert broken(tale.judged_at_rest(), "of locks on a is used, and {} told")
+    gone = {"name": "web", "uid": "gone"}
+    tale.lock(also={"reuse": "Always"}, boundPod=gone, used={"cpu": "3"})
+    assert broken(tale.judged_at_rest(), "says who is in it", "gone is not in lock")
+
+
+def borrower(tale: Tale, cpu: str = "3") -> None:
+    tale.pod("batch", "", cpu)
+    meta = {"name": "batch", "uid": "batch", "annotations": {"tidelock.dev/borrows": "true"}}
+    state = tale.happenings.pop().state | {"metadata": meta}
+    for node in ("", "a"):
+        tale.tell("pods", state | {"spec": state["spec"] | {"nodeName": node}})
+
+
+def test_room_is_lent_once(tale: Tale) -> None:
+    tale.lock(also={"borrowable": True})
+    borrower(tale)
+    tale.lock(also={"borrowable": True}, lent={"cpu": "3"})
+    assert tale.judged_at_rest() == []
+    tale.lock(also={"borrowable": True}, lent={"cpu": "1"})
+    assert broken(tale.judged_at_rest(), "is used, and")
+    tale.bound("db", cpu="2")
+    assert broken(tale.judged(), "I1: a is overcommitted")
+
+
+def test_an_owner_waits_for_who_borrows_of_its_lock(tale: Tale) -> None:
+    tale.lock(also={"borrowable": True})
+    borrower(tale)
+    tale.lock(also={"borrowable": True}, lent={"cpu": "3"})
+    tale.pod("web", "")
+    assert broken(tale.judged_at_rest(), "web waits, though lock is its own")
+
+
+# Quotas and quotes.
+
+
+def quota(tale: Tale, **spec: Any) -> None:
+    tale.tell("reservationquotas", {"metadata": {"name": "team", "uid": "q"}, "spec": spec, "status": {}})
+
+
+@pytest.mark.parametrize(
+    "limits", [{"hard": {"cpu": "2"}}, {"hard": {"pods": "1"}}, {"hardSeconds": {"cpu": "900"}}]
+)
+def test_locks_have_more_than_a_quota_allows(tale: Tale, limits: Json) -> None:
+    quota(tale, **limits)
+    told = [Told("reservationquotas", 2, listed=False, at=START)]
+    tale.clock = START + 60
+    for number in range(3):
+        given: dict[str, Any] = {"activatedAt": at(60), "resources": {"cpu": "1"}}
+        tale.lock(f"lock-{number}", owner=f"web-{number}", **given)
+    assert broken(tale.judged(told=told), "more than team allows")
+    assert tale.judged() == [], "nobody has told the operator of it"
+
+
+def test_locks_that_are_older_than_a_quota_stay(tale: Tale) -> None:
+    tale.lock()
+    quota(tale, hard={"cpu": "1"})
+    told = [Told("reservationquotas", 3, listed=False, at=tale.clock)]
+    tale.clock = START + 60
+    tale.lock()
+    assert tale.judged(told=told) == []
+
+
+def quote(tale: Tale, **status: Any) -> None:
+    spec = {"resources": {"cpu": "1"}, "ttlSeconds": 5}
+    tale.tell(
+        "reservationquotes", {"metadata": {"name": "quote", "uid": "q"}, "spec": spec, "status": status}
+    )
+
+
+def test_a_quote_is_answered_once_and_goes(tale: Tale) -> None:
+    quote(tale)
+    assert broken(tale.judged_at_rest(), "quote is not answered")
+    quote(tale, answeredAt=at(3))
+    assert tale.judged_at_rest() == []
+    quote(tale, answeredAt=at(4))
+    assert broken(tale.judged(), "it was answered otherwise")
+    tale.clock = START + 60
+    assert any("was to go" in each for each in tale.judged_at_rest())
+
+
+def test_a_quote_promises_more_than_there_is(tale: Tale) -> None:
+    quote(tale, answeredAt=at(3), count=5, conditions=[_told("Feasible", True)])
+    assert broken(tale.judged(), "more than there is")

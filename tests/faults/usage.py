@@ -1,0 +1,111 @@
+"""What must hold of quotas: locks have no more than was allowed since they were given."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from math import ceil, inf
+
+from faults.history import Happening, Json
+from faults.reading import Amounts, amounts, room_of, total
+from faults.world import SLACK, World
+from tidelock.model.instants import parse_instant
+
+_UNLIMITED = Decimal("Infinity")
+
+
+@dataclass(slots=True)
+class _Version:
+    """What a quota allows, and until when that counted, by the loop's time: as the next was told then."""
+
+    hard: Amounts
+    hard_seconds: Amounts
+    until: float = inf
+
+
+class Usage:
+    """The rules of quotas."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._versions: defaultdict[str, list[_Version]] = defaultdict(lambda: [_Version({}, {})])
+        self._earliest: dict[str, float] = {}  # when a lock may have been given, by its uid
+        self._told: set[tuple[str, ...]] = set()
+
+    def see(self, each: Happening, before: Json | None) -> None:
+        """Follow the quotas, and add up whenever a lock changes."""
+        if each.kind == "reservationquotas":
+            self._follow(each, before)
+        elif each.kind == "reservations":
+            self._note_given(each)
+            self._add_up(each)
+
+    def _follow(self, each: Happening, before: Json | None) -> None:
+        if before is not None and not each.gone and before["spec"] == each.state["spec"]:
+            return
+        told = self._world.told_at(each)
+        self._versions[each.name][-1].until = inf if told is None else told + SLACK
+        spec = {} if each.gone else each.state["spec"]
+        self._versions[each.name].append(
+            _Version(amounts(spec.get("hard", {})), amounts(spec.get("hardSeconds", {})))
+        )
+
+    def _note_given(self, each: Happening) -> None:
+        """Note when a lock was given at the earliest: its status is written later, and clocks jump."""
+        activated = each.state.get("status", {}).get("activatedAt")
+        if activated is not None and each.uid not in self._earliest:
+            ago = each.clock - parse_instant(activated)
+            self._earliest[each.uid] = each.at - ago if ago >= 0 else -inf
+
+    def _add_up(self, each: Happening) -> None:
+        """Compare what is held surely with the most that was allowed since the first of it was given."""
+        locks = [lock for lock in self._world.locks.values() if self._counts(lock, each)]
+        names = tuple(sorted(lock["metadata"]["name"] for lock in locks))
+        if not locks or not self._versions or names in self._told:
+            return
+        since = min(self._earliest[lock["metadata"]["uid"]] for lock in locks)
+        held = {**total(map(room_of, locks)), "pods": Decimal(len(locks))}
+        seconds = total(_seconds(lock) for lock in locks)
+        for quota, versions in self._versions.items():
+            valid = [version for version in versions if version.until >= since]
+            over = list(_beyond(held, [version.hard for version in valid]))
+            over += [
+                f"{text} seconds" for text in _beyond(seconds, [version.hard_seconds for version in valid])
+            ]
+            if over:
+                self._told.add(names)
+            self._world.expect(not over, f"I1: {names} hold {over}, more than {quota} allows, at {each}")
+
+    def _counts(self, lock: Json, each: Happening) -> bool:
+        known = lock["metadata"]["uid"] in self._earliest
+        return known and self._world.surely_has_room(lock, each) and not self._is_disturbed(lock)
+
+    def _is_disturbed(self, lock: Json) -> bool:
+        return lock["status"]["nodeName"] in self._world.disturbed
+
+    def see_rest(self, now: float) -> None:
+        """What is left to see at rest is that another operator would tell the same of quotas."""
+
+    def explains(self, reason: str, before: Json, each: Happening) -> bool:
+        """Who has lost its room is held to the quota like a new lock."""
+        if reason != "QuotaExceeded" or not self._versions:
+            return False
+        disturbed = before["status"].get("nodeName") in self._world.disturbed
+        return disturbed or self._world.owner_was_tried(each.state, each.at)
+
+
+def _beyond(held: Amounts, limits: Iterable[Amounts], unit: str = "") -> Iterator[str]:
+    """Tell what is held beyond the highest limit."""
+    allowed = list(limits)
+    for name, units in held.items():
+        most = max(limit.get(name, _UNLIMITED) for limit in allowed)
+        if units > most:
+            yield f"{name} {units}{unit} of {most}"
+
+
+def _seconds(lock: Json) -> Amounts:
+    """Give the room of a lock times its life, at the least."""
+    status, spec = lock["status"], lock["spec"]
+    life = ceil(round(parse_instant(status["expiresAt"]) - parse_instant(status["activatedAt"]), 3))
+    life = min(life, spec.get("ttlSeconds", life))
+    return {name: units * life for name, units in room_of(lock).items()}

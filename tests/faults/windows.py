@@ -1,0 +1,100 @@
+"""What must hold of locks that begin later: nobody who may stay for ever has their room when they begin."""
+
+from faults.history import Happening, Json
+from faults.reading import (
+    SETTLED,
+    amounts,
+    holds,
+    is_on,
+    phase_of,
+    requests,
+    room_of,
+    total,
+    uses_room_of,
+)
+from faults.world import ROOMLESS, World
+from tidelock.model.instants import parse_instant
+
+_OVERSTAYED = ROOMLESS | {"Overcommitted"}
+
+
+class Windows:
+    """The rules of windows."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._passed: set[str] = set()  # nodes of which somebody said that he would be gone
+        self._ending: set[str] = set()  # nodes of locks whose pods are to be gone some time
+
+    def see(self, each: Happening, before: Json | None) -> None:
+        """A window begins at its start, and its room is not given to who may be there for longer."""
+        if each.gone:
+            return
+        if each.kind == "pods" and _passes(each.state):
+            self._passed.add(each.state["spec"].get("nodeName", ""))
+        if each.kind == "reservations" and "runSeconds" in each.state["spec"]:
+            self._ending.add(each.state.get("status", {}).get("nodeName", ""))
+        if each.kind == "reservations" and "startAt" in each.state["spec"]:
+            self._check_begin(each, before)
+        if each.kind in {"pods", "reservations"}:
+            for name in self._world.nodes.keys() - self._world.disturbed - self._world.unsound:
+                self._check_room(name, each)
+
+    def _check_begin(self, each: Happening, before: Json | None) -> None:
+        begins, phase = parse_instant(each.state["spec"]["startAt"]), phase_of(each.state)
+        if holds(each.state):
+            self._world.expect(each.clock >= begins, f"I2: {each}: it is active before its window")
+        if before is None or phase_of(before) != "Planned" or phase == "Planned":
+            return
+        node = before["status"].get("nodeName", "")
+        if phase == "Active":
+            activated = parse_instant(each.state["status"]["activatedAt"])
+            elsewhere = each.state["status"]["nodeName"] != node
+            self._world.expect(elsewhere or activated == begins, f"I2: {each}: it began at {activated}")
+        elif phase == "Pending":
+            edited = before["metadata"]["generation"] != each.state["metadata"]["generation"]
+            known = (
+                edited or node in self._world.disturbed | self._world.unsound | self._passed | self._ending
+            )
+            self._world.expect(known, f"I1: {each}: it was planned, and no reason is known why it is not")
+
+    def _check_room(self, name: str, each: Happening) -> None:
+        """Who is on a node for ever, and a window there, fit in; who took a lock that ends is not counted."""
+        world, node = self._world, self._world.nodes[name]
+        locks = [
+            lock for lock in world.locks.values() if self._is_surely_planned(lock, each) and is_on(lock, node)
+        ]
+        if not locks or name in self._ending:
+            return
+        pods = (pod for pod in world.pods.values() if uses_room_of(pod, name) and not _passes(pod))
+        lasting = total(map(requests, pods))
+        room = amounts(node["status"]["allocatable"])
+        for lock in locks:
+            taken = total([lasting, room_of(lock)])
+            over = {what: units - room[what] for what, units in taken.items() if units > room[what]}
+            text = f"I1: {lock['metadata']['name']} is planned on {name}, which will lack {over}, at {each}"
+            world.expect(not over, text)
+
+    def _is_surely_planned(self, lock: Json, each: Happening) -> bool:
+        """Whether a lock says that it is planned, and has neither begun nor been edited nor ended since."""
+        current = lock["metadata"]["generation"] == lock.get("status", {}).get("observedGeneration")
+        if phase_of(lock) != "Planned" or not current or self._world.is_due(lock, each):
+            return False
+        return parse_instant(lock["spec"]["startAt"]) > self._world.latest_shown(lock, each)
+
+    def see_rest(self, now: float) -> None:
+        """A lock is planned as long as its window has not begun."""
+        for name, lock in self._world.locks.items():
+            if "startAt" in lock["spec"] and phase_of(lock) not in SETTLED | {"Pending"}:
+                ahead = parse_instant(lock["spec"]["startAt"]) > now
+                self._world.expect(ahead == (phase_of(lock) == "Planned"), f"I5: {name} is {phase_of(lock)}")
+
+    def explains(self, reason: str, before: Json, each: Happening) -> bool:
+        """Who ought to be gone may be there yet, or may be taken to be."""
+        del each
+        return reason in _OVERSTAYED and before["status"].get("nodeName", "") in self._passed | self._ending
+
+
+def _passes(pod: Json) -> bool:
+    """Whether a pod says for how long it runs."""
+    return "tidelock.dev/run-seconds" in pod["metadata"].get("annotations", {})

@@ -1,0 +1,188 @@
+"""The state of a run at one point of its history, and what the history knows of how it came about."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from faults.history import Happening, Json
+from faults.proxy import Passed, Told
+from faults.reading import due, holds, is_bound, is_sound, may_be_owned_by, owns, shrank
+
+SLACK = 5.0
+"""Seconds of the loop that the checker's watch, or the operator's next question, may come later than what it
+tells of: a claim of a lock, which is no write, is seen by the requests about its owner."""
+
+ROOMLESS = frozenset({"InsufficientCapacity", "NoMatchingNode", "NodeNotFound", "DeadlineExceeded"})
+"""A lock that has lost its place waits anew, and may be told why before anybody sees that it has."""
+
+_SAME_CLAIM = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What the checker is told beside the history.
+
+    Attributes:
+        asked: requests that came to the proxy.
+        foreign: uids of pods that somebody else has bound.
+        deleted: uids of locks that somebody else has deleted.
+        peaks: what the operator's clock showed before each jump, with the loop's time.
+        told: events and lists that the operator got.
+        crashes: when it crashed, by the loop's time.
+
+    """
+
+    asked: Sequence[Passed] = ()
+    foreign: Collection[str] = ()
+    deleted: Collection[str] = ()
+    peaks: Sequence[tuple[float, float]] = ()
+    told: Sequence[Told] = ()
+    crashes: Sequence[float] = ()
+
+
+@dataclass
+class World:
+    """All objects by kind and name, and what has become of them so far.
+
+    Attributes:
+        objects: the newest state of each that is there.
+        found: what is wrong.
+        disturbed: nodes that shrank, went, or were used by others.
+        unsound: nodes that locks for any node may have left.
+        owners: uids of the owners that have been bound, by the lock's uid.
+        given_at: when a lock was first active, by its uid and the loop's time.
+
+    """
+
+    circumstances: Circumstances
+    objects: defaultdict[str, dict[str, Json]] = field(default_factory=lambda: defaultdict(dict))
+    found: list[str] = field(default_factory=list)
+    disturbed: set[str] = field(default_factory=set)
+    unsound: set[str] = field(default_factory=set)
+    owners: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    given_at: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> dict[str, Json]:
+        """All nodes by name."""
+        return self.objects["nodes"]
+
+    @property
+    def pods(self) -> dict[str, Json]:
+        """All pods by name."""
+        return self.objects["pods"]
+
+    @property
+    def locks(self) -> dict[str, Json]:
+        """All Reservations by name."""
+        return self.objects["reservations"]
+
+    def expect(self, holds: bool, text: str) -> None:
+        """Note what is wrong, once."""
+        if not holds and text not in self.found:
+            self.found.append(text)
+
+    def take(self, each: Happening) -> Json | None:
+        """Go on by one version; gives the state of the object before that."""
+        known = self.objects[each.kind]
+        before = known.pop(each.name, None)
+        if not each.gone:
+            known[each.name] = each.state
+        if each.kind == "nodes":
+            self._note_node(each, before)
+        elif each.kind == "pods" and not each.gone:
+            self._note_pod(each, before)
+        elif each.kind == "reservations" and each.state.get("status", {}).get("activatedAt"):
+            self.given_at.setdefault(each.uid, each.at)
+        for lock in self.locks.values():
+            owners = (pod["metadata"]["uid"] for pod in self.bound_owners(lock))
+            self.owners[lock["metadata"]["uid"]].update(owners)
+        return before
+
+    def _note_node(self, each: Happening, before: Json | None) -> None:
+        if each.gone or (before is not None and shrank(before, each.state)):
+            self.disturbed.add(each.name)
+        if not each.gone and before is not None and not is_sound(each.state):
+            self.unsound.add(each.name)
+
+    def _note_pod(self, each: Happening, before: Json | None) -> None:
+        node_name = each.state["spec"].get("nodeName", "")
+        if node_name and (before is None or each.uid in self.circumstances.foreign):
+            self.disturbed.add(node_name)
+
+    def bound_owners(self, lock: Json) -> Iterator[Json]:
+        """Give the owners of a lock that are bound and not leaving."""
+        return (pod for pod in self.pods.values() if is_bound(pod) and owns(lock, pod))
+
+    def is_due(self, lock: Json, each: Happening) -> bool:
+        """Whether the operator's clock has shown an end of a lock since that was given."""
+        return due(lock) <= self.latest_shown(lock, each)
+
+    def surely_has_room(self, lock: Json, each: Happening) -> bool:
+        """Whether a lock that says Active has its room: not if it is known to be over, or to have moved."""
+        if not holds(lock) or self.is_due(lock, each):
+            return False
+        if lock["status"]["nodeName"] in self.unsound and "nodeName" not in lock["spec"]:
+            return False
+        if lock["spec"].get("reuse") == "Always":
+            return True  # its owners use it, and it goes on
+        taken = any(not self._took_another(pod, lock) for pod in self.bound_owners(lock))
+        return not taken and not self.owner_was_tried(lock, each.at, recently=True)
+
+    def members(self, group_uid: str) -> list[Json]:
+        """Give the locks of a group."""
+        return [lock for lock in self.locks.values() if lock["spec"].get("group", {}).get("uid") == group_uid]
+
+    def _took_another(self, pod: Json, lock: Json) -> bool:
+        """Whether a pod that is an owner of a lock has taken another one of its group."""
+        others = self.members(lock["spec"]["group"]["uid"]) if "group" in lock["spec"] else []
+        took = (
+            other.get("status", {}).get("boundPod", {}).get("uid") for other in others if other is not lock
+        )
+        return pod["metadata"]["uid"] in took
+
+    def latest_shown(self, lock: Json, each: Happening) -> float:
+        """Tell what the operator's clock has shown at its latest since a lock was given."""
+        given_at = self.given_at.get(lock["metadata"]["uid"], each.at)
+        shown = [clock for at, clock in self.circumstances.peaks if given_at - SLACK < at <= each.at]
+        return max([each.clock, *shown])
+
+    def owner_was_tried(self, lock: Json, at: float, *, recently: bool = False) -> bool:
+        """Whether the operator was binding an owner, or asking whether it is bound, around a time."""
+        last_end = float("-inf")
+        for each in self.circumstances.asked:
+            if each.point not in {"bind", "read"} or not may_be_owned_by(lock, each.name):
+                continue
+            if each.start - SLACK > at:
+                break
+            last_end = max(last_end, each.end)
+            if not recently:
+                return True
+        return recently and last_end + _SAME_CLAIM >= at
+
+    def sent_at(self, point: str, each: Happening) -> float:
+        """Tell when the request was sent at the earliest that wrote a version, by the loop's time."""
+        requests = (asked for asked in self.circumstances.asked if asked.point == point)
+        about = (asked for asked in requests if asked.name == each.name and asked.start <= each.at)
+        return min((asked.start for asked in about if asked.end >= each.at - SLACK), default=each.at)
+
+    def told_at(self, each: Happening) -> float | None:
+        """Tell when the operator got to know of a version for the first time; None if it never did."""
+        return next(
+            (
+                told.at
+                for told in self.circumstances.told
+                if told.kind == each.kind
+                and (told.version >= each.version if told.listed else told.version == each.version)
+            ),
+            None,
+        )
+
+    def clock_at(self, at: float, each: Happening) -> float:
+        """Tell what the operator's clock showed at a time of the loop, if it has not jumped since."""
+        return each.clock - (each.at - at)
+
+    def went_on(self, start: float, end: float) -> bool:
+        """Whether neither a jump of the clock nor a crash was between two times of the loop."""
+        jumps = (at for at, _ in self.circumstances.peaks)
+        return not any(start - SLACK < at <= end for at in (*jumps, *self.circumstances.crashes))

@@ -1,0 +1,54 @@
+"""The package, as README and docs have it installed: what pip is told to do, in a virtual environment."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from documents import PAGES, ROOT, commands, page_blocks
+from tidelock import __version__
+
+_UNTRACKED = shutil.ignore_patterns("__pycache__", "*.egg-info")
+
+
+def typed() -> list[str]:
+    """Give what README and docs have pip do."""
+    return [
+        command.typed
+        for page in PAGES
+        for block in page_blocks(page)
+        if block.language in {"sh", "console"}
+        for command in commands(block)
+        if command.words[0] == "pip"
+    ]
+
+
+def test_there_are_commands_of_pip() -> None:
+    assert {line.partition("#")[0].strip() for line in typed()} >= {"pip install ."}
+
+
+@pytest.mark.timeout(1200)
+def test_what_pip_is_told_to_install_works(tmp_path: Path) -> None:
+    source, installed = tmp_path / "src", tmp_path / "venv"
+    source.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE"):  # building leaves files behind
+        shutil.copy(ROOT / name, source)
+    for name in ("operator", "docs/examples/plugin"):
+        shutil.copytree(ROOT / name, source / name, ignore=_UNTRACKED)
+    subprocess.run([sys.executable, "-m", "venv", installed], check=True)
+    environment = os.environ | {"PATH": f"{installed / 'bin'}:{os.environ['PATH']}"}
+    environment.pop("PYTHONPATH", None)  # or it would find the package in the repository
+
+    for line in typed():
+        subprocess.run(["sh", "-ec", line], cwd=source, env=environment, check=True)
+
+    def printed(*words: str) -> str:
+        return subprocess.check_output(words, cwd=tmp_path, env=environment, text=True)
+
+    assert printed("tidelock", "--version").strip() == __version__
+    assert "reserve" in printed("kubectl-tidelock", "--help")
+    assert (installed / "bin" / "kubectl_complete-tidelock").exists()
+    assert printed("python", "-c", "import matplotlib, tidelock_example; print(tidelock_example.__name__)")

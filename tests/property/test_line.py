@@ -1,0 +1,132 @@
+"""The line of locks gives room as progressive filling does, whatever the namespaces ask for and weigh."""
+
+from typing import NamedTuple
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders import NOW, encode, node, reservation
+from tidelock.cluster.columns import Columns
+from tidelock.cluster.objects import Lister
+from tidelock.ledger.book import Book
+from tidelock.ledger.entry import Entry
+from tidelock.ledger.quotas import Quotas
+from tidelock.model.limits import ReservationQuota, decode_reservation_quota
+from tidelock.model.quantities import PODS, Resources
+from tidelock.scheduler.line import Line
+
+
+class Tenant(NamedTuple):
+    """A namespace, and how many locks of which size it asks for."""
+
+    name: str
+    weight: int
+    cpu: int
+    gibibytes: int
+    locks: int
+
+
+TENANTS = st.lists(
+    st.builds(
+        Tenant,
+        st.just(""),
+        weight=st.integers(1, 4),
+        cpu=st.integers(0, 6),
+        gibibytes=st.integers(0, 6),
+        locks=st.integers(1, 30),
+    ),
+    min_size=1,
+    max_size=5,
+).map(lambda tenants: [tenant._replace(name=f"team-{n}") for n, tenant in enumerate(tenants)])
+CLUSTER = st.tuples(st.integers(1, 40), st.integers(1, 40))
+
+
+class Cluster:
+    """One node that has all the room, and the locks that are to have it."""
+
+    def __init__(self, cpu: int, gibibytes: int, tenants: list[Tenant]) -> None:
+        self.columns = Columns()
+        self.node = node("node-a", cpu=str(cpu), memory=f"{gibibytes}Gi", pods="110")
+        self.columns.put(self.node)
+        limits: Lister[ReservationQuota] = Lister()
+        for tenant in tenants:
+            metadata = {"name": "team", "namespace": tenant.name}
+            plain = {"metadata": metadata, "spec": {"weight": tenant.weight}}
+            limits.upsert(None, decode_reservation_quota(encode(plain)))
+        self.book = Book(self.columns, quotas=Quotas(limits, Lister()))
+
+    def ask(self, tenant: Tenant) -> list[Entry]:
+        """Make the locks of a namespace, of which the first are the oldest."""
+        amounts = {"cpu": str(tenant.cpu), "memory": f"{tenant.gibibytes}Gi"}
+        made = [
+            reservation(
+                f"lock-{n:02}",
+                namespace=tenant.name,
+                uid=f"{tenant.name}-{n}",
+                created=NOW + n,
+                resources=amounts,
+                pendingDeadlineSeconds=600,
+            )
+            for n in range(tenant.locks)
+        ]
+        for each in made:
+            self.book.upsert(each, NOW)
+        return [self.book.entries[each.key] for each in made]
+
+    def fill(self, line: Line) -> list[str]:
+        """Give room to whoever is next in line as far as it goes; tells to whom, in that order."""
+        given = []
+        while line:
+            entry = line.pop()
+            if self.columns.fits("node-a", entry.reservation.requests):
+                self.book.admit(entry, self.node, NOW)
+                given.append(entry.key.namespace)
+        return given
+
+
+@given(cluster=CLUSTER, tenants=TENANTS)
+def test_the_line_fills_progressively(cluster: tuple[int, int], tenants: list[Tenant]) -> None:
+    """Room goes to the smallest weighted dominant share, until its lock does not fit any more."""
+    world = Cluster(*cluster, tenants)
+    line = Line(world.book.shares.of)
+    for tenant in tenants:
+        line.add(world.ask(tenant))
+    assert world.fill(line) == progressive_filling(world.node.allocatable, tenants)
+
+
+def progressive_filling(allocatable: Resources, tenants: list[Tenant]) -> list[str]:
+    """Fill as the paper has it, one lock after the other; of equal shares the older lock comes first."""
+    given: list[str] = []
+    held = dict.fromkeys(tenants, 0)
+    left = dict(allocatable)
+    waiting = set(tenants)
+
+    def share(tenant: Tenant) -> float:
+        parts = [held[tenant] * units / allocatable[name] for name, units in asks(tenant).items()]
+        return max(parts) / tenant.weight
+
+    while waiting:
+        first = min(waiting, key=lambda tenant: (share(tenant), held[tenant], tenant.name))
+        asked = asks(first)
+        if held[first] == first.locks or any(units > left[name] for name, units in asked.items()):
+            waiting.remove(first)
+            continue
+        for name, units in asked.items():
+            left[name] -= units
+        held[first] += 1
+        given.append(first.name)
+    return given
+
+
+def asks(tenant: Tenant) -> Resources:
+    return {"cpu": tenant.cpu * 1000, "memory": tenant.gibibytes * 2**30, PODS: 1}
+
+
+def test_a_namespace_with_twice_the_weight_gets_twice_as_much() -> None:
+    tenants = [Tenant("heavy", 2, 1, 1, 30), Tenant("light", 1, 1, 1, 30)]
+    world = Cluster(12, 40, tenants)
+    line = Line(world.book.shares.of)
+    for tenant in tenants:
+        line.add(world.ask(tenant))
+    given = world.fill(line)
+    assert (given.count("heavy"), given.count("light")) == (8, 4)
