@@ -160,7 +160,7 @@ class Life:
             for waiting in decider.queue._pods.values()
             if waiting.place not in {Place.UNSCHEDULABLE, Place.GATED}
         ]
-        groups = [str(key) for key in self.groups._groups if self.groups.lags(key)]
+        groups = [str(key) for key in self.groups._kept if self.groups.lags(key)]
         reasons = {
             "it has not listed everything": not self.feed.ready,
             "it has something to decide": due is not None and due <= now + _ROUNDED,

@@ -243,7 +243,7 @@ def test_a_lock_waits_no_longer_than_until_another_leaves_its_owners_use_to_it(c
     A second one on the same node needed as much room again until then, and none afterwards. But no amount had
     come free, so nobody tried it again, and it was rejected at its deadline.
     """
-    run(core, pod("web-0", requests=TWO))
+    core.run(pod("web-0", requests=TWO))
     second = lock(core, "second", nodeName="node-a", pendingDeadlineSeconds=600)
     assert second.phase is Phase.PENDING
     core.feed.reservations.remove(entry_of(core).reservation)
@@ -413,7 +413,7 @@ def test_a_lock_that_is_not_for_reuse_ends_as_ever(core: Core) -> None:
 
 def test_a_lock_fits_around_its_owner_when_another_lock_that_counted_that_owner_ends(core: Core) -> None:
     """The other lock held nothing, as its owner used all of it: so its end freed nothing that was seen."""
-    run(core, pod("web-0", requests=TWO))
+    core.run(pod("web-0", requests=TWO))
     second = lock(core, "second")
     assert second.phase is Phase.PENDING
     core.feed.reservations.remove(entry_of(core).reservation)
@@ -423,7 +423,7 @@ def test_a_lock_fits_around_its_owner_when_another_lock_that_counted_that_owner_
 
 def test_a_lock_fits_around_its_owner_when_another_lock_leaves_more_of_that_owner_to_it(core: Core) -> None:
     """As above, but the other lock is made smaller."""
-    run(core, pod("web-0", requests=TWO))
+    core.run(pod("web-0", requests=TWO))
     second = lock(core, "second", resources={"cpu": "1"})
     assert second.phase is Phase.PENDING
     lock(core, resources={"cpu": "1"}, generation=2, version=9)
