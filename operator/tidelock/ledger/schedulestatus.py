@@ -9,10 +9,7 @@ from tidelock.ledger.transitions import GIVEN, SETTLED
 from tidelock.model.conditions import Aspect, dated
 from tidelock.model.instants import format_instant
 from tidelock.model.lockschedules import TEMPLATE_ANNOTATION, ReservationSchedule
-from tidelock.model.reservations import Phase
 from tidelock.model.reservationschedules import MOST_TOLD
-
-_TO_COME = frozenset({Phase.PENDING, Phase.PLANNED})
 
 
 class Plan(NamedTuple):
