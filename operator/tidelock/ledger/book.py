@@ -415,6 +415,9 @@ class Book:
 
     def advance(self, now: float) -> None:
         """Do what is due: expiries, deadlines, moves and removals, in the order of their instants."""
+        due = self.next_deadline()
+        if due is None or due > now:
+            return
         self._decide_all(now)
         outlasting, self.waitlist.outlasting = self.waitlist.outlasting, {}
         for entry in outlasting.values():

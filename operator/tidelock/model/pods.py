@@ -338,7 +338,7 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
         moment = next(bound, None) or self.status.start_time or self.metadata.creation_timestamp
         return from_datetime(moment) if moment is not None else 0.0
 
-    @cached_property
+    @property
     def run_seconds(self) -> float:
         """How long it is on its node at most, from when it is started there; infinite if nobody knows."""
         deadline, told = self.spec.active_deadline_seconds, self.metadata.annotations.get(RUN_SECONDS, "")

@@ -215,6 +215,8 @@ class Decider:
     def _line_up(self) -> None:
         """Line up the locks that may fit: those that are new, and some of all that wait if room came free."""
         freed = self._freed != self.columns.freed
+        if not (freed or self.book.waitlist.untried):
+            return
         if freed:
             self._freed = self.columns.freed
             self._refused.clear()

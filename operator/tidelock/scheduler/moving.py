@@ -73,6 +73,9 @@ class Moving:
 
     def step(self, now: float) -> None:
         """Go on with the plans of which there is news, and look for one."""
+        due = self.next_due()
+        if due is None or due > now:
+            return
         news, self._book.planned = self._book.planned, {}
         urgent, self._urgent = self._urgent, {}
         for key in (*news, *urgent):
