@@ -31,6 +31,22 @@ def broken(found: list[str], *words: str) -> bool:
     return bool(found) and all(any(word in each for word in words) for each in found)
 
 
+# Edits of owners.
+
+
+def test_a_lock_ends_by_a_former_owner(tale: Tale) -> None:
+    tale.lock(reason="InsufficientCapacity", phase="Pending")
+    tale.lock(reason="InsufficientCapacity", phase="Pending", owner="other")
+    known = tale.clock
+    tale.clock += 20
+    tale.bound("web")
+    tale.lock(reason="InsufficientCapacity", phase="Pending", owner="other")
+    tale.gone()
+    heard, late = (Told("reservations", 3, listed=False, at=at) for at in (known, tale.clock))
+    assert broken(tale.judged(told=[heard]), "deleted by the operator")
+    assert tale.judged(told=[late]) == [], "nobody had told the operator of the edit"
+
+
 # Leases.
 
 

@@ -50,7 +50,8 @@ class World:
         found: what is wrong.
         disturbed: nodes that shrank, went, or were used by others.
         unsound: nodes that locks for any node may have left.
-        owners: uids of the owners that have been bound, by the lock's uid.
+        owners: uids of the owners that have been bound, by the lock's uid; also of those that are owners no
+            more, if the operator had not heard of that.
         given_at: when a lock was first active, by its uid and the loop's time.
         bound_at: when a pod was seen bound first, by its uid and the operator's clock.
 
@@ -64,6 +65,7 @@ class World:
     owners: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     given_at: dict[str, float] = field(default_factory=dict)
     bound_at: dict[str, float] = field(default_factory=dict)
+    _edited: defaultdict[str, list[tuple[Happening, Json]]] = field(default_factory=lambda: defaultdict(list))
 
     @property
     def nodes(self) -> dict[str, Json]:
@@ -95,12 +97,23 @@ class World:
             self._note_node(each, before)
         elif each.kind == "pods" and not each.gone:
             self._note_pod(each, before)
-        elif each.kind == "reservations" and each.state.get("status", {}).get("activatedAt"):
-            self.given_at.setdefault(each.uid, each.at)
+        elif each.kind == "reservations":
+            if each.state.get("status", {}).get("activatedAt"):
+                self.given_at.setdefault(each.uid, each.at)
+            if before is not None and before["spec"]["owners"] != each.state["spec"]["owners"]:
+                self._edited[each.uid].append((each, before))
         for lock in self.locks.values():
-            owners = (pod["metadata"]["uid"] for pod in self.bound_owners(lock))
-            self.owners[lock["metadata"]["uid"]].update(owners)
+            uid = lock["metadata"]["uid"]
+            for version in (lock, *self._heard_of(uid, each.at)):
+                self.owners[uid].update(pod["metadata"]["uid"] for pod in self.bound_owners(version))
         return before
+
+    def _heard_of(self, uid: str, at: float) -> Iterator[Json]:
+        """Give the earlier versions of a lock, with other owners, after which the operator had heard of none."""
+        for edit, before in self._edited[uid]:
+            told = self.told_at(edit)
+            if told is None or told > at - SLACK:
+                yield before
 
     def _note_node(self, each: Happening, before: Json | None) -> None:
         if each.gone or (before is not None and shrank(before, each.state)):
