@@ -109,7 +109,7 @@ class World:
         return before
 
     def _heard_of(self, uid: str, at: float) -> Iterator[Json]:
-        """Give the earlier versions of a lock, with other owners, after which the operator had heard of none."""
+        """Give earlier versions of a lock, with other owners, after which the operator had heard of none."""
         for edit, before in self._edited[uid]:
             told = self.told_at(edit)
             if told is None or told > at - SLACK:
