@@ -147,6 +147,16 @@ def test_a_lock_whose_owner_is_being_bound_holds_nothing(tale: Tale) -> None:
     assert tale.judged(asked=[under_way]), "it is long over"
 
 
+def test_a_lock_for_reuse_in_use_takes_nothing_beside_a_stranger(tale: Tale) -> None:
+    also, inside = {"reuse": "Always"}, {"boundPod": {"name": "web", "uid": "web"}}
+    tale.bound("web")
+    tale.lock(also=also, **inside)
+    tale.pod("static", "a", cpu="2")
+    assert not any("overcommitted" in each for each in tale.judged_at_rest())
+    tale.lock("second")
+    assert any("overcommitted at rest" in each for each in tale.judged_at_rest())
+
+
 def test_a_node_that_others_disturb_is_judged_at_rest(tale: Tale) -> None:
     tale.lock()
     tale.pod("static", "a")
