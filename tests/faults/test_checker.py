@@ -148,9 +148,8 @@ def test_a_lock_whose_owner_is_being_bound_holds_nothing(tale: Tale) -> None:
 
 
 def test_a_lock_for_reuse_in_use_takes_nothing_beside_a_stranger(tale: Tale) -> None:
-    also, inside = {"reuse": "Always"}, {"boundPod": {"name": "web", "uid": "web"}}
     tale.bound("web")
-    tale.lock(also=also, **inside)
+    tale.lock(also={"reuse": "Always"}, boundPod={"name": "web", "uid": "web"})
     tale.pod("static", "a", cpu="2")
     assert not any("overcommitted" in each for each in tale.judged_at_rest())
     tale.lock("second")
