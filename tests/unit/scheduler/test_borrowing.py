@@ -334,3 +334,21 @@ def test_a_next_process_finds_the_same(core: Core, pods_first: bool) -> None:
     assert status_of(successor) == stored
     assert [change.event for change in successor.book.changes] == []
     assert core.clock.now() == NOW
+
+
+def test_an_owner_is_tried_again_when_a_lock_beside_its_lent_room_goes() -> None:
+    """It waited for minutes: pods alone were in its way, so no lock that went was taken for help."""
+    core = Core(node("node-a", cpu="5"))
+    core.add(pod("other", requests=ONE, node_name="node-a"))
+    lock(core)
+    lock(core, "beside", owner="nobody", borrowable=False)
+    core.run(borrower())
+    core.add(pod("web-0", requests={"cpu": "3"}))
+    assert "1 Insufficient cpu." in core.refuse().refusal.message
+    assert victims(core) == []
+
+    core.feed.reservations.remove(core.book.entries[Key("shop", "beside")].reservation)
+    core.clock.advance(10)
+    core.step()
+    core.step()
+    assert victims(core) == ["batch-0"]
