@@ -82,6 +82,16 @@ def private_kubeconfig(private_cluster: LocalCluster, tmp_path_factory: pytest.T
     return operator_kubeconfig(private_cluster, tmp_path_factory.mktemp("identity"))
 
 
+@pytest.fixture(scope="module")
+def private_operator(
+    private_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OperatorProcess]:
+    """The operator on the private cluster; the tests alone end pods and write the status of budgets."""
+    with OperatorProcess(private_kubeconfig, tmp_path_factory.mktemp("operator")) as running:
+        yield running
+    assert "Traceback" not in running.log
+
+
 @pytest.fixture
 def exporter() -> Iterator[Exporter]:
     """The use of nodes and pods, for Prometheus to scrape."""

@@ -1,8 +1,5 @@
 """Borrowable locks on a real API server: who gets in, who has to go, and what they are told."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from cluster.api import Manifest, RefusedError
@@ -13,17 +10,9 @@ from devcluster import wait_for
 from tidelock.model.pods import BORROWS
 
 
-@pytest.fixture(scope="module")
-def process(private_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    """The operator, where no kubelet ends pods before a test has seen that they were asked to."""
-    with OperatorProcess(private_kubeconfig, tmp_path_factory.mktemp("operator")) as running:
-        yield running
-    assert "Traceback" not in running.log
-
-
 @pytest.fixture
-def world(private_world: World, process: OperatorProcess) -> World:
-    del process
+def world(private_world: World, private_operator: OperatorProcess) -> World:
+    del private_operator
     return private_world
 
 

@@ -1,35 +1,24 @@
 """Locks for which pods are moved, on a real API server with real PodDisruptionBudgets."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cluster.api import Api, Manifest, RefusedError
-from cluster.live import Live, Lock, Node, Pod, condition
+from cluster.api import Manifest, RefusedError
+from cluster.budgets import allow, budget
+from cluster.live import Lock, Node, Pod, condition
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import wait_for
 from tidelock.framework.movable import MOVABLE
-from tidelock.kube.client import Resource
 
-BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 _WEB = {"app": "web"}
 _OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}
 
 
-@pytest.fixture(scope="module")
-def process(private_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    """The operator, where no kubelet ends pods before a test has seen that they were asked to."""
-    with OperatorProcess(private_kubeconfig, tmp_path_factory.mktemp("operator")) as running:
-        yield running
-    assert "Traceback" not in running.log
-
-
 @pytest.fixture
-def world(private_world: World, process: OperatorProcess) -> World:
-    del process
+def world(private_world: World, private_operator: OperatorProcess) -> World:
+    del private_operator
     return private_world
 
 
@@ -81,28 +70,6 @@ def approve(lock: Lock, token: str) -> None:
     lock.edit(mayMove={"approve": token})
 
 
-def budget(api: Api, namespace: str, allowed: int) -> Live:
-    """Make a budget for the pods of the ReplicaSet, which its controller would keep up to date."""
-    path = BUDGETS.collection(namespace)
-    spec = {"minAvailable": 1, "selector": {"matchLabels": _WEB}}
-    made = Live(api, BUDGETS, api.create(path, {"metadata": {"name": "web"}, "spec": spec}))
-    allow(made, allowed)
-    return made
-
-
-def allow(made: Live, allowed: int) -> None:
-    """Let a budget allow so many evictions from now on, as its controller would."""
-    status = {
-        "disruptionsAllowed": allowed,
-        "currentHealthy": 1 + allowed,
-        "desiredHealthy": 1,
-        "expectedPods": 4,
-        "observedGeneration": 1,
-        "disruptedPods": None,
-    }
-    made.api.merge(f"{made.path}/status", {"status": status})
-
-
 def test_what_is_approved_is_moved_and_the_lock_gets_the_room(world: World) -> None:
     scene = Fragmented(world)
     lock = scene.lock()
@@ -136,7 +103,7 @@ def test_what_is_approved_is_moved_and_the_lock_gets_the_room(world: World) -> N
 
 
 def test_a_budget_stops_a_plan_before_it_begins_and_an_eviction_after_that(world: World) -> None:
-    guard = budget(world.api, world.namespace, 0)
+    guard = budget(world, 0, **_WEB)
     scene = Fragmented(world)
     lock = scene.lock(automatically=True, maxPods=1)
     lock.until_condition("MovePlanned", "False", "NoMoves")
@@ -161,8 +128,8 @@ def test_pods_that_are_told_to_stay_do(world: World) -> None:
     assert "Moving" not in world.event_reasons(lock)
 
 
-def test_what_is_under_way_goes_on_after_a_crash(world: World, process: OperatorProcess) -> None:
-    guard = budget(world.api, world.namespace, 1)
+def test_what_is_under_way_goes_on_after_a_crash(world: World, private_operator: OperatorProcess) -> None:
+    guard = budget(world, 1, **_WEB)
     scene = Fragmented(world)
     lock = scene.lock(cpu="4", maxPods=2)
     lock.until_condition("MovePlanned", "False", "NoMoves")
@@ -172,10 +139,10 @@ def test_what_is_under_way_goes_on_after_a_crash(world: World, process: Operator
     approve(lock, plan["token"])
     scene.until_evicted("a-0", "a-1")
     scene.end("a-0")
-    process.kill()
+    private_operator.kill()
     scene.end("a-1")
-    process.start()
-    process.ready()
+    private_operator.start()
+    private_operator.ready()
     status = lock.until_phase("Active")
     assert (status["nodeName"], status["moved"]) == (scene.nodes[0].name, 2)
 

@@ -1,32 +1,23 @@
 """Preemption on a real API server: who goes, what they are told, and who stays whatever comes."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cluster.api import Manifest
+from cluster.budgets import budget
 from cluster.live import Live, Node, Pod, condition
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import wait_for
-from tidelock.kube.client import EVENTS, Resource
+from tidelock.kube.client import EVENTS
 
-BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 PREEMPTING = {"preemptionPolicy": "PreemptLowerPriority"}
 
 
-@pytest.fixture(scope="module")
-def process(private_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    """The operator, where no other controller writes the status of budgets."""
-    with OperatorProcess(private_kubeconfig, tmp_path_factory.mktemp("operator")) as running:
-        yield running
-    assert "Traceback" not in running.log
-
-
 @pytest.fixture
-def world(private_world: World, process: OperatorProcess) -> World:
+def world(private_world: World, private_operator: OperatorProcess) -> World:
+    del private_operator
     return private_world
 
 
@@ -55,25 +46,8 @@ def notes(world: World, about: Live, reason: str) -> list[str]:
     ]
 
 
-def budget(world: World, allowed: int, **labels: str) -> None:
-    """Store a budget, as if its controller had just looked."""
-    path = BUDGETS.collection(world.namespace)
-    world.api.create(
-        path,
-        {"metadata": {"name": "budget"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": labels}}},
-    )
-    status = {
-        "disruptionsAllowed": allowed,
-        "currentHealthy": 1,
-        "desiredHealthy": 1,
-        "expectedPods": 1,
-        "observedGeneration": 1,
-    }
-    world.api.merge(f"{BUDGETS.item('budget', world.namespace)}/status", {"status": status})
-
-
 def test_a_victim_is_marked_and_deleted_and_the_pod_gets_its_room(
-    world: World, process: OperatorProcess
+    world: World, private_operator: OperatorProcess
 ) -> None:
     node = world.node(cpu="4")
     victim = low(world, node)
@@ -87,7 +61,7 @@ def test_a_victim_is_marked_and_deleted_and_the_pod_gets_its_room(
     assert mark["message"] == "tidelock-scheduler: preempting to accommodate a higher priority pod"
     note = f"Preempted by pod {pod.uid} on node {node.name}"
     assert wait_for(lambda: notes(world, victim, "Preempted"), what="the event") == [note]
-    metrics = process.metrics()
+    metrics = private_operator.metrics()
     assert metrics["scheduler_preemption_attempts_total"] >= 1
     assert metrics["scheduler_preemption_victims_count"] >= 1
 
@@ -113,14 +87,14 @@ def test_no_more_pods_are_evicted_than_needed(world: World) -> None:
     assert dear.read() is not None
 
 
-def test_what_a_budget_protects_is_spared(world: World, process: OperatorProcess) -> None:
+def test_what_a_budget_protects_is_spared(world: World, private_operator: OperatorProcess) -> None:
     guarded, other = world.node("a", cpu="4"), world.node("b", cpu="4")
     protected = low(world, guarded, "protected", metadata={"labels": {"app": "db"}})
     victim = low(world, other, value=20)
     budget(world, 0, app="db")
-    process.kill()  # as it starts it reads all budgets before it decides
-    process.start()
-    process.ready()
+    private_operator.kill()  # as it starts it reads all budgets before it decides
+    private_operator.start()
+    private_operator.ready()
     assert high(world, "4").until_bound() == other.name
     victim.until_gone()
     assert protected.read() is not None

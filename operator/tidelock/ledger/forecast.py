@@ -12,6 +12,7 @@ import numpy as np
 
 from tidelock.cluster.columns import Amounts, Columns, Rows
 from tidelock.ledger.rooms import Rooms
+from tidelock.ledger.timeline import running_sums
 from tidelock.model.quantities import Resources
 
 
@@ -101,12 +102,7 @@ class Forecast:
 
 def _sums(rows: Rows, amounts: Amounts) -> Amounts:
     """Give for each line what it adds up to with all lines before it of the same row."""
-    if not len(rows):
-        return amounts
-    sums = amounts.cumsum(axis=0)
-    firsts = np.flatnonzero(np.diff(rows, prepend=-1))
-    before = np.zeros_like(sums[firsts])
-    before[1:] = sums[firsts[1:] - 1]
+    _, firsts, sums, before = running_sums(rows, amounts)
     counts = np.diff(np.append(firsts, len(rows)))
     totals: Amounts = sums - np.repeat(before, counts, axis=0)
     return totals

@@ -56,11 +56,13 @@ class Places:
     def line(self) -> list[Entry]:
         """Give all that have been tried and wait for their first room, as they would be given it."""
         waiting = self._waitlist.waiting.values()
-        return self._shares.in_order([entry for entry in waiting if entry.tried and _in_line(entry)])
+        return self._shares.in_order(
+            [entry for entry in waiting if entry.tried and entry.phase is Phase.PENDING]
+        )
 
     def renew(self, now: float) -> None:
         """Find the places anew if that is due, and tell those that are others than they were told."""
-        if not self._waitlist.moved or now < self._next:
+        if self.due is None or now < self.due:
             return
         line = self.line()
         pause = max(_PAUSE, len(line) / _LOOKED_AT_A_SECOND)
@@ -78,10 +80,6 @@ class Places:
                 self._tell(entry)
         self._waitlist.moved = len(told) < len(news)
         self._next = now + pause
-
-
-def _in_line(entry: Entry) -> bool:
-    return entry.phase is Phase.PENDING
 
 
 def _news(line: list[Entry]) -> Iterator[tuple[Entry, int]]:

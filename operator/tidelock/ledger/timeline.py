@@ -67,7 +67,9 @@ class Timeline:
             return
         if before is not None:
             self._columns.freed += 1  # who leaves earlier than was known makes room
-        self.drop(key)
+        left = self._take(key)
+        if left is not None and left != node_name:
+            self._share(left)
         self._spans[node_name][key] = span
         slot = self._slot()
         self._place_of[key] = node_name, slot
@@ -82,19 +84,9 @@ class Timeline:
 
     def drop(self, key: Hashable) -> None:
         """Take a span away, if there is one."""
-        place = self._place_of.pop(key, None)
-        if place is None:
-            return
-        node_name, slot = place
-        self._sum[self._node[slot]] -= self._amounts[slot]
-        self._node[slot] = -1
-        self._amounts[slot] = 0
-        self._free.append(slot)
-        span = self._spans[node_name].pop(key)
-        self._beginning[node_name] -= span.start > -inf
-        if not self._spans[node_name]:
-            del self._spans[node_name]
-        self._share(node_name)
+        node_name = self._take(key)
+        if node_name is not None:
+            self._share(node_name)
 
     def recount(self, node_name: str) -> None:
         """Take back what windows share on a node that has just come to be known."""
@@ -161,14 +153,27 @@ class Timeline:
         comes = np.concatenate((np.ones(len(there)), np.zeros(np.count_nonzero(leave))))
         at = np.concatenate((nodes, nodes[leave]))
         order = np.lexsort((comes, instants, at))  # at one instant, who leaves does so first
-        sums = np.concatenate((amounts, -amounts[leave]))[order].cumsum(axis=0)
-        ids, firsts = np.unique(at[order], return_index=True)
+        ids, firsts, sums, before = running_sums(at[order], np.concatenate((amounts, -amounts[leave]))[order])
         if not len(ids):
             return ids, sums
-        before = np.zeros((len(ids), sums.shape[1]), np.int64)
-        before[1:] = sums[firsts[1:] - 1]
         peaks: Amounts = np.maximum.reduceat(sums, firsts, axis=0) - before
         return ids, peaks
+
+    def _take(self, key: Hashable) -> str | None:
+        """Take a span away; gives its node, of which it is to be told anew what windows share."""
+        place = self._place_of.pop(key, None)
+        if place is None:
+            return None
+        node_name, slot = place
+        self._sum[self._node[slot]] -= self._amounts[slot]
+        self._node[slot] = -1
+        self._amounts[slot] = 0
+        self._free.append(slot)
+        span = self._spans[node_name].pop(key)
+        self._beginning[node_name] -= span.start > -inf
+        if not self._spans[node_name]:
+            del self._spans[node_name]
+        return node_name
 
     def _share(self, node_name: str) -> None:
         """Have the columns count what windows share on a node but once."""
@@ -214,6 +219,21 @@ class Timeline:
             self._amounts = np.pad(self._amounts, ((0, 0), (0, more)))
             self._sum = np.pad(self._sum, ((0, 0), (0, more)))
             self._peak = np.pad(self._peak, ((0, 0), (0, more)))
+
+
+def running_sums(groups: Rows, amounts: Amounts) -> tuple[Rows, Rows, Amounts, Amounts]:
+    """Sum up lines that are sorted by their group.
+
+    Returns:
+        the G groups, the line with which each begins, N x R sums of each line and all before it, and G x R
+        sums of what is before each group, which are to be taken away from those of its lines.
+
+    """
+    sums: Amounts = amounts.cumsum(axis=0)
+    present, firsts = np.unique(groups, return_index=True)
+    before = np.zeros((len(present), amounts.shape[1]), np.int64)
+    before[1:] = sums[firsts[1:] - 1]
+    return present, firsts, sums, before
 
 
 def _together(spans: Iterable[Span]) -> Resources:

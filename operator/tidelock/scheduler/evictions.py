@@ -83,9 +83,8 @@ class Evictor:
                     await self._ask_to_evict(victim)
                 except (NotFound, Conflict, TooManyRequests) as error:
                     moving.spared(task, victim.uid)
-                    await pause(
-                        error
-                    )  # until the watch tells that it is gone, or its budget has something left
+                    # Until the watch tells that it is gone, or its budget has something left.
+                    await pause(error)
                 except TransientError as error:
                     await pause(error)
                 except ApiError as error:
