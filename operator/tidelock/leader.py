@@ -107,6 +107,7 @@ class Leader:
         self._decider = decider = Decider(
             configuration,
             move_after=settings.move_after_seconds,
+            earmark_after=settings.earmark_after_seconds,
             on_enqueue=self.telemetry.queued,
             api=TurnTaking(client, tasks),
             recorder=self.telemetry,

@@ -295,7 +295,7 @@ def check_nobody_waits_in_vain(process: Process) -> None:
             for entry in process.book.own(waiting.pod):
                 row = process.columns.row_of.get(entry.node)
                 sound = row is not None and process.columns.nodes[row].sound
-                fits = sound and not waiting.pod.spec.node_selector and not process.nominator.on(entry.node)
+                fits = sound and not waiting.pod.spec.node_selector
                 kept = entry.room if entry.borrowable else entry.held
                 assert not fits or not covers(kept, waiting.pod.requests), waiting.pod.key
     for entry in process.book.entries.values():

@@ -13,7 +13,7 @@ from msgspec.structs import replace as replace_meta
 
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Columns
-from tidelock.cluster.nominator import Nominator
+from tidelock.cluster.nominator import Earmark, Nominator
 from tidelock.ledger import reasons
 from tidelock.ledger.adoption import adopt
 from tidelock.ledger.alternatives import Alternatives
@@ -160,6 +160,8 @@ class Book:
             entry.ceiling = self.quotas.ceiling(entry.key.namespace)
             self.entries[entry.key] = entry
             self._set_aside_for(entry)
+            if entry.earmark:
+                self._keep_room(entry, entry.earmark, -inf)
             self.groups.join(entry)
             self.schedules.join(entry)
             self._await_decision(entry)
@@ -297,6 +299,23 @@ class Book:
         if event is Event.MOVE:
             self.waitlist.renew(entry)  # from now on by itself, as what comes free there is for nobody alike
         self._touch(entry)
+
+    def set_earmark(self, entry: Entry, node_name: str, at: float, now: float) -> None:
+        """Keep room for a lock that waits, on a node as it comes free; whoever is gone by `at` may use it."""
+        self._keep_room(entry, node_name, at)
+        if entry.earmark != node_name:
+            entry.earmark = node_name
+            text = f"room that comes free on {node_name} is kept for it"
+            self._note(entry, Event.EARMARK, reasons.EARMARKED, text, now, now)
+            self.waitlist.renew(entry)  # from now on by itself, as what comes free there is for nobody alike
+            self._touch(entry)
+
+    def end_earmark(self, entry: Entry) -> None:
+        """Keep no room for a lock any more."""
+        if entry.earmark:
+            entry.earmark = ""
+            self._nominator.end_earmark(entry.uid)
+            self.changed[entry.key] = None
 
     def own(self, pod: Pod) -> list[Entry]:
         """All locks of which the pod is an owner and which are not over, by name; of a group one a node."""
@@ -439,6 +458,11 @@ class Book:
     def _note_plan(self, entry: Entry) -> None:
         if entry.plan is not None:
             self.planned[entry.key] = entry
+
+    def _keep_room(self, entry: Entry, node_name: str, at: float) -> None:
+        pod = entry.reservation.pod
+        if pod is not None:
+            self._nominator.set_earmark(Earmark(pod, node_name, at))
 
     def _set_aside_for(self, entry: Entry) -> None:
         """Keep room on the node of a plan that is under way, as it comes free, for its lock alone."""
@@ -855,6 +879,7 @@ class Book:
         self.waitlist.note(entry)
         if entry.phase is not Phase.PENDING:
             entry.place = None
+            self.end_earmark(entry)
         if not entry.wanting:
             self._nominator.remove(entry.uid)  # never as placed: what it holds is no pod on the node
 
@@ -862,6 +887,7 @@ class Book:
         if entry.phase not in SETTLED:
             self.ended.append(entry)
         self.rooms.hold(entry, NOTHING)
+        self.end_earmark(entry)
         self._nominator.remove(entry.uid)
         self._owners.discard(entry.key)
         self._timers.set(entry.key, None)

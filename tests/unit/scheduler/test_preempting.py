@@ -358,3 +358,17 @@ def test_without_a_plugin_or_a_node_there_is_nothing_to_try() -> None:
     outcome = crowd.decider._cycle.schedule(bare, waiting, crowd.clock.now())
     assert isinstance(outcome, Refusal)
     assert "preemption" not in outcome.message
+
+
+def test_an_owner_need_not_wait_until_the_node_of_its_lock_is_cleared_for_another() -> None:
+    core = Core(node("node-a", cpu="4"))
+    core.lock(owner="web-0", resources={"cpu": "2"}, priority=20)
+    core.step()
+    core.add(resident("low", cpu="2"), high("urgent"))
+    core.refuse()
+    assert core.cache.nominator.node_of("uid-urgent") == "node-a"
+
+    core.add(pod("web-0", requests={"cpu": "2"}))
+    assert core.place().pod.meta.name == "web-0"
+    leave(core, "low")
+    assert core.place().pod.meta.name == "urgent"
