@@ -79,7 +79,7 @@ class Preempting:
         """Give the locks that victims are in: what these use would be the lock's again, and not the pod's."""
         if victims.borrowers:
             return []
-        own = self._book.own(attempt.pod)
+        own = self._book.ownership.of(attempt.pod)
         leaving = {placed.pod.uid for placed in victims.pods}
         return [
             entry
