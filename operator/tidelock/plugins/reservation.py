@@ -185,8 +185,14 @@ class Reservation(PreEnqueue, PreFilter, Filter, PostFilter, PreScore, Score, Re
         found = reclaimed(self.handle, own, state, pod, snapshot, verdict) if own is not None else None
         if found is not None:
             return PostFilterResult(SUCCESS, *found)
-        # A nomination of a pod that may not preempt was made here, and no other plugin takes it away.
-        return PostFilterResult(Status(Code.UNSCHEDULABLE), None if pod.spec.may_preempt else "")
+        # Less locks beside what it has lent may be what it takes for evictions to do.
+        lends = own is not None and any(entry.borrowable for entry in own.entries)
+        return PostFilterResult(
+            Status(Code.UNSCHEDULABLE),
+            # A nomination of a pod that may not preempt was made here, and no other plugin takes it away.
+            nominated_node_name=None if pod.spec.may_preempt else "",
+            obstacles=frozenset({self.name} if lends else ()),
+        )
 
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
         """Skip pods without a lock that holds room."""
