@@ -200,9 +200,9 @@ def crowded(
     whatif.shift(_room_of(snapshot, there), 1)
     locks = state.read(AllLocks)
     if locks is not None and not pod.borrows:  # who borrows would use what is held for them
-        own = state.expect(OwnLocks).entries
+        own, ownership = state.expect(OwnLocks).entries, locks.book.ownership
         for place, others in enumerate(there):
-            whatif.unlock(place, locks.book.kept_for(others, whatif.snapshot.nodes[place].name, own))
+            whatif.unlock(place, ownership.kept_for(others, whatif.snapshot.nodes[place].name, own))
     if whatif.follows:
         for place, others in enumerate(there):
             name = whatif.snapshot.nodes[place].name

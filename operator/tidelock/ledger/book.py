@@ -5,7 +5,7 @@ the columns' `locked` amounts, the list of those that wait, the expiries and the
 is true now and is safe to repeat. Instants (`now`) are seconds since the epoch.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -23,8 +23,9 @@ from tidelock.ledger.forecast import Forecast
 from tidelock.ledger.groups import Group, Groups
 from tidelock.ledger.holds import begun, commit_token
 from tidelock.ledger.leases import ask_the_same, followed
-from tidelock.ledger.matching import OwnerIndex, may_claim
 from tidelock.ledger.moves import Plan
+from tidelock.ledger.overcommitment import first_loser, likely_intruder
+from tidelock.ledger.ownership import Ownership
 from tidelock.ledger.places import Places
 from tidelock.ledger.quotas import Quotas, unlimited
 from tidelock.ledger.rooms import Rooms
@@ -38,7 +39,7 @@ from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
-from tidelock.model.quantities import NOTHING, PODS, Resources, at_most, beyond, format_resources, minus
+from tidelock.model.quantities import NOTHING, PODS, Resources, at_most, format_resources, minus
 from tidelock.model.reservations import BoundPod, Phase
 
 _MOVE_REASONS = {
@@ -90,6 +91,7 @@ class Book:
         ended: locks that have come to their end, or were deleted before, for others to take and to tell of.
         groups: the groups of locks, and which pod can take which members.
         places: where in line each lock stands that waits.
+        ownership: which locks are a pod's own.
         rooms: what each lock holds on its node.
         shares: what each namespace has of the cluster.
         schedules: which locks are windows of which schedule.
@@ -127,13 +129,13 @@ class Book:
         self.quotas.on_room(self.waitlist.try_parked)
         self.schedules = Schedules()
         self.rooms = Rooms(columns, pods_on, self._touch)
+        self.ownership = Ownership(self.entries, self.groups, self.rooms)
         self.places = Places(self.waitlist, self.shares, self.forecast, self._have_told)
         self._pods_on = pods_on
         self._alternatives = Alternatives()
         self._undecided: dict[Key, Entry] = {}
         self._epoch = epoch
         self._move_after = move_after
-        self._owners = OwnerIndex()
         self._claims: dict[str, Claim] = {}
         self._timers: Timers[Key] = Timers()
 
@@ -173,10 +175,7 @@ class Book:
                 self.waitlist.outlasting[entry.key] = entry  # when all quotas are known
         else:
             self._revise(entry, reservation, now)
-        if entry.reservation.spec is None or entry.phase in SETTLED:
-            self._owners.discard(entry.key)
-        else:
-            self._owners.put(entry.key, entry.reservation.spec)
+        self.ownership.note(entry)
         self._touch(entry)
         self._note_plan(entry)
 
@@ -317,33 +316,11 @@ class Book:
             self._nominator.end_earmark(entry.uid)
             self.changed[entry.key] = None
 
-    def own(self, pod: Pod) -> list[Entry]:
-        """All locks of which the pod is an owner and which are not over, by name; of a group one a node."""
-        entries = (self.entries[key] for key in self._owners.of(pod))
-        return self.groups.open_to(pod, [entry for entry in entries if may_claim(entry, pod)])
-
-    def locks_for(self, nominated: Iterable[Pod], node_name: str) -> list[Entry]:
-        """Give the locks on a node of pods, or stand-ins of locks, that are nominated there."""
-        pods = (
-            pod
-            for pod in nominated
-            if (lock := self.entries.get(pod.key)) is None or lock.uid != pod.uid  # a stand-in owns nothing
-        )
-        own = (entry for pod in pods for entry in self.own(pod))
-        return list(dict.fromkeys(entry for entry in own if entry.room and entry.node == node_name))
-
-    def kept_for(self, pods: Iterable[Pod], node_name: str, besides: Collection[Entry]) -> Resources:
-        """Tell what locks hold on a node for pods that are nominated there, some other locks left out."""
-        if not self.rooms.any_on(node_name):
-            return NOTHING
-        theirs = [entry for entry in self.locks_for(pods, node_name) if entry not in besides]
-        others = [entry for entry in besides if entry.room and entry.node == node_name]
-        released = self.rooms.released([*others, *theirs], node_name)
-        return minus(released, self.rooms.released(others, node_name))
+    # What owners do.
 
     def claim(self, pod: Pod, node_name: str, now: float) -> None:
         """Release the locks of a pod that has been reserved on a node, but for those for reuse."""
-        own = self._fleeting(pod, node_name)
+        own = self.ownership.fleeting(pod, node_name)
         if own:
             text = f"pod {pod.key} is being bound to {node_name}"
             self._claims[pod.uid] = self._claim(pod, own, text, "the owner's binding failed", now)
@@ -369,7 +346,7 @@ class Book:
         """
         own = [
             entry
-            for entry in self._fleeting(pod, node_name)
+            for entry in self.ownership.fleeting(pod, node_name)
             if entry.phase is not Phase.BOUND or entry.bound_pod is None or entry.bound_pod.uid != pod.uid
         ]
         if own:
@@ -379,7 +356,7 @@ class Book:
     def settle_claim(self, claim: Claim, node_name: str, now: float) -> None:
         """End the locks of a claim whose pod is bound to a node; what is not its any more goes back."""
         if node_name:
-            for entry in self.own(claim.pod):
+            for entry in self.ownership.of(claim.pod):
                 if entry in claim.entries and entry.phase not in SETTLED:
                     self._consume(entry, claim.pod, node_name, now)
         for entry, held in claim.taken:
@@ -409,14 +386,8 @@ class Book:
 
         That is taken for the newest pod there, if it was made after a lock.
         """
-        held = list(self.rooms.held_on(name))
-        if not held:
-            return
-        since = min(map(_since, held))
-        pods = (placed.pod for placed in self._pods_on(name))
-        later = [pod for pod in pods if pod.meta.created > since - 1]  # it is told in whole seconds
-        newest = max(later, key=lambda pod: (pod.meta.created, pod.key), default=None)
-        self.settle_node(name, now, newest)
+        if held := list(self.rooms.held_on(name)):
+            self.settle_node(name, now, likely_intruder(self._pods_on(name), held))
 
     # Time.
 
@@ -471,10 +442,6 @@ class Book:
             self._nominator.nominate(pod, entry.plan.node)
         else:
             self._nominator.remove(entry.uid)
-
-    def _fleeting(self, pod: Pod, node_name: str) -> list[Entry]:
-        """Give the locks of a pod's own that end when it is bound to a node."""
-        return self.groups.taken((entry for entry in self.own(pod) if not entry.sticky), node_name)
 
     def _claim(self, pod: Pod, own: list[Entry], text: str, failure: str, now: float) -> Claim:
         taken = tuple((entry, entry.room) for entry in own if entry.phase is not Phase.BOUND)
@@ -660,18 +627,8 @@ class Book:
 
     def _displace_overcommitted(self, name: str, now: float, intruder: Pod | None) -> None:
         """Take room from locks until the node's pods and locks fit: lowest priority first, then newest."""
-        while held := list(self.rooms.held_on(name)):
-            shortfall = self._columns.shortfall(name)
-            losers = [entry for entry in held if any(entry.held.get(resource) for resource in shortfall)]
-            if any(entry.span is not None for entry in losers):
-                crowd = self.rooms.timeline.crowd(name, shortfall)
-                losers = [entry for entry in losers if entry.span is None or entry.key in crowd]
-            if not losers:
-                shortfall = beyond(shortfall, self.rooms.evictable(name))
-                losers = [entry for entry in held if entry.borrowable and at_most(entry.room, shortfall)]
-            if not losers:
-                return
-            loser = max(losers, key=lambda entry: (-entry.priority, _since(entry), entry.key))
+        while (found := first_loser(self._columns, self.rooms, name)) is not None:
+            loser, shortfall = found
             if intruder is None:
                 text = f"{name} is overcommitted by {_amounts_text(shortfall)}"
                 self._displace(loser, reasons.OVERCOMMITTED, text, now)
@@ -784,7 +741,7 @@ class Book:
         entry.ahead = False
         self.ended.append(entry)
         entry.violation = ""
-        self._owners.discard(entry.key)
+        self.ownership.drop(entry.key)
         self._step(entry, event, reason, message, now, due)
 
     def _step(
@@ -889,7 +846,7 @@ class Book:
         self.rooms.hold(entry, NOTHING)
         self.end_earmark(entry)
         self._nominator.remove(entry.uid)
-        self._owners.discard(entry.key)
+        self.ownership.drop(entry.key)
         self._timers.set(entry.key, None)
         self.changed.pop(entry.key, None)
         self.rooms.visited.pop(entry.key, None)
@@ -932,11 +889,6 @@ def _planned_text(entry: Entry) -> str:
     since = f" from {format_instant(begins)}" if begins is not None else ""
     until = f" until {format_instant(ends)}" if ends is not None else ""
     return f"{_held_text(entry)}{since}{until}"
-
-
-def _since(entry: Entry) -> float:
-    """When a lock became active; what is planned is newer than all that is."""
-    return inf if entry.activated_at is None else entry.activated_at
 
 
 def _given_up_text(entry: Entry) -> str:

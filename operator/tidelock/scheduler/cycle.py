@@ -158,7 +158,7 @@ class Cycle:
                 candidates = result.candidates() if ask_about_victims and result.candidates else {}
                 if any(victims.pods for victims in candidates.values()):
                     return Candidates(candidates)
-                return _hoping(self._preempt(profile, pod, found, result, now, kind="pod"), state)
+                return _hoping(self._preempt(profile, pod, found, result, now, kind="pod"), result)
             assumed = Assumed(pod, found.name, profile, state)
             refusal: Refusal | None = None
             reserved = False
@@ -496,12 +496,12 @@ def _course(state: CycleState, profile: Profile, recorder: Recorder | None = Non
     return course
 
 
-def _hoping(refusal: Refusal, state: CycleState) -> Refusal:
-    """Have an owner of lent room wait for less locks beside it, too: evicting borrowers may do then."""
-    own = state.read(OwnLocks)
-    if own is None or not any(entry.borrowable for entry in own.entries):
-        return refusal
-    return replace(refusal, plugins=refusal.plugins | {Reservation.name})
+def _hoping(refusal: Refusal, result: PostFilterResult) -> Refusal:
+    """Have a pod that evictions don't help because of locks wait for these to go, too.
+
+    What else hinders evictions does not wake pods in kube-scheduler either.
+    """
+    return replace(refusal, plugins=refusal.plugins | (result.obstacles & {Reservation.name}))
 
 
 def _stand_in(entry: Entry) -> Pod:

@@ -229,8 +229,10 @@ class Decider:
         first = self._together.first_of_each(entries)
         self._line.add(first)
         if len(first) < len(entries):
-            for entry in set(entries).difference(first):  # tried with the first of their group
-                self.book.waitlist.set_aside(entry)
+            lined_up = set(first)
+            for entry in entries:
+                if entry not in lined_up:  # tried with the first of its group
+                    self.book.waitlist.set_aside(entry)
 
     def _place(self, entry: Entry, now: float) -> None:
         if self.book.waitlist.waiting.get(entry.key) is not entry:
