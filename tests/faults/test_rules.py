@@ -215,6 +215,14 @@ def test_a_group_is_given_once_it_is_stored(tale: Tale) -> None:
     assert tale.judged_at_rest() == []
 
 
+def test_a_group_that_is_stored_may_be_told_long_after_that(tale: Tale) -> None:
+    for tell in (stored, stored):
+        tell(tale, f"gang-{len(tale.happenings) % 2}")
+    tale.clock += 60
+    group(tale, active=True)
+    assert tale.judged() == []
+
+
 def test_a_member_is_told_before_the_others_are_stored(tale: Tale) -> None:
     stored(tale, "gang-0")
     member(tale, "gang-0")
