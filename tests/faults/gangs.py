@@ -43,7 +43,7 @@ class Gangs:
             self._check_whole(each, asked["uid"], "status")
 
     def _note_whole(self, group_uid: str, at: float) -> None:
-        """Note when a group had as many as it needs at the latest: until now, if it had when one changed last."""
+        """Note when a group had as many as it needs: until now, if it had when a member changed last."""
         served = sum(map(_has_room, self._world.members(group_uid)))
         enough = group_uid in self._least and served >= self._least[group_uid]
         if enough or group_uid in self._whole:

@@ -1,15 +1,15 @@
 """ReservationSchedules' side of the API: makes the locks of windows, and tells of them in the status."""
 
-from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any
 
 from tidelock.kube.client import RESERVATIONSCHEDULES
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
-from tidelock.ledger.schedulestatus import Plan, plan_windows, render_schedule
+from tidelock.ledger.schedulestatus import plan_windows, render_schedule
 from tidelock.model.lockschedules import ReservationSchedule, decode_schedule
 from tidelock.model.meta import Key, OwnerReference
-from tidelock.scheduler.keeping import Keeper
+from tidelock.scheduler.keeping import Demand, Keeper
 from tidelock.scheduler.tools import Tools
 
 
@@ -40,27 +40,16 @@ class ScheduleKeeper(Keeper[ReservationSchedule]):
             self._begun[schedule.uid] = max(start, self._begun.get(schedule.uid, 0.0))
         self._note(key)
 
-    def _asked_for(self, kept: ReservationSchedule) -> Sequence[str]:
-        return self._plan(kept).wanted
-
-    def _there(self, kept: ReservationSchedule) -> Collection[Key]:
-        return [entry.key for entry in self._windows(kept)]
+    def _demand(self, kept: ReservationSchedule) -> Demand:
+        windows, now = self._book.schedules.windows(kept.meta.uid), self._clock.now()
+        plan = plan_windows(kept, windows, self._begun.get(kept.meta.uid, 0.0), now)
+        return Demand(
+            names=plan.wanted,
+            there=[entry.key for entry in windows],
+            status=partial(render_schedule, kept, windows, plan, now),
+            next_look=plan.next,
+            surplus=plan.surplus,
+        )
 
     def _manifest(self, kept: ReservationSchedule, name: str) -> dict[str, Any]:
         return kept.manifest(kept.start_of(name))
-
-    def _wanted(self, kept: ReservationSchedule, problem: str) -> object:
-        return render_schedule(kept, self._windows(kept), self._plan(kept), self._clock.now(), problem)
-
-    def _surplus(self, kept: ReservationSchedule) -> Sequence[Entry]:
-        return self._plan(kept).surplus
-
-    def _next_look(self, kept: ReservationSchedule) -> float | None:
-        return self._plan(kept).next
-
-    def _plan(self, kept: ReservationSchedule) -> Plan:
-        begun = self._begun.get(kept.meta.uid, 0.0)
-        return plan_windows(kept, self._windows(kept), begun, self._clock.now())
-
-    def _windows(self, kept: ReservationSchedule) -> list[Entry]:
-        return self._book.schedules.windows(kept.meta.uid)

@@ -459,8 +459,8 @@ def test_after_a_start_each_bound_pod_has_the_member_that_its_binding_names() ->
 
 
 def test_a_pod_that_is_listed_between_two_members_keeps_the_one_that_it_has() -> None:
-    """Lists come side by side: a pod that was bound before its group came, so that its binding does not name the
-    member that it took, took another one when it was seen before that one at the next start.
+    """Lists come side by side: a pod that was bound before its group came, so that its binding does not name
+    the member that it took, took another one when it was seen before that one at the next start.
     """
     core = cluster("4")
     bound = assigned_to(worker(), "node-a")
