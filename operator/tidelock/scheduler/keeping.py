@@ -184,9 +184,10 @@ class Keeper(ABC, Generic[K]):
         errors = await asyncio.gather(*(self._make(kept, name) for name in missing))
         problem = next((error for error in errors if error is not None), None)
         self._problems[kept.key] = str(problem or "")
-        for entry in demand.surplus:
-            await self._unmake(entry)
         left = self._demand(kept)
+        while left.surplus:  # looked at anew each time, as a request may take long
+            await self._unmake(left.surplus[0])
+            left = self._demand(kept)
         status = self._status(kept, left)
         if status != kept.status:
             async with self._tasks.turn.of(kept.meta.namespace):
