@@ -192,16 +192,24 @@ class Keeper(ABC, Generic[K]):
         if status != kept.status:
             async with self._tasks.turn.of(kept.meta.namespace):
                 written = await self._client.replace_status(self._resource, kept.meta, status)
-            self.upsert(kept, self._decode(written))
+            if self._is_there(
+                kept
+            ):  # else the watch was faster than the answer, and has told that it is gone
+                self.upsert(kept, self._decode(written))
         elif left.removable:
             async with self._tasks.turn.of(kept.meta.namespace):
                 await self._client.delete(
                     self._resource.item(kept.meta.name, kept.meta.namespace), uid=kept.meta.uid
                 )
-            self.remove(kept)
+            if self._is_there(kept):
+                self.remove(kept)
         if problem is not None:
             raise problem
         return bool(missing or demand.surplus or status != kept.status or left.removable)
+
+    def _is_there(self, kept: K) -> bool:
+        known = self._kept.get(kept.key)
+        return known is not None and known.meta.uid == kept.meta.uid
 
     async def _make(self, kept: K, name: str) -> ApiError | None:
         """Make a Reservation; gives the error if that fails."""

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from builders import NOW, Json, encode
 from tidelock.kube.client import RESERVATIONSCHEDULES
 from tidelock.kube.errors import Conflict, Forbidden, Unreachable
@@ -385,6 +387,25 @@ async def test_a_schedule_that_is_gone_is_forgotten_with_its_windows() -> None:
     await works.take(FIRST, FIRST + HOUR)
     assert not works.keeper.lags(KEY)
     assert works.keeper._begun == {}
+
+
+@pytest.mark.parametrize("namesake", [[], ["another"]])
+async def test_a_schedule_that_goes_while_its_status_is_written_is_gone(namesake: list[str]) -> None:
+    """The answer came after the watch had told of the deletion: the schedule was kept for ever, and its
+    windows were made each time that they had been collected; a namesake was forgotten.
+    """
+    works = Works()
+    works.ask()
+    works.api.gate.clear()
+    works.edit(suspend=True)
+    works.keeper.reconcile(KEY)
+    await turns()
+    works.keeper.remove(schedule())
+    for uid in namesake:
+        works.keeper.upsert(None, schedule(uid=uid))
+    works.api.gate.set()
+    await works.shell.settle()
+    assert [kept.meta.uid for kept in works.keeper._kept.values()] == namesake
 
 
 def test_a_status_may_hold_what_a_newer_version_wrote() -> None:
