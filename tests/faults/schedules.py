@@ -54,7 +54,7 @@ class _Version:
         if not self.spec or not self.readable or self.spec["suspend"]:
             return False
         late = min(self.spec["durationSeconds"], self.spec.get("startingDeadlineSeconds", inf))
-        return self.latest(start) == start and self.latest(clock) <= start and clock < start + late
+        return self.latest(start) == start == self.latest(clock) and clock < start + late
 
     def is_made_into(self, lock: Json) -> bool:
         """Whether a lock is what a window of it is to be."""
@@ -170,7 +170,7 @@ class Schedules:
         latest, created = version.latest(now), parse_instant(schedule["metadata"]["creationTimestamp"])
         late = "startingDeadlineSeconds" in version.spec or not version.may_begin_late(latest, now + SLACK)
         if latest > created and not late and not self._world.circumstances.peaks:
-            made = (uid, latest) in self._made
+            made = any(latest <= start <= now for maker, start in self._made if maker == uid)
             self._world.expect(made, f"I5: the window of {name} at {latest} was not made")
 
     def explains(self, reason: str, before: Json, each: Happening) -> bool:
