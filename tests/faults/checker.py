@@ -30,6 +30,7 @@ from faults.reading import (
     total,
     uses_room_of,
 )
+from faults.schedules import Schedules
 from faults.sharing import Sharing, room_in_use
 from faults.usage import Usage
 from faults.windows import Windows
@@ -49,7 +50,7 @@ class Rule(Protocol):
         """Check what must hold when the operator has nothing left to do."""
 
     def explains(self, reason: str, before: Json, each: Happening) -> bool:
-        """Whether the history knows why a lock is active no more, as it says."""
+        """Whether the history knows why a lock is active no more, as it says, or why it was "Deleted"."""
 
 
 class Checker:
@@ -60,7 +61,7 @@ class Checker:
         self._activated: dict[str, str] = {}
         self._overcommitted: set[tuple[str, ...]] = set()  # told once, at its first version
         self._rules: list[Rule] = [
-            rule(self._world) for rule in (Leases, Holds, Gangs, Sharing, Usage, Quoting, Windows)
+            rule(self._world) for rule in (Leases, Holds, Gangs, Sharing, Usage, Quoting, Windows, Schedules)
         ]
 
     def play(self, happenings: Iterable[Happening]) -> list[str]:
@@ -134,6 +135,7 @@ class Checker:
             return
         settled = phase_of(last) in {*_FINAL, "Rejected"}
         over = settled or self._world.is_due(last, each) or bool(self._world.owners[each.uid])
+        over = over or any(rule.explains("Deleted", last, each) for rule in self._rules)
         self._world.expect(over, f"I2: {each}: deleted by the operator while it was {phase_of(last)}")
 
     def _explains(self, reason: str, before: Json, each: Happening) -> bool:

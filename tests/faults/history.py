@@ -14,6 +14,7 @@ from tidelock.kube.client import (
     RESERVATIONQUOTAS,
     RESERVATIONQUOTES,
     RESERVATIONS,
+    RESERVATIONSCHEDULES,
     KubeClient,
     Params,
 )
@@ -21,7 +22,10 @@ from tidelock.kube.lines import LineSplitter
 
 WORLD_LABEL = "test.tidelock.dev/world"
 
-RESOURCES = (NODES, PODS, RESERVATIONS, RESERVATIONGROUPS, RESERVATIONQUOTES, RESERVATIONQUOTAS)
+RESOURCES = (
+    *(NODES, PODS, RESERVATIONS, RESERVATIONGROUPS),
+    *(RESERVATIONQUOTES, RESERVATIONQUOTAS, RESERVATIONSCHEDULES),
+)
 """What the operator watches or writes."""
 
 _SILENCE = 36000.0  # seconds of the loop: nothing is planned to go wrong here

@@ -1,6 +1,7 @@
 """What the controllers of a cluster and its kubelets do, as none of them runs here.
 
-Members go with their group; a pod that was evicted ends, and so does one that has run for as long as it said.
+Locks go with the group or the schedule that made them; a pod that was evicted ends, and so does one that has
+run for as long as it said.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from typing import NoReturn
 
 from faults.history import Json, Record
 from faults.story import RUN_SECONDS, Story
-from tidelock.kube.client import PODS, RESERVATIONGROUPS
+from tidelock.kube.client import PODS, RESERVATIONGROUPS, RESERVATIONSCHEDULES
 from tidelock.kube.errors import ApiError, NotFound
 from tidelock.model.instants import parse_instant
 
@@ -54,11 +55,11 @@ class Household:
     def _work(self) -> Iterator[Callable[[], Awaitable[None]]]:
         """Give all that there is to do now, as far as is known."""
         current, now = self._record.current(), self._story.clock.now()
-        groups = {state["metadata"]["uid"] for (kind, _), state in current.items() if kind == _GROUPS}
+        owners = {state["metadata"]["uid"] for (kind, _), state in current.items() if kind in _OWNERS}
         for (kind, name), state in current.items():
             meta = state["metadata"]
             if kind == "reservations":
-                if any(owner["uid"] not in groups for owner in meta.get("ownerReferences", ())):
+                if any(owner["uid"] not in owners for owner in meta.get("ownerReferences", ())):
                     yield partial(self._delete_orphan, meta)
             elif kind == "pods" and _is_over(state, now):
                 yield partial(self._story.delete_pod, PODS.item(name, self._story.world), 0)
@@ -66,17 +67,18 @@ class Household:
                 yield partial(self._story.start_pod, name)
 
     async def _delete_orphan(self, meta: Json) -> None:
-        """Delete a member unless its group is there after all, as the garbage collector would."""
+        """Delete a lock unless its owner is there after all, as the garbage collector would."""
         (owner,) = meta["ownerReferences"]
         try:
-            stored = await self._story.stored(RESERVATIONGROUPS.item(owner["name"], self._story.world))
+            stored = await self._story.stored(_KINDS[owner["kind"]].item(owner["name"], self._story.world))
         except NotFound:
             stored = None
         if stored is None or stored["metadata"]["uid"] != owner["uid"]:
             await self._story.delete_unwanted(meta)
 
 
-_GROUPS = RESERVATIONGROUPS.plural
+_KINDS = {resource.kind: resource for resource in (RESERVATIONGROUPS, RESERVATIONSCHEDULES)}
+_OWNERS = {resource.plural for resource in _KINDS.values()}
 
 
 def _is_over(pod: Json, now: float) -> bool:

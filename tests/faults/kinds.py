@@ -7,6 +7,7 @@ from typing import Any
 from faults.draws import CPUS, NODES, NUMBERS, Action, Draw, lock, numbered, pod
 
 _SMALL = ("500m", "500m", "1", "1500m")
+_EXPRESSIONS = ("* * * * *", "* * * * *", "*/2 * * * *", "*/3 * * * *")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ def _gang(rng: Random) -> Action:
     return "gang", {"number": rng.randrange(2), "count": rng.randint(1, 4), "cpu": rng.choice(_SMALL)}
 
 
-def _of_gang(action: str) -> Draw:
+def _one_of(action: str) -> Draw:
     return lambda rng: (action, {"number": rng.randrange(2), "which": rng.randrange(4)})
 
 
@@ -142,6 +143,56 @@ def _planned(rng: Random, number: int | None = None) -> Action:
     return action, arguments | {"ttl": rng.choice((3, 10, 600)), "starts_in": rng.choice((2, 5, 10, 90))}
 
 
+def _schedule(rng: Random) -> Action:
+    return "schedule", {
+        "number": rng.randrange(2),
+        "spec": {**_begins(rng), "template": {"spec": _window(rng)}},
+    }
+
+
+def _begins(rng: Random) -> dict[str, Any]:
+    """Draw when windows begin: every minute or some, by the operator's clock."""
+    return {
+        "schedule": rng.choice(_EXPRESSIONS),
+        "durationSeconds": rng.choice((10, 50, 90, 200)),
+        "ahead": rng.choice((1, 1, 2, 3)),
+        "suspend": rng.random() < 0.1,
+        **rng.choice(({}, {}, {}, {"startingDeadlineSeconds": rng.choice((0, 20))})),
+    }
+
+
+def _window(rng: Random) -> dict[str, Any]:
+    owner = rng.choice(({"selector": {"matchLabels": {"app": "web"}}}, {"pod": {"name": "web-1"}}))
+    return {
+        "resources": {"cpu": rng.choice(_SMALL)},
+        "owners": [owner],
+        "retention": rng.choice(("Delete", "Delete", "Retain")),
+        "priority": rng.randrange(3),
+        "pendingDeadlineSeconds": rng.choice((0, 5, 600)),
+        **rng.choice(({}, {"runSeconds": rng.choice((1, 20))})),
+    }
+
+
+def _edit_schedule(rng: Random) -> Action:
+    spec = rng.choice(
+        (
+            {"suspend": True},
+            {"suspend": False},
+            {"suspend": False},
+            {"ahead": rng.choice((1, 2, 4))},
+            {"schedule": rng.choice(_EXPRESSIONS)},
+            {"schedule": "0 26 * * *"},
+            {"durationSeconds": rng.choice((10, 50, 90))},
+            {"template": {"spec": {"resources": {"cpu": rng.choice(_SMALL)}}}},
+        )
+    )
+    return "edit schedule", {"number": rng.randrange(2), "spec": spec}
+
+
+def _time(rng: Random) -> Action:
+    return "time passes", {"seconds": rng.choice((10, 40, 70))}
+
+
 def _passing(rng: Random) -> Action:
     """Draw a pod that says for how long it runs."""
     return "passing pod", {
@@ -187,8 +238,8 @@ KINDS = {
                 *(_group,) * 3,
                 *(_gang,) * 3,
                 numbered("delete group"),
-                _of_gang("delete member"),
-                *(_of_gang("end gang pod"),) * 2,
+                _one_of("delete member"),
+                *(_one_of("end gang pod"),) * 2,
             ),
             watched=("reservationgroups",),
             writes=("member", "member", "group status", "delete group"),
@@ -217,6 +268,21 @@ KINDS = {
             "windows",
             opening=(lambda rng: _planned(rng, 2), _passing),
             actions=(*(_planned,) * 4, *(_passing,) * 4),
+            steady=True,
+        ),
+        Kind(
+            "schedules",
+            opening=(_schedule, _time),
+            actions=(
+                *(_schedule,) * 2,
+                *(_edit_schedule,) * 3,
+                *(_time,) * 4,
+                *(pod,) * 2,
+                numbered("delete schedule"),
+                _one_of("delete window"),
+            ),
+            watched=("reservationschedules",),
+            writes=("member", "member", "schedule status", "schedule status"),
             steady=True,
         ),
     )

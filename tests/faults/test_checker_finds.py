@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import islice
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tidelock.ledger.groups import Group
 from tidelock.ledger.holds import Hold
 from tidelock.ledger.leases import Lease
 from tidelock.ledger.quotas import Quotas
+from tidelock.model.lockschedules import ReservationSchedule
 from tidelock.model.meta import Key
 from tidelock.scheduler.evictions import Evictor
 from tidelock.scheduler.feed import ReservationSink
@@ -128,6 +130,31 @@ def _quotes_are_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(QuoteDesk, "_answer", say_nothing)
 
 
+def _begun_windows_are_forgotten_at_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ReservationSchedule, "last_start", lambda *_: 0.0)
+
+
+def _suspension_is_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    def to_come(self: ReservationSchedule, now: float) -> list[float]:
+        return list(islice(self.timetable.after(now), 1)) if self.timetable is not None else []
+
+    monkeypatch.setattr(ReservationSchedule, "to_come", to_come)
+
+
+_SCHEDULE = Step(
+    None,
+    "schedule",
+    {
+        "number": 0,
+        "spec": {
+            "schedule": "* * * * *",
+            "durationSeconds": 200,
+            "template": {"spec": {"resources": {"cpu": "1"}, "owners": [{"pod": {"name": "web-0"}}]}},
+        },
+    },
+)
+_A_WINDOW_BEGINS = Step(None, "time passes", {"seconds": 70})
+_SUSPENDED = Step(None, "edit schedule", {"number": 0, "spec": {"suspend": True}})
 _GROUP = Step(
     None,
     "group",
@@ -178,6 +205,13 @@ _SMALL = Step(None, "pod", {"number": 0, "cpu": "1", "requires": True, "app": "w
         (_quotas_are_not_asked, "I1", (_QUOTA, replace(_LOCK, pause=20.0)), {}),
         (_quotes_are_not_answered, "I5", (_QUOTE,), {}),
         (_locks_are_not_counted, "I1", (_lock(starts_in=90), _ANOTHER), {}),
+        (
+            _begun_windows_are_forgotten_at_a_start,
+            "I2",
+            (_SCHEDULE, _A_WINDOW_BEGINS, _SMALL, _CRASH),
+            {},
+        ),
+        (_suspension_is_not_heard, "I5", (_SCHEDULE, _SUSPENDED), {}),
     ],
 )
 def test_a_planted_fault_is_found(

@@ -186,9 +186,12 @@ class World:
         return recently and last_end + _SAME_CLAIM >= at
 
     def sent_at(self, point: str, each: Happening) -> float:
-        """Tell when the request was sent at the earliest that wrote a version, by the loop's time."""
+        """Tell when the request was sent at the earliest that wrote a version, by the loop's time.
+
+        One that creates something does not name it.
+        """
         requests = (asked for asked in self.circumstances.asked if asked.point == point)
-        about = (asked for asked in requests if asked.name == each.name and asked.start <= each.at)
+        about = (asked for asked in requests if asked.name in ("", each.name) and asked.start <= each.at)
         return min((asked.start for asked in about if asked.end >= each.at - SLACK), default=each.at)
 
     def told_at(self, each: Happening) -> float | None:
@@ -206,6 +209,10 @@ class World:
     def clock_at(self, at: float, each: Happening) -> float:
         """Tell what the operator's clock showed at a time of the loop, if it has not jumped since."""
         return each.clock - (each.at - at)
+
+    def was_set_back(self, each: Happening) -> bool:
+        """Whether the operator's clock has shown more at an earlier time."""
+        return any(clock > each.clock and at <= each.at for at, clock in self.circumstances.peaks)
 
     def went_on(self, start: float, end: float) -> bool:
         """Whether neither a jump of the clock nor a crash was between two times of the loop."""

@@ -51,6 +51,7 @@ class Entry:
     borrowable, does not hold what its `occupants`, by their uids, use of it. `occupied_seconds` counts up to
     when the last one left.
     A lock that is `ahead` begins later: it has no owners yet, and its room is for whoever is gone by then.
+    The window of a schedule stays for as long as it is `untold`: nothing else tells yet that it has begun.
     """
 
     reservation: Reservation
@@ -90,6 +91,7 @@ class Entry:
     deleted: bool = False
     given: bool = True
     ahead: bool = False
+    untold: bool = False
     ceiling: int | None = None
     transition_times: dict[str, tuple[str, float]] = field(default_factory=dict)
     key: Key = field(init=False)
@@ -292,9 +294,12 @@ class Entry:
         self.transition_times["Reconciling"] = ("True", now)
 
     def removable_at(self) -> float | None:
-        """Tell when the object may be deleted: at once after its end, after its time to live, or never."""
+        """Tell when the object may be deleted: at once after its end, after its time to live, or never.
+
+        What is untold may not be deleted yet.
+        """
         spec = self.reservation.spec
-        if self.finished_at is None or spec is None:
+        if self.finished_at is None or spec is None or self.untold:
             return None
         return removable_at(spec, self.phase, self.finished_at)
 
