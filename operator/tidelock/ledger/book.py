@@ -400,8 +400,10 @@ class Book:
         at_once = self._undecided or self.waitlist.outlasting or self.rooms.visited or self.groups.unsettled
         if at_once:
             return 0.0
-        due = (self._timers.next(), self.places.due)
-        return min((instant for instant in due if instant is not None), default=None)
+        timer, places = self._timers.next(), self.places.due
+        if timer is None or places is None:
+            return places if timer is None else timer
+        return min(timer, places)
 
     def advance(self, now: float) -> None:
         """Do what is due: expiries, deadlines, moves and removals, in the order of their instants."""

@@ -44,12 +44,16 @@ class Ownership:
 
     def of(self, pod: Pod) -> list[Entry]:
         """All locks of which the pod is an owner and which are not over, by name; of a group one a node."""
-        entries = (self._entries[key] for key in self._index.of(pod))
+        keys = self._index.of(pod)
+        if not keys:  # as for most pods
+            return []
+        entries = (self._entries[key] for key in keys)
         return self._groups.open_to(pod, [entry for entry in entries if may_claim(entry, pod)])
 
     def fleeting(self, pod: Pod, node_name: str) -> list[Entry]:
         """Give the locks of a pod's own that end when it is bound to a node."""
-        return self._groups.taken((entry for entry in self.of(pod) if not entry.sticky), node_name)
+        own = self.of(pod)
+        return self._groups.taken((each for each in own if not each.sticky), node_name) if own else own
 
     def on_node(self, nominated: Iterable[Pod], node_name: str) -> list[Entry]:
         """Give the locks on a node of pods, or stand-ins of locks, that are nominated there."""
