@@ -17,6 +17,9 @@ from tidelock.ledger.rooms import Rooms
 from tidelock.ledger.timeline import running_sums
 from tidelock.model.quantities import Resources
 
+# Seconds for which it is as good as new: estimates are of a moment ago anyway.
+_MOMENT = 1.0
+
 Shortages = npt.NDArray[np.float64]
 
 
@@ -39,6 +42,7 @@ class Forecast:
 
     def __init__(self, columns: Columns, rooms: Rooms, now: float) -> None:
         self._columns = columns
+        self._version = columns.version
         self._now = now
         there = slice(len(columns))
         free: Amounts = columns.allocatable[there] - columns.requested[there] - columns.locked[there]
@@ -59,6 +63,10 @@ class Forecast:
         self._freed = _sums(self._rows, np.array(amounts, np.int64).reshape(-1, free.shape[1])[order])
         self._open = ~columns.traits().cordoned
         self._known: dict[tuple[object, str], Start | None] = {}
+
+    def is_of(self, now: float) -> bool:
+        """Whether it is about these nodes, and of an instant or a moment before it."""
+        return self._version == self._columns.version and self._now <= now < self._now + _MOMENT
 
     def earliest(self, requests: Resources, node_name: str = "") -> Start | None:
         """Tell when and where so much is free first, on a node of this name or on any that takes pods.
