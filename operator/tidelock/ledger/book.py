@@ -393,7 +393,7 @@ class Book:
     # Time.
 
     def forecast(self, now: float) -> Forecast:
-        """Tell what is known of when room comes free, as of a moment ago: to gather it takes 2 ms a 1,000 locks."""
+        """Tell what is known of when room comes free, as of a moment ago: 1,000 locks take 2 ms."""
         if self._forecast is None or not self._forecast.is_of(now):
             self._forecast = Forecast(self._columns, self.rooms, now)
         return self._forecast
