@@ -25,7 +25,8 @@ from tidelock.plugins.node_unschedulable import NodeUnschedulable
 from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
 from tidelock.plugins.reservation import Reservation
 from tidelock.plugins.taint_toleration import TaintToleration
-from tidelock.scheduler.cycle import Assumed, Cycle, Refusal
+from tidelock.scheduler.cycle import Assumed, Cycle
+from tidelock.scheduler.refusal import Refusal
 from unit.plugins.scene import Scene
 
 GPU = "nvidia.com/gpu"

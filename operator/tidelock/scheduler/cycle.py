@@ -6,7 +6,7 @@ counted before the next one looks.
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -15,8 +15,8 @@ import numpy as np
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import Code, Filter, Mask, PostFilterResult, Scores, Status, Verdict, Victims
-from tidelock.framework.course import Course, PluginError, Recorder
+from tidelock.framework.api import Code, Filter, Mask, PostFilterResult, Scores, Verdict, Victims
+from tidelock.framework.course import Course, Recorder
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.extender import Advice
 from tidelock.framework.moment import Moment
@@ -38,12 +38,10 @@ from tidelock.plugins.reservation import Reservation
 from tidelock.plugins.taint_toleration import TaintToleration
 from tidelock.scheduler.plan import Filters
 from tidelock.scheduler.preempting import Preempting, seek
+from tidelock.scheduler.refusal import Refusal, explain, tallied, turned_down
 from tidelock.scheduler.verdicts import SharedVerdicts, Verdicts
 
 logger = logging.getLogger(__name__)
-
-# How many nodes a refusal tells the numbers of; the counts cover all of them.
-_NODES_TOLD = 3
 
 _CAPACITY_PLUGINS = frozenset({NodeResourcesFit.name, Reservation.name})
 
@@ -56,20 +54,6 @@ class Assumed:
     node_name: str
     profile: Profile
     state: CycleState
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """No node fits: the message, in kube-scheduler's form, and the plugins that ruled nodes out.
-
-    With `error`, none was found because something failed, not because none fits. The plugins in `pending`
-    have let the pod wait until they activate it themselves.
-    """
-
-    message: str
-    plugins: frozenset[str]
-    error: bool = False
-    pending: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +238,7 @@ class Cycle:
         chosen = self._choose(pod, state, snapshot, shared, verdict)
         if isinstance(chosen, Node):
             return Survey(snapshot, verdict, chosen)
-        counts = _tallied(verdict, state, pod, snapshot)
+        counts = tallied(verdict, state, pod, snapshot)
         reason = self._reason(pod, chosen.refusal)
         return Survey(snapshot, verdict, None, chosen.refusal, reason, counts)
 
@@ -333,7 +317,7 @@ class Cycle:
         everywhere = np.count_nonzero(verdict.fits) == len(snapshot)  # the common case: nothing to pick
         rows = snapshot.indexes if everywhere else verdict.fits.nonzero()[0]
         if not len(rows):
-            return _Unfit(_explain(verdict, state, pod, snapshot), snapshot, verdict)
+            return _Unfit(explain(verdict, state, pod, snapshot), snapshot, verdict)
         nominated = self._cache.nominator.node_of(pod.uid)
         if nominated and (row := snapshot.row(nominated)) is not None and verdict.fits[row]:
             return snapshot.nodes[row]
@@ -465,21 +449,6 @@ class Cycle:
         if row is not None and TaintToleration.name in refusal.plugins and not columns.nodes[row].ready:
             return reasons.NODE_NOT_READY
         return reasons.NO_MATCHING_NODE
-
-
-def turned_down(point: str, plugin: str, status: Status) -> Refusal:
-    """Say that a plugin refuses the one node that was left, in kube-scheduler's form.
-
-    Raises:
-        PluginError: the status is an error.
-
-    """
-    if status.code is Code.ERROR:
-        raise PluginError(f'running {point} plugin "{plugin}": {", ".join(status.reasons)}')
-    message = f"0/1 nodes are available: {', '.join(f'1 {reason}' for reason in sorted(status.reasons))}."
-    if status.code is Code.PENDING:
-        return Refusal(message, frozenset(), pending=frozenset({plugin}))
-    return Refusal(message, frozenset({plugin}))
 
 
 def _state_at(now: float) -> CycleState:
@@ -615,44 +584,3 @@ def _best(scores: Scores, rows: Rows, snapshot: Snapshot) -> int:
     ties = ties if rows is snapshot.indexes else rows[ties]
     pods = snapshot.requested[ties, snapshot.column(PODS)]
     return int(ties[(pods * len(snapshot) + snapshot.traits.name_rank[ties]).argmin()])
-
-
-def _explain(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) -> Refusal:
-    """Say why no node fits: how many nodes for which reason, then the numbers of a few."""
-    counts = _tallied(verdict, state, pod, snapshot)
-    histogram = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
-    message = f"0/{len(snapshot)} nodes are available" + (f": {histogram}." if histogram else ".")
-    if pod.spec.node_name and snapshot.row(pod.spec.node_name) is None:
-        message += f" There is no node {pod.spec.node_name}."
-    told = list(_numbers(verdict, state, pod, snapshot))
-    if told:
-        message += f" {'; '.join(told)}."
-    return Refusal(message, frozenset(plugin.name for plugin, mask in verdict.ruled_out if mask.any()))
-
-
-def _tallied(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) -> Counter[str]:
-    """Count the nodes by the reasons for which they are ruled out."""
-    counts: Counter[str] = Counter()
-    for plugin, mask in verdict.ruled_out:
-        for view in verdict.views(mask, state, snapshot):
-            counts += plugin.tally(view.state, pod, view.snapshot, view.rows)
-    return counts
-
-
-def _numbers(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) -> Iterator[str]:
-    left = _NODES_TOLD
-    for plugin, mask in reversed(verdict.ruled_out):
-        for row in _first_by_name(mask.nonzero()[0], snapshot, left):
-            view = verdict.view(state, snapshot, int(row))
-            numbers = plugin.numbers(view.state, pod, view.snapshot, int(view.rows[0]))
-            if numbers:
-                yield f"{snapshot.nodes[int(row)].name}: {numbers}"
-                left -= 1
-
-
-def _first_by_name(rows: Rows, snapshot: Snapshot, count: int) -> Rows:
-    """Give the rows of the nodes whose names sort first, in that order."""
-    ranks = snapshot.traits.name_rank[rows]
-    if count < len(rows):
-        rows = rows[np.argpartition(ranks, count)[:count]]
-    return rows[np.argsort(snapshot.traits.name_rank[rows])]

@@ -32,7 +32,7 @@ from tidelock.plugins.default_preemption import DefaultPreemption
 from tidelock.plugins.extender import ExtenderAdvice
 from tidelock.plugins.inter_pod_affinity import InterPodAffinity
 from tidelock.plugins.pod_topology_spread import PodTopologySpread
-from tidelock.scheduler.cycle import Assumed, Candidates, Cycle, Refusal
+from tidelock.scheduler.cycle import Assumed, Candidates, Cycle
 from tidelock.scheduler.earmarking import Earmarking
 from tidelock.scheduler.line import Line
 from tidelock.scheduler.moving import Moving, Task
@@ -40,6 +40,7 @@ from tidelock.scheduler.owners import look_for_owner
 from tidelock.scheduler.preempting import Preemption
 from tidelock.scheduler.queue import EnqueueHook, SchedulingQueue, Waiting
 from tidelock.scheduler.quoting import Answer, Quoting
+from tidelock.scheduler.refusal import Refusal
 from tidelock.scheduler.relocation import Relocation
 from tidelock.scheduler.together import Together
 from tidelock.scheduler.visitors import Visitors

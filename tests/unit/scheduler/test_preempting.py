@@ -7,8 +7,8 @@ from builders import node, pod
 from tidelock.ledger import reasons
 from tidelock.model.pods import Pod
 from tidelock.model.reservations import Phase
-from tidelock.scheduler.cycle import Refusal
 from tidelock.scheduler.preempting import Preemption
+from tidelock.scheduler.refusal import Refusal
 from unit.scheduler.machinery import Core
 
 PREEMPTING = {"preemptionPolicy": "PreemptLowerPriority"}
