@@ -8,7 +8,7 @@ import numpy as np
 
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import Code, Status, Verdict
+from tidelock.framework.api import Code, Filter, Status, Verdict, View
 from tidelock.framework.course import PluginError
 from tidelock.framework.cyclestate import CycleState
 from tidelock.model.pods import Pod
@@ -68,12 +68,18 @@ def tallied(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) -
     return counts
 
 
+def in_numbers(plugin: Filter, pod: Pod, view: View, verdict: Verdict) -> str:
+    """Say by how much the one node of a view is ruled out, and beside whom if room is kept there."""
+    numbers = plugin.numbers(view.state, pod, view.snapshot, int(view.rows[0]))
+    rivals = ", ".join(str(rival.key) for rival in verdict.rivals.get(int(view.at[0]), ()))
+    return ", ".join(filter(None, (numbers, rivals and f"beside {rivals}, for which room is kept")))
+
+
 def _numbers(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) -> Iterator[str]:
     left = _NODES_TOLD
     for plugin, mask in reversed(verdict.ruled_out):
         for row in _first_by_name(mask.nonzero()[0], snapshot, left):
-            view = verdict.view(state, snapshot, int(row))
-            numbers = plugin.numbers(view.state, pod, view.snapshot, int(view.rows[0]))
+            numbers = in_numbers(plugin, pod, verdict.view(state, snapshot, int(row)), verdict)
             if numbers:
                 yield f"{snapshot.nodes[int(row)].name}: {numbers}"
                 left -= 1

@@ -68,7 +68,7 @@ def test_room_that_comes_free_is_kept_for_the_lock_that_has_waited_for_long(core
     small = lock(core, "small", "2")
 
     assert small.phase is Phase.PENDING
-    assert "Insufficient cpu" in small.message
+    assert "node-b: cpu 2 needed, -2 free, beside shop/large, for which room is kept" in small.message
     assert [change.event for change in core.book.changes if change.meta.name == "large"][-1] is Event.EARMARK
     assert render(large, core.clock.now())["queue"]["earmark"] == "node-b"
 
