@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from faults.history import Json
-from faults.proxy import Told
+from faults.proxy import Passed, Told
 from faults.test_checker import START, Tale
 from tidelock.model.instants import format_instant
 
@@ -474,6 +474,15 @@ def test_a_window_is_made_late(tale: Tale) -> None:
     tale.clock = START + 90
     window(tale)
     assert tale.judged() == []
+
+
+def test_a_window_is_made_when_the_clock_has_just_been_set_forward(tale: Tale) -> None:
+    schedule(tale)
+    tale.clock = START + 1000
+    window(tale)
+    asked = Passed("member", "", start=START + 950)
+    assert broken(tale.judged(asked=[asked]), "it is not its turn")
+    assert tale.judged(asked=[asked], peaks=[(START + 960, START + 100)]) == []
 
 
 def test_a_window_is_not_what_was_asked_for(tale: Tale) -> None:

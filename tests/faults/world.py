@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from faults.history import Happening, Json
 from faults.proxy import Passed, Told
@@ -207,12 +208,14 @@ class World:
         )
 
     def clock_at(self, at: float, each: Happening) -> float:
-        """Tell what the operator's clock showed at a time of the loop, if it has not jumped since."""
-        return each.clock - (each.at - at)
+        """Tell what the operator's clock showed at a time of the loop before an event."""
+        jumps = ((then, clock) for then, clock in self.circumstances.peaks if at <= then <= each.at)
+        then, clock = next(jumps, (each.at, each.clock))
+        return clock - (then - at)
 
-    def was_set_back(self, each: Happening) -> bool:
-        """Whether the operator's clock has shown more at an earlier time."""
-        return any(clock > each.clock and at <= each.at for at, clock in self.circumstances.peaks)
+    def was_set_back(self, now: float, at: float = inf) -> bool:
+        """Whether the operator's clock has shown more than it does now, at a time of the loop or before."""
+        return any(clock > now and then <= at for then, clock in self.circumstances.peaks)
 
     def went_on(self, start: float, end: float) -> bool:
         """Whether neither a jump of the clock nor a crash was between two times of the loop."""
