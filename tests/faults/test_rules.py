@@ -414,6 +414,19 @@ def test_a_window_is_given_up_for_nothing(tale: Tale) -> None:
     assert broken(tale.judged(), "no reason is known")
 
 
+def test_a_window_is_given_up_for_a_lock_whose_owner_was_to_be_bound_when_the_operator_crashed(
+    tale: Tale,
+) -> None:
+    tale.lock("other", owner="db")
+    planned(tale)
+    crash = tale.clock
+    planned(tale, phase="Pending")
+    tried = Passed("bind", "db", start=crash - 1, end=crash)
+    assert tale.judged(crashes=[crash], asked=[tried]) == []
+    assert broken(tale.judged(asked=[tried]), "no reason is known")
+    assert broken(tale.judged(crashes=[crash]), "no reason is known")
+
+
 # Schedules.
 
 

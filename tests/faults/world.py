@@ -18,6 +18,8 @@ ROOMLESS = frozenset({"InsufficientCapacity", "NoMatchingNode", "NodeNotFound", 
 """A lock that has lost its place waits anew, and may be told why before anybody sees that it has."""
 
 _SAME_CLAIM = 10.0
+# Seconds of the loop in which an operator knows all that there is.
+_START = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +187,15 @@ class World:
             if not recently:
                 return True
         return recently and last_end + _SAME_CLAIM >= at
+
+    def binding_was_cut_short(self, node_name: str, at: float) -> bool:
+        """Whether the operator crashed while it bound an owner of a lock on a node, shortly before a time.
+
+        What it had given on of that lock's room counts twice for the next one.
+        """
+        crashes = [crash for crash in self.circumstances.crashes if crash <= at < crash + _START]
+        locks = (lock for lock in self.locks.values() if lock.get("status", {}).get("nodeName") == node_name)
+        return any(self.owner_was_tried(lock, crash, recently=True) for lock in locks for crash in crashes)
 
     def sent_at(self, point: str, each: Happening) -> float:
         """Tell when the request was sent at the earliest that wrote a version, by the loop's time.
