@@ -57,6 +57,8 @@ SCHEDULER = "tidelock-scheduler"
 # Small pages, so that lists can break between them, and less patience, as nobody needs to wait for bookmarks.
 _WATCHES = WatchSettings(page_limit=2, silence=15.0)
 
+# Runs are short, so a lock waits for long sooner than elsewhere.
+EARMARK_AFTER = 5.0
 _LOOK = 0.05
 # Conditions tell whole seconds, so another operator might do what is due that much earlier.
 _ROUNDED = 1.0
@@ -72,7 +74,12 @@ class Life:
         self._client = KubeClient(replace(connection, server=url), user_agent="tidelock/faults")
         self.tasks = Tasks(rng)
         telemetry = Telemetry(clock.monotonic, rng)
-        self.decider = Decider(configuration, api=TurnTaking(self._client, self.tasks), recorder=telemetry)
+        self.decider = Decider(
+            configuration,
+            earmark_after=EARMARK_AFTER,
+            api=TurnTaking(self._client, self.tasks),
+            recorder=telemetry,
+        )
         self._extenders = Extenders(())
         self._recorder = EventRecorder(
             self._client,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from faults.history import Json
-from faults.life import SCHEDULER
+from faults.life import EARMARK_AFTER, SCHEDULER
 from property.process import HandClock
 from tidelock.framework.config import default_configuration
 from tidelock.ledger.groups import GroupKey
@@ -116,7 +116,7 @@ _TOMBSTONES = {"Consumed", "Expired", "Lost", "Rejected"}
 
 def _rebuild(stored: Mapping[tuple[str, str], Json], now: float) -> Decider:
     """Start another operator over the same objects."""
-    decider = Decider(default_configuration(SCHEDULER, BUILTINS))
+    decider = Decider(default_configuration(SCHEDULER, BUILTINS), earmark_after=EARMARK_AFTER)
     feed = Feed(
         decider.cache,
         decider.book,

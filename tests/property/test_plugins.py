@@ -295,7 +295,7 @@ def test_the_order_of_a_pods_own_locks_decides_nothing(
 ) -> None:
     """Whichever is met first, none of them counts against the pod."""
     scene = world.scene()
-    own = scene.book.own(wanting)
+    own = scene.book.ownership.of(wanting)
     permuted = OwnLocks(tuple(data.draw(st.permutations(own))))
     admitted_otherwise = World(world.nodes, world.placed, data.draw(st.permutations(world.locks))).scene()
 

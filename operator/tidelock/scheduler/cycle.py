@@ -23,7 +23,7 @@ from tidelock.framework.moment import Moment
 from tidelock.framework.ownlocks import OwnLocks
 from tidelock.framework.profile import Profile
 from tidelock.framework.waiting import WaitingPod, WaitingPods
-from tidelock.framework.whatif import WhatIf, yielding
+from tidelock.framework.whatif import WhatIf, rivals_of, yielding
 from tidelock.ledger import reasons
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
@@ -158,7 +158,7 @@ class Cycle:
                 candidates = result.candidates() if ask_about_victims and result.candidates else {}
                 if any(victims.pods for victims in candidates.values()):
                     return Candidates(candidates)
-                return _hoping(self._preempt(profile, pod, found, result, now, kind="pod"), state)
+                return _hoping(self._preempt(profile, pod, found, result, now, kind="pod"), result)
             assumed = Assumed(pod, found.name, profile, state)
             refusal: Refusal | None = None
             reserved = False
@@ -216,6 +216,22 @@ class Cycle:
             found = self._choose(pod, state, *filtered)
         return found.refusal if isinstance(found, _Unfit) else found
 
+    def would_fit(self, profile: Profile, entry: Entry, now: float) -> Mask:
+        """Tell which nodes a lock that waits would fit if they were empty, of those that lack room for it."""
+        pod, state = _stand_in(entry), _state_at(now)
+        state.write(OwnLocks((entry,)))
+        with _course(state, profile):
+            found = self._filter(profile, pod, state)
+            if isinstance(found, _Unfit):
+                return found.verdict.fits
+            snapshot, _, verdict = found
+            fits = np.zeros(len(snapshot), np.bool_)
+            rows = _short_of_room(verdict, snapshot).nonzero()[0]
+            whatif = WhatIf(verdict.filters, state, pod, snapshot, rows)
+            whatif.empty()
+            fits[rows[whatif.judge().fits]] = True
+        return fits
+
     def domains(self, key: str) -> dict[str, Mask]:
         """Tell for each value of a label which nodes have it; if none has it, there is an empty domain."""
         nodes = self._cache.columns.nodes
@@ -267,12 +283,13 @@ class Cycle:
         if not entry.sticky or entry.ahead or entry.reservation.spec is None:
             return None
         snapshot, _, verdict = filtered
+        kept = rivals_of(self._cache.nominator, state, pod, snapshot)
         spec, namespace = entry.reservation.spec, entry.key.namespace
         placed = [each for each in self._cache.pods_in(namespace) if owns(spec, each.pod)]
         for name in sorted({each.node_name for each in placed}, key=lambda name: (name != entry.node, name)):
             row = snapshot.row(name)
             credit = self._book.rooms.credit(entry, name, entry.reservation.requests)
-            if row is None or not credit or self._cache.nominator.on(name):
+            if row is None or not credit or row in kept:
                 continue
             if entry.moving and not snapshot.nodes[row].sound:
                 continue
@@ -290,10 +307,7 @@ class Cycle:
         timeline, snapshot, now = self._book.rooms.timeline, unfit.snapshot, state.expect(Moment).now
         if not timeline or (begin <= now and end == inf):
             return None
-        short = np.zeros(len(snapshot), np.bool_)
-        for plugin, mask in unfit.verdict.ruled_out:
-            if plugin.name in _CAPACITY_PLUGINS:
-                short |= mask
+        short = _short_of_room(unfit.verdict, snapshot)
         rows, relief = timeline.relief(begin, end, now)
         rows, relief = rows[short[rows]], relief[short[rows]]
         if not len(rows):
@@ -302,7 +316,7 @@ class Cycle:
         whatif.relieve(relief)
         fits = np.zeros(len(snapshot), np.bool_)
         fits[rows[whatif.judge().fits]] = True
-        fits[[row for name in self._cache.nominator.nodes if (row := snapshot.row(name)) is not None]] = False
+        fits[list(rivals_of(self._cache.nominator, state, pod, snapshot))] = False
         return self.prefer(profile, pod, state, snapshot, replace(unfit.verdict, fits=fits))
 
     def _find(self, profile: Profile, pod: Pod, state: CycleState) -> Node | _Unfit:
@@ -482,12 +496,12 @@ def _course(state: CycleState, profile: Profile, recorder: Recorder | None = Non
     return course
 
 
-def _hoping(refusal: Refusal, state: CycleState) -> Refusal:
-    """Have an owner of lent room wait for less locks beside it, too: evicting borrowers may do then."""
-    own = state.read(OwnLocks)
-    if own is None or not any(entry.borrowable for entry in own.entries):
-        return refusal
-    return replace(refusal, plugins=refusal.plugins | {Reservation.name})
+def _hoping(refusal: Refusal, result: PostFilterResult) -> Refusal:
+    """Have a pod that evictions don't help because of locks wait for these to go, too.
+
+    What else hinders evictions does not wake pods in kube-scheduler either.
+    """
+    return replace(refusal, plugins=refusal.plugins | (result.obstacles & {Reservation.name}))
 
 
 def _stand_in(entry: Entry) -> Pod:
@@ -504,6 +518,15 @@ def _may_preempt(entry: Entry, pod: Pod) -> bool:
     waits = entry.phase is Phase.PENDING and not entry.ahead
     waits = waits and spec is not None and spec.pending_deadline_seconds > 0
     return waits and pod.spec.may_preempt
+
+
+def _short_of_room(verdict: Verdict, snapshot: Snapshot) -> Mask:
+    """Tell which nodes are ruled out as they have too little left of something."""
+    short = np.zeros(len(snapshot), np.bool_)
+    for plugin, mask in verdict.ruled_out:
+        if plugin.name in _CAPACITY_PLUGINS:
+            short |= mask
+    return short
 
 
 def _sound(snapshot: Snapshot) -> Mask:

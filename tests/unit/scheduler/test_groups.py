@@ -413,7 +413,7 @@ def test_a_binding_names_the_member_that_it_took_and_its_group() -> None:
     gang.give()
     core.add(worker())
     assumed = core.place()
-    own = core.book.own(assumed.pod)
+    own = core.book.ownership.of(assumed.pod)
     assert [entry.bound_pod.uid for entry in own if entry.bound_pod] == [assumed.pod.uid]
     locks = assumed.state.expect(OwnLocks)
     assert locks.uids == [gang.uid, own[0].uid]
