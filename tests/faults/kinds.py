@@ -20,7 +20,7 @@ class Kind:
         actions: what is done later, each as often as it is named.
         watched: resources that the operator watches for its sake.
         writes: points of its requests that only this kind makes.
-        steady: whether the operator's clock must not jump.
+        steady: whether the operator's clock must not be set back.
 
     """
 

@@ -25,6 +25,7 @@ from tidelock.scheduler.evictions import Evictor
 from tidelock.scheduler.feed import ReservationSink
 from tidelock.scheduler.publisher import Publisher
 from tidelock.scheduler.quotes import QuoteDesk
+from tidelock.scheduler.schedules import ScheduleKeeper
 
 # Seconds of the loop in which an operator with a fault is given up that does not come to rest.
 _PATIENCE = 100.0
@@ -132,6 +133,7 @@ def _quotes_are_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _begun_windows_are_forgotten_at_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ReservationSchedule, "last_start", lambda *_: 0.0)
+    monkeypatch.setattr(ScheduleKeeper, "_is_untold", lambda *_: False)
 
 
 def _suspension_is_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +210,7 @@ _SMALL = Step(None, "pod", {"number": 0, "cpu": "1", "requires": True, "app": "w
         (
             _begun_windows_are_forgotten_at_a_start,
             "I2",
-            (_SCHEDULE, _A_WINDOW_BEGINS, _SMALL, _CRASH),
+            (_SCHEDULE, _A_WINDOW_BEGINS, _SMALL, replace(_CRASH, pause=5.0)),
             {},
         ),
         (_suspension_is_not_heard, "I5", (_SCHEDULE, _SUSPENDED), {}),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from faults.history import Json
-from faults.proxy import Told
+from faults.proxy import Passed, Told
 from faults.test_checker import START, Tale
 from tidelock.model.instants import format_instant
 
@@ -414,6 +414,19 @@ def test_a_window_is_given_up_for_nothing(tale: Tale) -> None:
     assert broken(tale.judged(), "no reason is known")
 
 
+def test_a_window_is_given_up_for_a_lock_whose_owner_was_to_be_bound_when_the_operator_crashed(
+    tale: Tale,
+) -> None:
+    tale.lock("other", owner="db")
+    planned(tale)
+    crash = tale.clock
+    planned(tale, phase="Pending")
+    tried = Passed("bind", "db", start=crash - 1, end=crash)
+    assert tale.judged(crashes=[crash], asked=[tried]) == []
+    assert broken(tale.judged(asked=[tried]), "no reason is known")
+    assert broken(tale.judged(crashes=[crash]), "no reason is known")
+
+
 # Schedules.
 
 
@@ -474,6 +487,15 @@ def test_a_window_is_made_late(tale: Tale) -> None:
     tale.clock = START + 90
     window(tale)
     assert tale.judged() == []
+
+
+def test_a_window_is_made_when_the_clock_has_just_been_set_forward(tale: Tale) -> None:
+    schedule(tale)
+    tale.clock = START + 1000
+    window(tale)
+    asked = Passed("member", "", start=START + 950)
+    assert broken(tale.judged(asked=[asked]), "it is not its turn")
+    assert tale.judged(asked=[asked], peaks=[(START + 960, START + 100)]) == []
 
 
 def test_a_window_is_not_what_was_asked_for(tale: Tale) -> None:

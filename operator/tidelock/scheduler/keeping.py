@@ -192,9 +192,8 @@ class Keeper(ABC, Generic[K]):
         if status != kept.status:
             async with self._tasks.turn.of(kept.meta.namespace):
                 written = await self._client.replace_status(self._resource, kept.meta, status)
-            if self._is_there(
-                kept
-            ):  # else the watch was faster than the answer, and has told that it is gone
+            # The watch may be faster than the answer, and have told that it is gone.
+            if self._is_there(kept):
                 self.upsert(kept, self._decode(written))
         elif left.removable:
             async with self._tasks.turn.of(kept.meta.namespace):
@@ -237,10 +236,9 @@ class Keeper(ABC, Generic[K]):
         entry.deleted = True
 
     def _is_unmet(self, kept: K, demand: Demand) -> bool:
-        missing = self._missing(kept, demand)
-        return (
-            bool(missing or demand.surplus or demand.removable) or self._status(kept, demand) != kept.status
-        )
+        if self._missing(kept, demand) or demand.surplus or demand.removable:
+            return True
+        return self._status(kept, demand) != kept.status
 
     def _missing(self, kept: K, demand: Demand) -> list[str]:
         """Name the Reservations that are to be made: those neither there nor on their way to us."""
