@@ -46,8 +46,13 @@ class Nominator:
         self.ended: list[Pod] = []
 
     @property
+    def targets(self) -> Collection[str]:
+        """Names of the nodes for which pods are nominated."""
+        return self._on_node.keys()
+
+    @property
     def nodes(self) -> Collection[str]:
-        """Names of the nodes where room is kept."""
+        """Names of the nodes where room is kept: for those, or for the earmark."""
         names = self._on_node.keys()
         return names if self.earmark is None else names | {self.earmark.node_name}
 

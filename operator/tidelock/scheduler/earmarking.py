@@ -50,7 +50,7 @@ class Earmarking:
         self._shortage = inf
         self._progress_at = 0.0
         self._left: set[str] = set()  # nodes on which room was kept for it in vain
-        self._hopeless: set[Entry] = set()  # fit no node, until all others have been looked at
+        self._hopeless: set[Entry] = set()  # fit no node, as of the last turn of any
 
     def next_due(self) -> float | None:
         """Instant at which `step` has something to do; None for never."""
@@ -67,18 +67,20 @@ class Earmarking:
 
     def _look(self, now: float) -> None:
         entry = self._first(now)
-        self._let_go(but=entry)
         if entry is None:
+            self._let_go()
             self._hopeless.clear()
             since = min((entry.pending_since for entry in self._book.waitlist.waiting.values()), default=now)
             self._next = max(self._next, since + self._after)
             return
         fits, pod = self._fits(entry, now), entry.reservation.pod
         if pod is None or not fits.any():
-            self._let_go()
+            if entry.earmark:
+                self._let_go()
             self._hopeless.add(entry)
             self._next = now + _PAUSE
             return
+        self._let_go(but=entry)
         if entry is not self._entry:
             self._entry, self._shortage, self._progress_at = entry, inf, now
         forecast = self._book.forecast(now)
@@ -118,7 +120,7 @@ class Earmarking:
             fits = self._cycle.would_fit(self._profile, entry, now)
         except PluginError:  # which is why it waits, too
             return np.zeros(0, np.bool_)
-        return fits & ~self._called(set(self._cache.nominator.nodes) - {entry.earmark})
+        return fits & ~self._called(self._cache.nominator.targets)
 
     def _node_for(
         self, entry: Entry, pod: Pod, fits: Mask, forecast: Forecast, shortages: Shortages, now: float
@@ -145,9 +147,10 @@ class Earmarking:
 
     def _let_go(self, but: Entry | None = None) -> None:
         """Keep room for nobody, or for one alone; others may have been told so by an earlier process."""
-        if self._entry is not but:
+        if self._entry is not None and self._entry is not but:
             self._entry = None
             self._left.clear()
+            self._hopeless.clear()
         for entry in self._book.waitlist.waiting.values():
             if entry.earmark and entry is not but:
                 self._book.end_earmark(entry)

@@ -238,6 +238,22 @@ def test_it_stays_with_its_lock_unless_one_of_higher_priority_has_waited_as_long
     assert (first.earmark, second.earmark, higher.earmark) == ("", "", "node-b")
 
 
+def test_one_that_fits_no_node_takes_it_from_nobody_and_is_looked_at_in_the_next_turn(core: Core) -> None:
+    large = lock(core)
+    wait(core)
+    huge = lock(core, "huge", "8", priority=5)
+    wait(core)
+    wait(core, LOOK_AGAIN)
+    assert (large.earmark, huge.earmark) == ("node-b", "")
+    assert [change.event for change in core.book.changes].count(Event.EARMARK) == 1
+
+    core.feed.nodes.upsert(None, node("node-c", cpu="8"))
+    fill(core, "c", "node-c", "8")
+    core.feed.reservations.remove(large.reservation)
+    wait(core, 2 * LOOK_AGAIN)
+    assert huge.earmark == "node-c"
+
+
 def test_where_no_more_comes_free_for_long_another_node_has_its_turn(core: Core) -> None:
     large = lock(core)
     wait(core)
