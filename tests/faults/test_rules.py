@@ -508,6 +508,10 @@ def test_a_window_is_made_when_the_clock_has_just_been_set_forward(tale: Tale) -
     asked = Passed("member", "", start=START + 950)
     assert broken(tale.judged(asked=[asked]), "it is not its turn")
     assert tale.judged(asked=[asked], peaks=[(START + 960, START + 100)]) == []
+    tale.happenings.pop()
+    tale.clock = START + 1000
+    window(tale, 16)
+    assert tale.judged(asked=[asked], peaks=[(START + 960, START + 100)]) == []
 
 
 def test_a_window_is_not_what_was_asked_for(tale: Tale) -> None:
