@@ -71,8 +71,9 @@ class Gangs:
             self._world.expect(enough, f"I5: too few of a group are left: {told}")
             self._world.expect(uid in groups or not members, f"I5: the group of {told} is gone")
             if uid in groups:
-                given = says(groups[uid], "Active")
-                self._world.expect(given == bool(active), f"I5: the group of {told} says Active={given}")
+                given, goes_on = says(groups[uid], "Active"), set(told.values()) - SETTLED
+                due = bool(active) or (served >= self._least[uid] and bool(goes_on))
+                self._world.expect(given == due, f"I5: the group of {told} says Active={given}")
             for lock in active:
                 idle = [
                     pod for pod in self._world.bound_owners(lock) if not self._has_taken(pod, uid, members)

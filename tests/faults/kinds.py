@@ -189,6 +189,10 @@ def _edit_schedule(rng: Random) -> Action:
     return "edit schedule", {"number": rng.randrange(2), "spec": spec}
 
 
+def _minute(rng: Random) -> Action:
+    return "a minute begins", {"offset": rng.choice((-0.1, 0.0, 0.1, 1.0))}
+
+
 def _time(rng: Random) -> Action:
     return "time passes", {"seconds": rng.choice((10, 40, 70))}
 
@@ -276,7 +280,8 @@ KINDS = {
             actions=(
                 *(_schedule,) * 2,
                 *(_edit_schedule,) * 3,
-                *(_time,) * 4,
+                *(_time,) * 2,
+                *(_minute,) * 2,
                 *(pod,) * 2,
                 numbered("delete schedule"),
                 _one_of("delete window"),

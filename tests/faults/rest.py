@@ -35,6 +35,7 @@ def check_memory(decider: Decider, stored: Mapping[tuple[str, str], Json], now: 
     """I4 and I5: another operator would make the same of the stored objects, and finds nothing to do."""
     rebuilt = _rebuild(stored, now)
     found = _differences("I4: memory and the API", _standing(decider), _standing(rebuilt))
+    rebuilt.book.advance(now)  # as its first step does, before anything is told
     for differences in (_group_differences, _quota_differences, _schedule_differences):
         found += differences(rebuilt, stored, now)
     for _ in range(_MOST_DECISIONS):

@@ -109,13 +109,11 @@ class Schedules:
         self._world.expect(named, f"I2: {each}: it has not the name of its window")
         if self._world.was_set_back(each.clock, each.at):
             return
-        clock = self._world.clock_at(sent, each) - SLACK
+        shown = (self._world.clock_at(sent, each), each.clock)  # it may have been set forward in between
         has_turn = any(
-            start in version.to_come(clock)
-            or start in version.to_come(each.clock)
-            or version.may_begin_late(start, clock)
-            or version.may_begin_late(start, clock + SLACK)
+            start in version.to_come(clock) or version.may_begin_late(start, clock)
             for version in valid
+            for clock in (*shown, *(clock - SLACK for clock in shown))
         )
         self._world.expect(has_turn, f"I2: {each}: it is not its turn")
         over = self._over.get(window)

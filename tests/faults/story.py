@@ -334,6 +334,10 @@ class Story:
     async def pass_time(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
+    async def await_minute(self, offset: float) -> None:
+        """Wait until so many seconds after the next minute begins, by the operator's clock, or before."""
+        await asyncio.sleep(60 - self.clock.now() % 60 + offset)
+
     # Quotes and quotas.
 
     async def create_quote(self, number: int, cpu: str, node: str, ttl: int) -> None:
@@ -478,6 +482,7 @@ _ACTIONS: dict[str, Action] = {
     "delete schedule": Story.delete_schedule,
     "delete window": Story.delete_window,
     "time passes": Story.pass_time,
+    "a minute begins": Story.await_minute,
     "borrower": Story.create_borrower,
     "passing pod": Story.create_passing,
     "end borrower": Story.end_borrower,

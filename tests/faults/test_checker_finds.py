@@ -155,7 +155,7 @@ _SCHEDULE = Step(
         },
     },
 )
-_A_WINDOW_BEGINS = Step(None, "time passes", {"seconds": 70})
+_A_WINDOW_BEGINS = Step(None, "a minute begins", {"offset": 2.0})
 _SUSPENDED = Step(None, "edit schedule", {"number": 0, "spec": {"suspend": True}})
 _GROUP = Step(
     None,

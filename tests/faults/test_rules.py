@@ -250,6 +250,18 @@ def test_a_pod_takes_two_members(tale: Tale) -> None:
     assert broken(tale.judged(), "took two of its group", "")
 
 
+def test_a_group_of_which_enough_are_taken_is_active_while_others_wait(tale: Tale) -> None:
+    for name in ("gang-0", "gang-1"):
+        tale.bound(name, cpu="1")
+        tale.lock(name, "Consumed", owner=name, also={"group": GROUP}, boundPod={"name": name, "uid": name})
+    waits: dict[str, Any] = {"phase": "Pending", "nodeName": None}
+    tale.lock("gang-2", "InsufficientCapacity", owner="other", also={"group": GROUP}, **waits)
+    group(tale, active=True)
+    assert tale.judged_at_rest() == []
+    group(tale, active=False)
+    assert broken(tale.judged_at_rest(), "says Active=False")
+
+
 def test_members_outlive_their_group(tale: Tale) -> None:
     member(tale, "gang-0", "Rejected")
     assert broken(tale.judged_at_rest(), "is gone")
@@ -495,6 +507,10 @@ def test_a_window_is_made_when_the_clock_has_just_been_set_forward(tale: Tale) -
     window(tale)
     asked = Passed("member", "", start=START + 950)
     assert broken(tale.judged(asked=[asked]), "it is not its turn")
+    assert tale.judged(asked=[asked], peaks=[(START + 960, START + 100)]) == []
+    tale.happenings.pop()
+    tale.clock = START + 1000
+    window(tale, 16)
     assert tale.judged(asked=[asked], peaks=[(START + 960, START + 100)]) == []
 
 
