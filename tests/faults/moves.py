@@ -4,7 +4,6 @@ and the room that comes free is for the lock."""
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from math import inf
 
 from faults.history import BUDGETS, Happening, Json
@@ -16,7 +15,6 @@ from faults.reading import (
     is_bound,
     is_evicted,
     is_on,
-    owns,
     phase_of,
     reason_of,
     says,
@@ -34,17 +32,21 @@ _MOST = 3
 class _Versions:
     """States of an object, each until the operator was told of the next; None while there is none."""
 
-    seen: list[tuple[Happening | None, Json | None]] = field(default_factory=lambda: [(None, None)])
+    seen: list[Happening] = field(default_factory=list)
 
     def add(self, each: Happening) -> None:
-        self.seen.append((each, None if each.gone else each.state))
+        self.seen.append(each)
 
     def known(self, world: World, at: float) -> Iterator[Json | None]:
         """Give those that the operator may have taken for the newest at a time of the loop, or later."""
-        for (_, state), (successor, _) in zip_longest(self.seen, self.seen[1:], fillvalue=(None, None)):
-            told = None if successor is None else world.told_at(successor)
-            if told is None or told > at - SLACK:
-                yield state
+        over_at = inf
+        for each in reversed(self.seen):
+            if over_at > at - SLACK:
+                yield None if each.gone else each.state
+            told = world.told_at(each)
+            over_at = min(over_at, inf if told is None else told)
+        if over_at > at - SLACK:
+            yield None
 
 
 @dataclass(slots=True)
@@ -124,7 +126,8 @@ class Moves:
             name, node_name = pod["metadata"]["name"], pod["spec"].get("nodeName")
             movable = bool(controller_of(pod)) and node_name == plan["nodeName"] and not borrows(pod)
             world.expect(movable, f"I2: {each}: {name} is in a plan, and not to be moved")
-            self._check_stays(pod, sent, f"I2: {each}: {name} is in a plan, and is to stay")
+            if movable:
+                self._check_stays(pod, sent, f"I2: {each}: {name} is in a plan, and is to stay")
         for name, versions in self._budgets.items():
             left = [_left(budget, pods) for budget in versions.known(world, sent)]
             world.expect(max(left) >= 0, f"I2: {each}: its plan is of more pods than {name} lets go")
@@ -209,9 +212,7 @@ class Moves:
         if node_name in world.disturbed or node_name not in world.nodes:
             return
         for lock in self._waiting_for(node_name, each, decided):
-            first = priority > lock["spec"].get("priority", 0)
-            own = each.kind == "pods" and owns(lock, each.state)
-            if first or own or lock["metadata"]["uid"] == each.uid:
+            if priority > lock["spec"].get("priority", 0) or lock["metadata"]["uid"] == each.uid:
                 continue
             here = (one for one in world.locks.values() if holds(one) and is_on(one, world.nodes[node_name]))
             held = [one for one in here if world.surely_has_room(one, each)]
@@ -230,6 +231,8 @@ class Moves:
             same = lock["metadata"]["generation"] == begun.state["metadata"]["generation"]
             if not same or decided <= begun.at or not self._world.went_on(begun.at, each.at):
                 continue
+            if self._world.owner_was_tried(lock, each.at):
+                continue  # it is for its owner, and gone with that
             if not self._was_news_written(course, decided):
                 yield lock
 
