@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from faults.history import BUDGETS, Happening, Json
+from faults.proxy import Passed
 from faults.reading import (
     borrows,
     condition,
@@ -99,8 +100,9 @@ class Moves:
         if before is None or each.gone or before["spec"] != each.state["spec"]:
             self._asked[each.uid].add(each)
         if "begunAt" in old and old.get("begunAt") != new.get("begunAt"):
-            self._courses[_course(each.uid, old)].ended_at = each.at
-            self._check_end(each, new)
+            course = self._courses[_course(each.uid, old)]
+            course.ended_at = each.at
+            self._check_end(course, each, new)
         if new.get("token") != old.get("token") and new:
             self._check_plan(each, new)
         if "begunAt" in new and old.get("begunAt") != new["begunAt"]:
@@ -138,12 +140,13 @@ class Moves:
             )
             world.expect(twice <= 1, f"I2: {each}: its plan is of a pod of two budgets")
 
-    def _check_end(self, each: Happening, new: Json) -> None:
+    def _check_end(self, course: _Course, each: Happening, new: Json) -> None:
         """A lock that still waits, and may have pods moved, says why that has ended."""
         waits = not each.gone and phase_of(each.state) == "Pending" and "mayMove" in each.state["spec"]
         if waits and not new:
             told = condition(each.state, "MovePlanned")
-            why = told.get("status") == "False" and told["message"].startswith("given up: ")
+            late = len(list(self._writes_of(course, until=each.at))) > 1  # it may have had another plan since
+            why = told.get("status") == "False" and (late or told["message"].startswith("given up: "))
             self._world.expect(why, f"I5: {each}: it does not say why its plan was given up: {told}")
 
     def _may_be_approved(self, uid: str, token: str, at: float) -> bool:
@@ -238,12 +241,15 @@ class Moves:
 
     def _was_news_written(self, course: _Course, decided: float) -> bool:
         """Whether the operator had begun to write of a lock again: its plan may have been over already."""
-        return any(
-            asked.start <= decided + SLACK
-            and (asked.start > course.lock.at or asked.end > course.lock.at + SLACK)
-            for asked in self._world.circumstances.asked
-            if asked.point == "status" and asked.name == course.lock.name
-        )
+        return any(self._writes_of(course, until=decided + SLACK))
+
+    def _writes_of(self, course: _Course, until: float) -> Iterator[Passed]:
+        """Give the requests that wrote, or were to write, of a lock since its plan was begun."""
+        begun = course.lock
+        for asked in self._world.circumstances.asked:
+            news = asked.start > begun.at or asked.end > begun.at + SLACK
+            if asked.point == "status" and asked.name == begun.name and news and asked.start <= until:
+                yield asked
 
     # Rest.
 
