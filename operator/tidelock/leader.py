@@ -107,6 +107,7 @@ class Leader:
         self._decider = decider = Decider(
             configuration,
             move_after=settings.move_after_seconds,
+            earmark_after=settings.earmark_after_seconds,
             on_enqueue=self.telemetry.queued,
             api=TurnTaking(client, tasks),
             recorder=self.telemetry,
@@ -138,18 +139,7 @@ class Leader:
         )
         self._reflectors: list[Reflector[Any]] = []
         self._door = self._make_door(settings)
-        self._load = LoadLoop(
-            client,
-            decider.cache,
-            decider.objects.replica_sets,
-            decider.objects.water_levels,
-            self._recorder,
-            LoadMetrics(self.telemetry.registry, clock.now),
-            clock,
-            busy=lambda: tasks.busy,
-            ready=lambda: self._feed.ready,
-        )
-        self._load.on_uses(lambda uses: tasks.spawn(in_slices(decider.measurements.take(uses), AT_LEISURE)))
+        self._load = self._make_load()
         self.telemetry.registry.register(Gauges(decider.book, decider.columns, decider.queue))
         self.telemetry.ready.set_function(lambda: float(self._feed.ready))
         self.telemetry.tasks.set_function(lambda: float(len(asyncio.all_tasks())))
@@ -241,6 +231,23 @@ class Leader:
         reservations.register(registry, RESERVATIONSCHEDULES, self._schedules)
         waterlevels.register(registry, self._client, self._load, self._clock)
         return registry
+
+    def _make_load(self) -> LoadLoop:
+        """Make what measures nodes and workloads; the decisions take over what it finds in slices."""
+        decider, tasks = self._decider, self._tasks
+        load = LoadLoop(
+            self._client,
+            decider.cache,
+            decider.objects.replica_sets,
+            decider.objects.water_levels,
+            self._recorder,
+            LoadMetrics(self.telemetry.registry, self._clock.now),
+            self._clock,
+            busy=lambda: tasks.busy,
+            ready=lambda: self._feed.ready,
+        )
+        load.on_uses(lambda uses: tasks.spawn(in_slices(decider.measurements.take(uses), AT_LEISURE)))
+        return load
 
     def _make_door(self, settings: Settings) -> Door | None:
         """Make what other binders are answered by, if that is asked for; it sees pods before the feed."""

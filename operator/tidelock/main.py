@@ -155,6 +155,11 @@ def _add_scheduling(run: argparse.ArgumentParser) -> None:
         type=float,
         help="how long a lock for any node stays on a node that is cordoned or not ready",
     )
+    run.add_argument(
+        "--earmark-after-seconds",
+        type=float,
+        help="how long a lock has to wait before room that comes free is kept for it",
+    )
 
 
 def _add_serving(run: argparse.ArgumentParser) -> None:

@@ -21,6 +21,7 @@ class Settings:
         log_format: "text" or "json".
         log_level: least severe level that is logged, such as "info".
         move_after_seconds: how long a lock for any node stays on a node that is cordoned or not ready.
+        earmark_after_seconds: how long a lock has to wait before room that comes free is kept for it.
         extender: whether to serve the extender API, by which other schedulers honour locks.
         admission: whether to review the bindings of others.
         tls_port: port on `listen` for both, over TLS.
@@ -47,6 +48,7 @@ class Settings:
     log_format: str = "text"
     log_level: str = "info"
     move_after_seconds: float = 300.0
+    earmark_after_seconds: float = 60.0
     extender: bool = False
     admission: bool = False
     tls_port: int = 8443

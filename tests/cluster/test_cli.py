@@ -19,6 +19,7 @@ import yaml
 
 from cluster.api import Api
 from cluster.leases import forget_lease
+from cluster.live import condition
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import LocalCluster
@@ -181,6 +182,38 @@ def test_a_quote_is_answered_and_leaves_nothing_behind(
     (told,) = json.loads(of_file.out)
     assert (told["asked"], told["feasible"], told["status"]["count"]) == ("web-1", False, 0)
     assert not private_world.api.get(RESERVATIONQUOTES.collection(private_world.namespace))["items"]
+
+
+def test_a_lock_in_two_phases_is_committed_by_its_token_alone(
+    leader: OperatorProcess, private_world: World, plugin: Plugin
+) -> None:
+    node = private_world.node(cpu="4")
+    on_node = ("--node", node.name, "-r", "cpu=1", "--ttl", "1h")
+
+    held = plugin.here("reserve", "web-0", *on_node, "--commit-within", "10m")
+    assert held.status == 0, held.err
+    lock = private_world.member("web-0")
+    token = lock.status()["commit"]["token"]
+    assert f"with the token {token}" in held.out
+
+    other = plugin.here("commit", "web-0", "--token", f"{token}-of-another")
+    assert other.status == 1
+    assert "not committed, TokenMismatch" in other.out
+    assert condition(lock.status(), "Committed")["status"] == "False"
+
+    done = plugin.here("commit", "web-0")
+    assert done.status == 0, done.err
+    assert done.out == f"reservation/web-0 Active: committed, it holds until {lock.status()['expiresAt']}\n"
+    assert condition(lock.status(), "Committed")["status"] == "True"
+    again = plugin.here("commit", "web-0", "-o", "json")
+    assert again.status == 0, again.err
+    assert json.loads(again.out)["status"]["commit"]["token"] == token
+
+    assert plugin.here("reserve", "web-1", *on_node).status == 0
+    for name, why in (("web-1", "is no lock in two phases"), ("web-2", "it has ended, or was never made")):
+        refused = plugin.here("commit", name)
+        assert refused.status == 1
+        assert why in refused.err
 
 
 def test_the_cluster_is_shown_live_on_a_terminal(private_world: World, plugin: Plugin) -> None:

@@ -25,6 +25,7 @@ from faults.reading import (
     reason_of,
     says,
 )
+from faults.schedules import Schedules
 from faults.sharing import Sharing, excess
 from faults.usage import Usage
 from faults.windows import Windows
@@ -44,7 +45,7 @@ class Rule(Protocol):
         """Check what must hold when the operator has nothing left to do."""
 
     def explains(self, reason: str, before: Json, each: Happening) -> bool:
-        """Whether the history knows why a lock is active no more, as it says."""
+        """Whether the history knows why a lock is active no more, as it says, or why it was "Deleted"."""
 
 
 class Checker:
@@ -55,7 +56,8 @@ class Checker:
         self._activated: dict[str, str] = {}
         self._overcommitted: set[tuple[str, ...]] = set()  # told once, at its first version
         self._rules: list[Rule] = [
-            rule(self._world) for rule in (Leases, Holds, Gangs, Sharing, Usage, Quoting, Windows, Moves)
+            rule(self._world)
+            for rule in (Leases, Holds, Gangs, Sharing, Usage, Quoting, Windows, Schedules, Moves)
         ]
 
     def play(self, happenings: Iterable[Happening]) -> list[str]:
@@ -129,6 +131,7 @@ class Checker:
             return
         settled = phase_of(last) in {*_FINAL, "Rejected"}
         over = settled or self._world.is_due(last, each) or bool(self._world.owners[each.uid])
+        over = over or any(rule.explains("Deleted", last, each) for rule in self._rules)
         self._world.expect(over, f"I2: {each}: deleted by the operator while it was {phase_of(last)}")
 
     def _explains(self, reason: str, before: Json, each: Happening) -> bool:
@@ -140,7 +143,7 @@ class Checker:
         if reason == "Consumed":
             return bool(world.owners[each.uid])
         if reason in _TROUBLED:
-            return disturbed
+            return disturbed or world.binding_was_cut_short(before["status"].get("nodeName", ""), each.at)
         return reason in ROOMLESS and (disturbed or world.owner_was_tried(each.state, each.at))
 
     # Room.

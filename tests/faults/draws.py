@@ -64,6 +64,10 @@ def jump(rng: Random) -> Action:
     return "clock jumps", {"seconds": rng.choice((-3600, -10, -2, 5, 60, 1000))}
 
 
+def jump_ahead(rng: Random) -> Action:
+    return "clock jumps", {"seconds": rng.choice((2, 5, 30, 60, 1000))}
+
+
 def _storm(rng: Random) -> Action:
     return "storm", {"code": rng.choice(CODES), "seconds": rng.choice((2.0, 10.0))}
 

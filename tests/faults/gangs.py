@@ -16,6 +16,7 @@ class Gangs:
         self._world = world
         self._members: defaultdict[str, dict[str, Happening]] = defaultdict(dict)  # newest, by uids
         self._whole_at: dict[str, float] = {}
+        self._whole: set[str] = set()
         self._least: dict[str, int] = {}
 
     def see(self, each: Happening, before: Json | None) -> None:
@@ -24,6 +25,7 @@ class Gangs:
             not each.gone and says(each.state, "Active") and (before is None or not says(before, "Active"))
         )
         if each.kind == "reservationgroups" and newly:
+            self._note_whole(each.uid, each.at)
             self._check_whole(each, each.uid, "group status")
         if each.kind != "reservations" or "group" not in each.state["spec"]:
             return
@@ -31,8 +33,7 @@ class Gangs:
         self._members[asked["uid"]][each.uid] = each
         self._least[asked["uid"]] = asked["minMembers"]
         members = self._world.members(asked["uid"])
-        if sum(map(_has_room, members)) >= asked["minMembers"]:
-            self._whole_at[asked["uid"]] = each.at
+        self._note_whole(asked["uid"], each.at)
         took = Counter(
             lock["status"]["boundPod"]["uid"] for lock in members if "boundPod" in lock.get("status", {})
         )
@@ -40,6 +41,14 @@ class Gangs:
         self._world.expect(not twice, f"I2: {each}: {twice} took two of its group")
         if newly:
             self._check_whole(each, asked["uid"], "status")
+
+    def _note_whole(self, group_uid: str, at: float) -> None:
+        """Note when a group had as many as it needs: until now, if it had when a member changed last."""
+        served = sum(map(_has_room, self._world.members(group_uid)))
+        enough = group_uid in self._least and served >= self._least[group_uid]
+        if enough or group_uid in self._whole:
+            self._whole_at[group_uid] = at
+        (self._whole.add if enough else self._whole.discard)(group_uid)
 
     def _check_whole(self, each: Happening, group_uid: str, point: str) -> None:
         """Nobody is told of room before as many as the group needs are stored."""

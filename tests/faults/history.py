@@ -14,6 +14,7 @@ from tidelock.kube.client import (
     RESERVATIONQUOTAS,
     RESERVATIONQUOTES,
     RESERVATIONS,
+    RESERVATIONSCHEDULES,
     KubeClient,
     Params,
 )
@@ -25,13 +26,8 @@ WORLD_LABEL = "test.tidelock.dev/world"
 BUDGETS = OTHERS["pod_disruption_budgets"][0]
 
 RESOURCES = (
-    NODES,
-    PODS,
-    RESERVATIONS,
-    RESERVATIONGROUPS,
-    RESERVATIONQUOTES,
-    RESERVATIONQUOTAS,
-    BUDGETS,
+    *(NODES, PODS, RESERVATIONS, RESERVATIONGROUPS),
+    *(RESERVATIONQUOTES, RESERVATIONQUOTAS, RESERVATIONSCHEDULES, BUDGETS),
 )
 """What the operator watches or writes."""
 

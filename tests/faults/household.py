@@ -1,6 +1,7 @@
 """What the controllers of a cluster and its kubelets do, as none of them runs here.
 
-Members go with their group; a pod that was evicted ends, and so does one that has run for as long as it said.
+Locks go with the group or the schedule that made them; a pod that was evicted ends, and so does one that has
+run for as long as it said.
 Who is of the StatefulSet is made anew, and budgets say how many of them may be evicted.
 """
 
@@ -13,7 +14,7 @@ from typing import NoReturn
 from faults.history import BUDGETS, Json, Record
 from faults.reading import controller_of, is_bound, is_leaving, says, selects
 from faults.story import RUN_SECONDS, Story
-from tidelock.kube.client import PODS, RESERVATIONGROUPS
+from tidelock.kube.client import PODS, RESERVATIONGROUPS, RESERVATIONSCHEDULES
 from tidelock.kube.errors import ApiError, NotFound
 from tidelock.model.instants import parse_instant
 
@@ -59,11 +60,11 @@ class Household:
     def _work(self) -> Iterator[Callable[[], Awaitable[None]]]:
         """Give all that there is to do now, as far as is known."""
         current, now = self._record.current(), self._story.clock.now()
-        groups = {state["metadata"]["uid"] for (kind, _), state in current.items() if kind == _GROUPS}
+        owners = {state["metadata"]["uid"] for (kind, _), state in current.items() if kind in _OWNERS}
         for (kind, name), state in current.items():
             meta = state["metadata"]
             if kind == "reservations":
-                if any(owner["uid"] not in groups for owner in meta.get("ownerReferences", ())):
+                if any(owner["uid"] not in owners for owner in meta.get("ownerReferences", ())):
                     yield partial(self._delete_orphan, meta)
             elif kind == BUDGETS.plural and (news := _news(state, current)):
                 yield partial(self._story.settle_budget, meta, news)
@@ -81,17 +82,18 @@ class Household:
         return now >= self._gone_by.setdefault(pod["metadata"]["uid"], now + grace)
 
     async def _delete_orphan(self, meta: Json) -> None:
-        """Delete a member unless its group is there after all, as the garbage collector would."""
+        """Delete a lock unless its owner is there after all, as the garbage collector would."""
         (owner,) = meta["ownerReferences"]
         try:
-            stored = await self._story.stored(RESERVATIONGROUPS.item(owner["name"], self._story.world))
+            stored = await self._story.stored(_KINDS[owner["kind"]].item(owner["name"], self._story.world))
         except NotFound:
             stored = None
         if stored is None or stored["metadata"]["uid"] != owner["uid"]:
             await self._story.delete_unwanted(meta)
 
 
-_GROUPS = RESERVATIONGROUPS.plural
+_KINDS = {resource.kind: resource for resource in (RESERVATIONGROUPS, RESERVATIONSCHEDULES)}
+_OWNERS = {resource.plural for resource in _KINDS.values()}
 
 
 def _is_over(pod: Json, now: float) -> bool:

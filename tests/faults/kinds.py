@@ -9,6 +9,7 @@ from faults.draws import CPUS, NODES, NUMBERS, SIZES, Action, Draw, lock, number
 _SMALL = ("500m", "500m", "1", "1500m")
 _AT_ONCE = 0.3
 _UNWILLING = 0.1
+_EXPRESSIONS = ("* * * * *", "* * * * *", "*/2 * * * *", "*/3 * * * *")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class Kind:
         actions: what is done later, each as often as it is named.
         watched: resources that the operator watches for its sake.
         writes: points of its requests that only this kind makes.
-        steady: whether the operator's clock must not jump.
+        steady: whether the operator's clock must not be set back.
         sizes: how many cores nodes have.
 
     """
@@ -91,7 +92,7 @@ def _gang(rng: Random) -> Action:
     return "gang", {"number": rng.randrange(2), "count": rng.randint(1, 4), "cpu": rng.choice(_SMALL)}
 
 
-def _of_gang(action: str) -> Draw:
+def _one_of(action: str) -> Draw:
     return lambda rng: (action, {"number": rng.randrange(2), "which": rng.randrange(4)})
 
 
@@ -144,6 +145,56 @@ def _planned(rng: Random, number: int | None = None) -> Action:
     action, arguments = _also(lock(rng, number), **rng.choice(({}, {"runSeconds": rng.choice((1, 20))})))
     arguments.pop("expires_in", None)
     return action, arguments | {"ttl": rng.choice((3, 10, 600)), "starts_in": rng.choice((2, 5, 10, 90))}
+
+
+def _schedule(rng: Random) -> Action:
+    return "schedule", {
+        "number": rng.randrange(2),
+        "spec": {**_begins(rng), "template": {"spec": _window(rng)}},
+    }
+
+
+def _begins(rng: Random) -> dict[str, Any]:
+    """Draw when windows begin: every minute or some, by the operator's clock."""
+    return {
+        "schedule": rng.choice(_EXPRESSIONS),
+        "durationSeconds": rng.choice((10, 50, 90, 200)),
+        "ahead": rng.choice((1, 1, 2, 3)),
+        "suspend": rng.random() < 0.1,
+        **rng.choice(({}, {}, {}, {"startingDeadlineSeconds": rng.choice((0, 20))})),
+    }
+
+
+def _window(rng: Random) -> dict[str, Any]:
+    owner = rng.choice(({"selector": {"matchLabels": {"app": "web"}}}, {"pod": {"name": "web-1"}}))
+    return {
+        "resources": {"cpu": rng.choice(_SMALL)},
+        "owners": [owner],
+        "retention": rng.choice(("Delete", "Delete", "Retain")),
+        "priority": rng.randrange(3),
+        "pendingDeadlineSeconds": rng.choice((0, 5, 600)),
+        **rng.choice(({}, {"runSeconds": rng.choice((1, 20))})),
+    }
+
+
+def _edit_schedule(rng: Random) -> Action:
+    spec = rng.choice(
+        (
+            {"suspend": True},
+            {"suspend": False},
+            {"suspend": False},
+            {"ahead": rng.choice((1, 2, 4))},
+            {"schedule": rng.choice(_EXPRESSIONS)},
+            {"schedule": "0 26 * * *"},
+            {"durationSeconds": rng.choice((10, 50, 90))},
+            {"template": {"spec": {"resources": {"cpu": rng.choice(_SMALL)}}}},
+        )
+    )
+    return "edit schedule", {"number": rng.randrange(2), "spec": spec}
+
+
+def _time(rng: Random) -> Action:
+    return "time passes", {"seconds": rng.choice((10, 40, 70))}
 
 
 def _passing(rng: Random) -> Action:
@@ -230,8 +281,8 @@ KINDS = {
                 *(_group,) * 3,
                 *(_gang,) * 3,
                 numbered("delete group"),
-                _of_gang("delete member"),
-                *(_of_gang("end gang pod"),) * 2,
+                _one_of("delete member"),
+                *(_one_of("end gang pod"),) * 2,
             ),
             watched=("reservationgroups",),
             writes=("member", "member", "group status", "delete group"),
@@ -279,6 +330,21 @@ KINDS = {
             "windows",
             opening=(lambda rng: _planned(rng, 2), _passing),
             actions=(*(_planned,) * 4, *(_passing,) * 4),
+            steady=True,
+        ),
+        Kind(
+            "schedules",
+            opening=(_schedule, _time),
+            actions=(
+                *(_schedule,) * 2,
+                *(_edit_schedule,) * 3,
+                *(_time,) * 4,
+                *(pod,) * 2,
+                numbered("delete schedule"),
+                _one_of("delete window"),
+            ),
+            watched=("reservationschedules",),
+            writes=("member", "member", "schedule status", "schedule status"),
             steady=True,
         ),
     )

@@ -20,6 +20,7 @@ from tidelock.kube.client import (
     RESERVATIONQUOTAS,
     RESERVATIONQUOTES,
     RESERVATIONS,
+    RESERVATIONSCHEDULES,
     KubeClient,
 )
 from tidelock.kube.config import Connection
@@ -30,6 +31,7 @@ from tidelock.ledger.status import render
 from tidelock.model.limits import decode_reservation_quota
 from tidelock.model.lockgroups import decode_group
 from tidelock.model.locks import decode_reservation
+from tidelock.model.lockschedules import decode_schedule
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import decode_pod
 from tidelock.model.quotes import decode_quote
@@ -46,6 +48,7 @@ from tidelock.scheduler.queue import Place
 from tidelock.scheduler.quota_status import QuotaReporter
 from tidelock.scheduler.quotes import QuoteDesk
 from tidelock.scheduler.recent import Recent
+from tidelock.scheduler.schedules import ScheduleKeeper
 from tidelock.scheduler.tasks import Tasks, TurnTaking
 from tidelock.scheduler.tools import Tools
 from tidelock.scheduler.watches import decoder_of
@@ -56,6 +59,8 @@ SCHEDULER = "tidelock-scheduler"
 # Small pages, so that lists can break between them, and less patience, as nobody needs to wait for bookmarks.
 _WATCHES = WatchSettings(page_limit=2, silence=15.0)
 
+# Runs are short, so a lock waits for long sooner than elsewhere.
+EARMARK_AFTER = 5.0
 _LOOK = 0.05
 # Conditions tell whole seconds, so another operator might do what is due that much earlier.
 _ROUNDED = 1.0
@@ -72,7 +77,12 @@ class Life:
         self._client = KubeClient(replace(connection, server=url), user_agent="tidelock/faults")
         self.tasks = Tasks(rng)
         telemetry = Telemetry(clock.monotonic, rng)
-        self.decider = Decider(configuration, api=TurnTaking(self._client, self.tasks), recorder=telemetry)
+        self.decider = Decider(
+            configuration,
+            earmark_after=EARMARK_AFTER,
+            api=TurnTaking(self._client, self.tasks),
+            recorder=telemetry,
+        )
         self._extenders = Extenders(())
         self._recorder = EventRecorder(
             self._client,
@@ -84,6 +94,7 @@ class Life:
         tools = Tools(self._client, self._recorder, telemetry, clock, self.tasks, Recent())
         self.publisher = Publisher(tools, self.decider.book)
         self.groups = GroupKeeper(tools, self.decider.book)
+        self.schedules = ScheduleKeeper(tools, self.decider.book)
         self.desk = QuoteDesk(tools, self.decider)
         self._reporter = QuotaReporter(tools, self.decider.book.quotas)
         self._loop = Loop(
@@ -118,6 +129,7 @@ class Life:
                 (BUDGETS, decoder_of(_BUDGETS), feed.others[_BUDGETS]),
                 (RESERVATIONQUOTES, decode_quote, self.desk),
                 (RESERVATIONGROUPS, decode_group, self.groups),
+                (RESERVATIONSCHEDULES, decode_schedule, self.schedules),
             )
         }
 
@@ -133,6 +145,7 @@ class Life:
                     self._reporter.run(self._loop.started),
                     self.desk.run(self._loop.started),
                     self.groups.run(self._loop.started),
+                    self.schedules.run(self._loop.started),
                     self.tasks.crash(),
                 )
             ]
@@ -152,7 +165,8 @@ class Life:
 
     def next_due(self) -> float | None:
         """Instant at which it has something to do without any event."""
-        due = (self.decider.next_due(), self.desk._ends.next(), self.groups._due.next())
+        keepers = (self.groups._due.next(), self.schedules._due.next())
+        due = (self.decider.next_due(), self.desk._ends.next(), *keepers)
         return min((instant for instant in due if instant is not None), default=None)
 
     def unrest(self, now: float) -> str:
@@ -168,7 +182,8 @@ class Life:
             if waiting.place not in {Place.UNSCHEDULABLE, Place.GATED}
         ]
         moving = [str(entry.key) for entry in decider.book.entries.values() if self._is_moving(entry)]
-        groups = [str(key) for key in self.groups._kept if self.groups.lags(key)]
+        keepers = (self.groups, self.schedules)
+        kept = [str(key) for keeper in keepers for key in keeper._kept if keeper.lags(key)]
         reasons = {
             "it has not listed everything": not self.feed.ready,
             "it has something to decide": due is not None and due <= now + _ROUNDED,
@@ -177,7 +192,7 @@ class Life:
             "changes or claims are unheard": bool(decider.book.changed or decider.book.hearsay),
             f"pods hope: {hoping}": bool(hoping),
             f"plans of moves are under way: {moving}": bool(moving),
-            f"groups lag: {groups}": bool(groups),
+            f"groups or schedules lag: {kept}": bool(kept),
             "quotes wait": bool(self.desk._waiting or self.desk._busy),
             "quotas lag": bool(decider.book.quotas.changed),
         }

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from faults.draws import ACTIONS, CODES, DISTURBANCES, NODES, SIZES, Draw, jump, lock, pod
+from faults.draws import ACTIONS, CODES, DISTURBANCES, NODES, SIZES, Draw, jump, jump_ahead, lock, pod
 from faults.kinds import KINDS, Kind
 
 WATCHED = ("nodes", "pods", "reservations")
@@ -111,7 +111,7 @@ def _actions(kinds: Sequence[Kind], *, disturbed: bool) -> tuple[Draw, ...]:
     steady = any(kind.steady for kind in kinds)
     special = [draw for kind in kinds for draw in kind.actions]
     repeats = len(plain) // len(special) if special else 0
-    return (*(each for each in plain if not (steady and each is jump)), *special * repeats)
+    return (*(jump_ahead if steady and each is jump else each for each in plain), *special * repeats)
 
 
 def _fault(rng: Random, kinds: Sequence[Kind]) -> tuple[tuple[str, int], Fault]:

@@ -25,7 +25,7 @@ from faults.plan import Fault
 from tidelock.model.instants import format_instant
 
 _GROUP = "tidelock.dev"
-_OWN = ("reservations", "reservationgroups", "reservationquotes", "reservationquotas")
+_OWN = ("reservations", "reservationgroups", "reservationquotes", "reservationquotas", "reservationschedules")
 _BUDGETS = "poddisruptionbudgets"
 _RESERVATIONS = f"reservations.{_GROUP}"
 _POINTS = {
@@ -40,6 +40,7 @@ _POINTS = {
     Right("update", f"reservationquotes.{_GROUP}/status"): "answer",
     Right("delete", f"reservationquotes.{_GROUP}"): "delete quote",
     Right("update", f"reservationquotas.{_GROUP}/status"): "quota status",
+    Right("update", f"reservationschedules.{_GROUP}/status"): "schedule status",
     Right("get", "pods"): "read",
     Right("create", "events.events.k8s.io"): "event",
     **{
@@ -51,7 +52,7 @@ _POINTS = {
 }
 _WRITES = {
     *("bind", "status", "delete", "condition", "evict"),
-    *("member", "group status", "delete group", "answer", "delete quote", "quota status"),
+    *("member", "group status", "delete group", "answer", "delete quote", "quota status", "schedule status"),
 }
 _COLLECTION = re.compile(
     rf"(/api/v1|/apis/tidelock\.dev/v1alpha1|/apis/policy/v1)/(nodes|pods|{'|'.join(_OWN)}|{_BUDGETS})"

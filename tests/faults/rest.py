@@ -5,16 +5,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from faults.history import BUDGETS, Json
-from faults.life import SCHEDULER
+from faults.life import EARMARK_AFTER, SCHEDULER
 from property.process import HandClock
 from tidelock.framework.config import default_configuration
 from tidelock.ledger.groups import GroupKey
 from tidelock.ledger.groupstatus import render_group
+from tidelock.ledger.schedulestatus import plan_windows, render_schedule
 from tidelock.ledger.status import render_quota
 from tidelock.ledger.transitions import SETTLED
 from tidelock.model.limits import decode_reservation_quota
 from tidelock.model.lockgroups import decode_group
 from tidelock.model.locks import decode_reservation
+from tidelock.model.lockschedules import decode_schedule
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import decode_pod
 from tidelock.model.reservations import Phase
@@ -28,6 +30,7 @@ _MOST_DECISIONS = 50
 _GROUPS = "reservationgroups"
 _QUOTAS = "reservationquotas"
 _BUDGETS = "pod_disruption_budgets"
+_SCHEDULES = "reservationschedules"
 
 
 def check_memory(decider: Decider, stored: Mapping[tuple[str, str], Json], now: float) -> list[str]:
@@ -36,7 +39,8 @@ def check_memory(decider: Decider, stored: Mapping[tuple[str, str], Json], now: 
     found = _differences("I4: memory and the API", _standing(decider), _standing(rebuilt))
     found += _differences("I4: plans of moves in memory and the API", _plans(decider), _plans(rebuilt))
     rebuilt.book.advance(now)  # then it knows which groups are whole
-    found += _group_differences(rebuilt, stored, now) + _quota_differences(rebuilt, stored, now)
+    for differences in (_group_differences, _quota_differences, _schedule_differences):
+        found += differences(rebuilt, stored, now)
     for _ in range(_MOST_DECISIONS):
         outcome = rebuilt.step(now)
         if isinstance(outcome, Assumed):
@@ -77,6 +81,22 @@ def _quota_differences(decider: Decider, stored: Mapping[tuple[str, str], Json],
     return found
 
 
+def _schedule_differences(decider: Decider, stored: Mapping[tuple[str, str], Json], now: float) -> list[str]:
+    """I4 and I5: another operator would tell the same of schedules, and make and remove no windows."""
+    found = []
+    raw = (each for (kind, _), each in stored.items() if kind == _SCHEDULES)
+    for schedule in (decode_schedule(json.dumps(state).encode()) for state in raw):
+        windows = decider.book.schedules.windows(schedule.meta.uid)
+        plan = plan_windows(schedule, windows, 0.0, now)
+        wanted = render_schedule(schedule, windows, plan, now)
+        found += _differences(f"I4: of {schedule.key}, what is told and what is so", schedule.status, wanted)
+        missing = set(plan.wanted) - {entry.key.name for entry in windows}
+        surplus = [entry.key.name for entry in plan.surplus]
+        if missing or surplus:
+            found.append(f"I5: {schedule.key} lacks {missing}, and has {surplus} too many")
+    return found
+
+
 def check_nothing_left(decider: Decider, stored: Mapping[tuple[str, str], Json]) -> list[str]:
     """When all locks are over, only tombstones are left, and nothing of what they held."""
     left = [
@@ -102,7 +122,7 @@ _TOMBSTONES = {"Consumed", "Expired", "Lost", "Rejected"}
 
 def _rebuild(stored: Mapping[tuple[str, str], Json], now: float) -> Decider:
     """Start another operator over the same objects."""
-    decider = Decider(default_configuration(SCHEDULER, BUILTINS))
+    decider = Decider(default_configuration(SCHEDULER, BUILTINS), earmark_after=EARMARK_AFTER)
     feed = Feed(
         decider.cache,
         decider.book,

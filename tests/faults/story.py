@@ -23,6 +23,7 @@ from tidelock.kube.client import (
     RESERVATIONQUOTAS,
     RESERVATIONQUOTES,
     RESERVATIONS,
+    RESERVATIONSCHEDULES,
     KubeClient,
     Resource,
 )
@@ -291,12 +292,14 @@ class Story:
 
     async def delete_member(self, number: int, which: int) -> None:
         """Delete one of the locks of a group by hand."""
+        await self._delete_made(f"gang-{number}", which)
+
+    async def _delete_made(self, maker: str, which: int) -> None:
         listed = (await self.stored(RESERVATIONS.collection(self.world)))["items"]
-        members = [each for each in listed if each["metadata"]["name"].startswith(f"gang-{number}-")]
-        if not members:
-            raise UnfitError(f"gang-{number} has no members")
-        meta = members[which % len(members)]["metadata"]
-        await self.delete_unwanted(meta)
+        made = [each for each in listed if each["metadata"]["name"].startswith(f"{maker}-")]
+        if not made:
+            raise UnfitError(f"{maker} has no locks")
+        await self.delete_unwanted(made[which % len(made)]["metadata"])
 
     async def delete_unwanted(self, meta: Json) -> None:
         """Delete a lock that is known by its metadata."""
@@ -382,6 +385,31 @@ class Story:
 
     def _budget(self, number: int) -> str:
         return BUDGETS.item(f"budget-{number}", self.world)
+
+    # Schedules.
+
+    async def create_schedule(self, number: int, spec: Json) -> None:
+        await self._create(RESERVATIONSCHEDULES, f"daily-{number}", spec)
+
+    async def edit_schedule(self, number: int, spec: Json) -> None:
+        path = RESERVATIONSCHEDULES.item(f"daily-{number}", self.world)
+        await self.site.admin.patch(path, {"spec": spec})
+
+    async def delete_schedule(self, number: int) -> None:
+        await self.site.admin.delete(RESERVATIONSCHEDULES.item(f"daily-{number}", self.world))
+
+    async def delete_window(self, number: int, which: int) -> None:
+        """Delete one of the locks of a schedule by hand."""
+        await self._delete_made(f"daily-{number}", which)
+
+    async def end_schedules(self) -> None:
+        """Delete all schedules, which would go on for ever."""
+        for number in range(NUMBERS):
+            with suppress(NotFound):
+                await self.delete_schedule(number)
+
+    async def pass_time(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
 
     # Quotes and quotas.
 
@@ -537,6 +565,11 @@ _ACTIONS: dict[str, Action] = {
     "delete group": Story.delete_group,
     "delete member": Story.delete_member,
     "gang": Story.create_gang,
+    "schedule": Story.create_schedule,
+    "edit schedule": Story.edit_schedule,
+    "delete schedule": Story.delete_schedule,
+    "delete window": Story.delete_window,
+    "time passes": Story.pass_time,
     "borrower": Story.create_borrower,
     "passing pod": Story.create_passing,
     "end borrower": Story.end_borrower,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import islice
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tidelock.ledger.groups import Group
 from tidelock.ledger.holds import Hold
 from tidelock.ledger.leases import Lease
 from tidelock.ledger.quotas import Quotas
+from tidelock.model.lockschedules import ReservationSchedule
 from tidelock.model.meta import Key
 from tidelock.scheduler import moving
 from tidelock.scheduler.evictions import Evictor
@@ -26,6 +28,7 @@ from tidelock.scheduler.feed import ReservationSink
 from tidelock.scheduler.moving import Moving
 from tidelock.scheduler.publisher import Publisher
 from tidelock.scheduler.quotes import QuoteDesk
+from tidelock.scheduler.schedules import ScheduleKeeper
 
 # Seconds of the loop in which an operator with a fault is given up that does not come to rest.
 _PATIENCE = 100.0
@@ -143,6 +146,32 @@ def _plans_are_not_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Moving, "next_victim", lambda *_: None)
 
 
+def _begun_windows_are_forgotten_at_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ReservationSchedule, "last_start", lambda *_: 0.0)
+    monkeypatch.setattr(ScheduleKeeper, "_is_untold", lambda *_: False)
+
+
+def _suspension_is_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    def to_come(self: ReservationSchedule, now: float) -> list[float]:
+        return list(islice(self.timetable.after(now), 1)) if self.timetable is not None else []
+
+    monkeypatch.setattr(ReservationSchedule, "to_come", to_come)
+
+
+_SCHEDULE = Step(
+    None,
+    "schedule",
+    {
+        "number": 0,
+        "spec": {
+            "schedule": "* * * * *",
+            "durationSeconds": 200,
+            "template": {"spec": {"resources": {"cpu": "1"}, "owners": [{"pod": {"name": "web-0"}}]}},
+        },
+    },
+)
+_A_WINDOW_BEGINS = Step(None, "time passes", {"seconds": 70})
+_SUSPENDED = Step(None, "edit schedule", {"number": 0, "spec": {"suspend": True}})
 _GROUP = Step(
     None,
     "group",
@@ -205,6 +234,13 @@ _RIVALS = (
         (_all_is_approved, "I2", (*_FRAGMENTED, _lock(cpu="4", also={"mayMove": {}})), {}),
         (_room_is_not_set_aside, "I1", (*_FRAGMENTED, _MOVED, *_RIVALS), {}),
         (_plans_are_not_carried_out, "I5", (*_FRAGMENTED, _MOVED), {}),
+        (
+            _begun_windows_are_forgotten_at_a_start,
+            "I2",
+            (_SCHEDULE, _A_WINDOW_BEGINS, _SMALL, replace(_CRASH, pause=5.0)),
+            {},
+        ),
+        (_suspension_is_not_heard, "I5", (_SCHEDULE, _SUSPENDED), {}),
     ],
 )
 def test_a_planted_fault_is_found(

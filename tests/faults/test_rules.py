@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from faults.history import Json
-from faults.proxy import Told
+from faults.proxy import Passed, Told
 from faults.test_checker import START, Tale
 from tidelock.model.instants import format_instant
 
@@ -215,6 +215,14 @@ def test_a_group_is_given_once_it_is_stored(tale: Tale) -> None:
     assert tale.judged_at_rest() == []
 
 
+def test_a_group_that_is_stored_may_be_told_long_after_that(tale: Tale) -> None:
+    for tell in (stored, stored):
+        tell(tale, f"gang-{len(tale.happenings) % 2}")
+    tale.clock += 60
+    group(tale, active=True)
+    assert tale.judged() == []
+
+
 def test_a_member_is_told_before_the_others_are_stored(tale: Tale) -> None:
     stored(tale, "gang-0")
     member(tale, "gang-0")
@@ -404,3 +412,140 @@ def test_a_window_is_given_up_for_nothing(tale: Tale) -> None:
     planned(tale)
     planned(tale, phase="Pending")
     assert broken(tale.judged(), "no reason is known")
+
+
+def test_a_window_is_given_up_for_a_lock_whose_owner_was_to_be_bound_when_the_operator_crashed(
+    tale: Tale,
+) -> None:
+    tale.lock("other", owner="db")
+    planned(tale)
+    crash = tale.clock
+    planned(tale, phase="Pending")
+    tried = Passed("bind", "db", start=crash - 1, end=crash)
+    assert tale.judged(crashes=[crash], asked=[tried]) == []
+    assert broken(tale.judged(asked=[tried]), "no reason is known")
+    assert broken(tale.judged(crashes=[crash]), "no reason is known")
+
+
+# Schedules.
+
+
+def schedule(tale: Tale, **spec: Any) -> None:
+    """Tell of a schedule that has a window of 50 s each minute."""
+    asked = {"schedule": "* * * * *", "durationSeconds": 50, "ahead": 1, "suspend": False}
+    template = {"spec": {"resources": {"cpu": "3"}}}
+    meta = {"name": "daily", "uid": "s", "creationTimestamp": at(0)}
+    tale.tell("reservationschedules", {"metadata": meta, "spec": asked | {"template": template} | spec})
+
+
+def window(tale: Tale, minute: int = 1, phase: str = "Planned", length: float = 50, **status: Any) -> None:
+    """Tell of the lock of the window that begins at a minute, in its schedule."""
+    begin = START + 60 * minute
+    also = {"startAt": at(60 * minute), "expireAt": at(60 * minute + length)}
+    told = {"activatedAt": None, "expiresAt": also["expireAt"], "observedGeneration": 1} | status
+    tale.lock(f"daily-{int(begin) // 60}", phase, also=also, **told)
+    state = tale.happenings.pop().state
+    owner = {"kind": "ReservationSchedule", "name": "daily", "uid": "s"}
+    tale.tell("reservations", state | {"metadata": state["metadata"] | {"ownerReferences": [owner]}})
+
+
+def test_windows_are_made_one_after_the_other(tale: Tale) -> None:
+    schedule(tale)
+    window(tale)
+    assert tale.judged_at_rest() == []
+    tale.clock = START + 60
+    window(tale, phase="Admitted", activatedAt=at(60))
+    window(tale, 2)
+    assert tale.judged_at_rest() == []
+    tale.clock = START + 110
+    window(tale, phase="Expired", activatedAt=at(60))
+    tale.gone()
+    assert tale.judged_at_rest() == []
+
+
+def test_a_window_is_made_twice(tale: Tale) -> None:
+    schedule(tale)
+    window(tale)
+    tale.clock = START + 70
+    window(tale, phase="Expired")
+    tale.gone()
+    window(tale)
+    assert broken(tale.judged(), "it was made before", "no reason", "deleted")
+    assert tale.judged(peaks=[(tale.clock, START + 500)]) == [], "the clock was set back"
+
+
+@pytest.mark.parametrize(("minute", "clock"), [(2, 0), (1, 115), (1, 125)], ids=["early", "over", "missed"])
+def test_a_window_is_made_out_of_its_turn(tale: Tale, minute: int, clock: float) -> None:
+    schedule(tale, durationSeconds=50 if clock < 120 else 90)
+    tale.clock = START + clock
+    window(tale, minute, length=50 if clock < 120 else 90)
+    assert broken(tale.judged(), "it is not its turn")
+
+
+def test_a_window_is_made_late(tale: Tale) -> None:
+    schedule(tale)
+    tale.clock = START + 90
+    window(tale)
+    assert tale.judged() == []
+
+
+def test_a_window_is_made_when_the_clock_has_just_been_set_forward(tale: Tale) -> None:
+    schedule(tale)
+    tale.clock = START + 1000
+    window(tale)
+    asked = Passed("member", "", start=START + 950)
+    assert broken(tale.judged(asked=[asked]), "it is not its turn")
+    assert tale.judged(asked=[asked], peaks=[(START + 960, START + 100)]) == []
+
+
+def test_a_window_is_not_what_was_asked_for(tale: Tale) -> None:
+    schedule(tale, durationSeconds=60)
+    window(tale)
+    assert broken(tale.judged(), "not what its schedule asks for")
+
+
+def test_a_window_of_a_schedule_that_is_suspended(tale: Tale) -> None:
+    schedule(tale)
+    schedule(tale, suspend=True)
+    told = Told("reservationschedules", 3, listed=False, at=tale.clock)
+    tale.clock += 20
+    window(tale)
+    assert broken(tale.judged(told=[told]), "it is not its turn")
+    assert tale.judged() == [], "nobody has told the operator"
+    assert broken(tale.judged_at_rest(), "are to come, and ought to be []")
+
+
+def test_a_window_goes_that_is_not_on_the_schedule_any_more(tale: Tale) -> None:
+    schedule(tale)
+    window(tale)
+    tale.gone()
+    assert broken(tale.judged(), "deleted by the operator")
+    schedule(tale, schedule="*/2 * * * *")
+    tale.happenings[2:] = [tale.happenings[4], *tale.happenings[2:4]]
+    assert tale.judged() == []
+
+
+def test_a_window_that_has_begun_stays_when_its_schedule_is_edited(tale: Tale) -> None:
+    schedule(tale)
+    window(tale)
+    tale.clock = START + 60
+    window(tale, phase="Admitted", activatedAt=at(60))
+    schedule(tale, suspend=True)
+    tale.clock = START + 70
+    tale.tell("reservations", tale.happenings[-2].state, gone=True)
+    assert broken(tale.judged(), "deleted by the operator while it was Active")
+
+
+def test_a_window_that_is_due_is_not_there(tale: Tale) -> None:
+    schedule(tale)
+    assert broken(tale.judged_at_rest(), "[] are to come, and ought to be")
+    tale.clock = START + 70
+    window(tale, 2)
+    assert broken(tale.judged_at_rest(), "was not made")
+
+
+def test_a_schedule_goes_without_its_windows(tale: Tale) -> None:
+    schedule(tale)
+    window(tale)
+    tale.tell("reservationschedules", tale.happenings[1].state, gone=True)
+    assert broken(tale.judged_at_rest(), "the schedule of daily-30000001 is gone")

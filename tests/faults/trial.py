@@ -134,6 +134,7 @@ async def _tell(story: Story, record: Record, household: Household, patience: fl
         idle = household.done == done and (due is None or due > story.clock.now())
         if story.proxy.writes > writes and idle:
             violations.append(f"I5: {story.proxy.writes - writes} writes at rest")
+        await story.end_schedules()
         for _ in range(2):  # what waited is rejected by the first, and goes with the second
             story.clock.jump(_FAR_FUTURE)
             await asyncio.sleep(_STAYS_FOR)

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from faults.history import Happening, Json
 from faults.proxy import Passed, Told
@@ -17,6 +18,8 @@ ROOMLESS = frozenset({"InsufficientCapacity", "NoMatchingNode", "NodeNotFound", 
 """A lock that has lost its place waits anew, and may be told why before anybody sees that it has."""
 
 _SAME_CLAIM = 10.0
+# Seconds of the loop in which an operator knows all that there is.
+_START = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,10 +188,22 @@ class World:
                 return True
         return recently and last_end + _SAME_CLAIM >= at
 
+    def binding_was_cut_short(self, node_name: str, at: float) -> bool:
+        """Whether the operator crashed while it bound an owner of a lock on a node, shortly before a time.
+
+        What it had given on of that lock's room counts twice for the next one.
+        """
+        crashes = [crash for crash in self.circumstances.crashes if crash <= at < crash + _START]
+        locks = (lock for lock in self.locks.values() if lock.get("status", {}).get("nodeName") == node_name)
+        return any(self.owner_was_tried(lock, crash, recently=True) for lock in locks for crash in crashes)
+
     def sent_at(self, point: str, each: Happening) -> float:
-        """Tell when the request was sent at the earliest that wrote a version, by the loop's time."""
+        """Tell when the request was sent at the earliest that wrote a version, by the loop's time.
+
+        One that creates something does not name it.
+        """
         requests = (asked for asked in self.circumstances.asked if asked.point == point)
-        about = (asked for asked in requests if asked.name == each.name and asked.start <= each.at)
+        about = (asked for asked in requests if asked.name in ("", each.name) and asked.start <= each.at)
         return min((asked.start for asked in about if asked.end >= each.at - SLACK), default=each.at)
 
     def told_at(self, each: Happening) -> float | None:
@@ -204,8 +219,14 @@ class World:
         )
 
     def clock_at(self, at: float, each: Happening) -> float:
-        """Tell what the operator's clock showed at a time of the loop, if it has not jumped since."""
-        return each.clock - (each.at - at)
+        """Tell what the operator's clock showed at a time of the loop before an event."""
+        jumps = ((then, clock) for then, clock in self.circumstances.peaks if at <= then <= each.at)
+        then, clock = next(jumps, (each.at, each.clock))
+        return clock - (then - at)
+
+    def was_set_back(self, now: float, at: float = inf) -> bool:
+        """Whether the operator's clock has shown more than it does now, at a time of the loop or before."""
+        return any(clock > now and then <= at for then, clock in self.circumstances.peaks)
 
     def went_on(self, start: float, end: float) -> bool:
         """Whether neither a jump of the clock nor a crash was between two times of the loop."""

@@ -183,7 +183,7 @@ def check_index(process: Process) -> None:
     for pod in process.api.pods.decoded.values():
         owned = [e for e in entries.values() if e.phase not in SETTLED and _owned_by(e, pod)]
         alone = sorted(e.key for e in owned if e.membership is None and may_claim(e, pod))
-        own = process.book.own(pod)
+        own = process.book.ownership.of(pod)
         assert [entry.key for entry in own if entry.membership is None] == alone, pod.key
         check_own(process, pod, own, owned)
 
@@ -292,10 +292,10 @@ def check_nobody_waits_in_vain(process: Process) -> None:
             going = [p for p in process.cache.pods_on(nominated) if p.pod.leaving]
             assert not nominated or going, f"{waiting.pod.key} waits for nobody to leave {nominated}"
         if waiting.place in (Place.UNSCHEDULABLE, Place.GATED) and not waiting.pod.spec.scheduling_gates:
-            for entry in process.book.own(waiting.pod):
+            for entry in process.book.ownership.of(waiting.pod):
                 row = process.columns.row_of.get(entry.node)
                 sound = row is not None and process.columns.nodes[row].sound
-                fits = sound and not waiting.pod.spec.node_selector and not process.nominator.on(entry.node)
+                fits = sound and not waiting.pod.spec.node_selector
                 kept = entry.room if entry.borrowable else entry.held
                 assert not fits or not covers(kept, waiting.pod.requests), waiting.pod.key
     for entry in process.book.entries.values():

@@ -26,6 +26,7 @@ from tidelock.scheduler.moving import Task
 from tidelock.scheduler.preempting import Preemption
 
 MOVE_AFTER = 30.0
+EARMARK_AFTER = 10.0
 
 KINDS = (
     *("nodes", "pods", "reservations", "quotas", "budgets", "decide"),
@@ -60,7 +61,11 @@ class Process:
     def __init__(self, api: ModelApi, clock: HandClock, scheduler_name: str = SCHEDULER) -> None:
         self.api = api
         self.clock = clock
-        self.decider = Decider(default_configuration(scheduler_name, BUILTINS), move_after=MOVE_AFTER)
+        self.decider = Decider(
+            default_configuration(scheduler_name, BUILTINS),
+            move_after=MOVE_AFTER,
+            earmark_after=EARMARK_AFTER,
+        )
         self.book, self.cache, self.columns = self.decider.book, self.decider.cache, self.decider.columns
         self.queue, self.nominator = self.decider.queue, self.decider.cache.nominator
         self.feed = Feed(

@@ -95,7 +95,7 @@ def test_the_least_harmful_victims_that_suffice_are_chosen(
             pod(f"nominated-{index}", requests={"cpu": cpu}, priority=priority), name
         )
     rooms = seen(core, there, placed)
-    own = core.book.own(wanting)
+    own = core.book.ownership.of(wanting)
     waits = wanting.requires_reservation and not any(entry.held for entry in own)  # a claim takes them away
     expected = plans(rooms, wanting, own, limits)
     free = any(fits(room, [*room.pods, *room.locks], wanting, own) for room in rooms)

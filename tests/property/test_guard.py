@@ -54,7 +54,7 @@ class World:
             known = self.core.cache.get(self.stored[name].uid) is not None
             refusal = self.guard.admit(self.stored[name], on, self.core.clock.now())
             if not refusal:
-                own = self.core.book.own(self.stored[name])
+                own = self.core.book.ownership.of(self.stored[name])
                 assert known or not any(entry.held for entry in own)
                 self.admitted[name] = on
 

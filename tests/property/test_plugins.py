@@ -25,7 +25,8 @@ from tidelock.plugins.node_unschedulable import NodeUnschedulable
 from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
 from tidelock.plugins.reservation import Reservation
 from tidelock.plugins.taint_toleration import TaintToleration
-from tidelock.scheduler.cycle import Assumed, Cycle, Refusal
+from tidelock.scheduler.cycle import Assumed, Cycle
+from tidelock.scheduler.refusal import Refusal
 from unit.plugins.scene import Scene
 
 GPU = "nvidia.com/gpu"
@@ -295,7 +296,7 @@ def test_the_order_of_a_pods_own_locks_decides_nothing(
 ) -> None:
     """Whichever is met first, none of them counts against the pod."""
     scene = world.scene()
-    own = scene.book.own(wanting)
+    own = scene.book.ownership.of(wanting)
     permuted = OwnLocks(tuple(data.draw(st.permutations(own))))
     admitted_otherwise = World(world.nodes, world.placed, data.draw(st.permutations(world.locks))).scene()
 

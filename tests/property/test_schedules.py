@@ -95,6 +95,7 @@ STEPS = st.lists(
         st.tuples(st.just("away"), st.integers(0, 3000)),
         st.tuples(st.just("crash"), st.integers(0, 3000)),
         st.tuples(st.just("take"), st.just(0)),
+        st.tuples(st.just("untold"), st.integers(0, 3000)),
     ),
     max_size=8,
 )
@@ -119,7 +120,8 @@ async def play(schedule: str, ahead: int, duration: int, steps: list[tuple[str, 
     await works.go_on()
     begun: set[float] = set()
     for step, amount in steps:
-        await do(works, step, amount)
+        made = await do(works, step, amount)
+        begun |= {start for start in made if start <= works.clock.now() - NOW}
         there = set(works.windows)
         await works.go_on()
 
@@ -135,16 +137,24 @@ async def play(schedule: str, ahead: int, duration: int, steps: list[tuple[str, 
         begun |= late | {start for start in there if start <= now}
 
 
-async def do(works: Works, step: str, amount: int) -> None:
-    """Have something happen: time passes, the process is away, or crashes, or locks are taken."""
+async def do(works: Works, step: str, amount: int) -> list[float]:
+    """Have something happen: time passes, the process is away, or crashes, or locks are taken.
+
+    Gives the windows that were there before a process crashed that had no status written.
+    """
     if step == "take":
         await works.take(*(start for start in works.windows if NOW + start <= works.clock.now()))
-        return
+        return []
     works.clock.advance(amount)
+    made: list[float] = []
+    if step == "untold":
+        await works.go_untold()
+        made = [float(each.removeprefix("nightly-")) * 60 - NOW for each in works.posted]
     if step == "crash":
         await crash(works)
-    if step in ("crash", "away"):
+    if step in ("crash", "away", "untold"):
         works.restart()
+    return made
 
 
 async def crash(works: Works) -> None:

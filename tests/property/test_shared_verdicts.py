@@ -21,7 +21,8 @@ from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
 from tidelock.scheduler import verdicts
-from tidelock.scheduler.cycle import Assumed, Cycle, Refusal
+from tidelock.scheduler.cycle import Assumed, Cycle
+from tidelock.scheduler.refusal import Refusal
 
 NODES = st.builds(
     lambda number, cpu, cordoned, taint, zone, measured: node(

@@ -156,12 +156,12 @@ class Guard:
 
     def own_nodes(self, pod: Pod) -> set[str]:
         """Names of the nodes on which a pod has a lock."""
-        return {entry.node for entry in self._book.own(pod) if entry.held}
+        return {entry.node for entry in self._book.ownership.of(pod) if entry.held}
 
     def preempt(self, pod: Pod, victims: Mapping[str, Collection[str]]) -> list[str]:
         """Tell on which nodes the pod would fit beside locks if these victims, by their uids, were gone."""
         judged, index_of = _taken(self._snapshot(pod), victims)
-        own = self._book.own(pod)
+        own = self._book.ownership.of(pod)
         for name, index in index_of.items():
             for placed in self._cache.pods_on(name):
                 if placed.pod.uid in victims[name]:

@@ -160,7 +160,7 @@ def _about_pod(picture: Picture, pod: Pod, world: World) -> Answer:
         status = plugin.pre_enqueue(unbound)
         if not status.ok and not bound_to:
             story.append(f"{plugin.name}: {', '.join(status.reasons)}")
-    own = decider.book.own(unbound)
+    own = decider.book.ownership.of(unbound)
     story += [f"Its lock {entry.key} is {entry.phase}{_place(entry)}." for entry in own]
     return _answer(picture, profile, unbound, f"pod {pod.key}", tuple(story), None, bound_to)
 

@@ -6,11 +6,23 @@ kube-scheduler 1.36, backend/queue/nominator.go.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from math import inf
+from typing import NamedTuple
 
 from tidelock.cluster.columns import Columns
 from tidelock.model.pods import Pod, assigned_to
+
+
+class Earmark(NamedTuple):
+    """Room that is kept on a node, as it comes free, for a lock that has waited for long.
+
+    Whoever is gone by an instant at which there is expected to be enough may use it until then.
+    """
+
+    pod: Pod
+    node_name: str
+    at: float
 
 
 class Nominator:
@@ -20,7 +32,8 @@ class Nominator:
     holds from then on, or not at all.
 
     Attributes:
-        ended: those pods, as if they had been on the node; for others to take.
+        earmark: the one that there is beside them, if any.
+        ended: the pods of those that have ended, as if they had been on the node; for others to take.
 
     """
 
@@ -29,30 +42,54 @@ class Nominator:
         self._pods: dict[str, Pod] = {}
         self._node_of: dict[str, str] = {}
         self._on_node: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
+        self.earmark: Earmark | None = None
         self.ended: list[Pod] = []
 
     @property
     def nodes(self) -> Collection[str]:
-        """Names of the nodes for which pods are nominated."""
-        return self._on_node.keys()
+        """Names of the nodes where room is kept."""
+        names = self._on_node.keys()
+        return names if self.earmark is None else names | {self.earmark.node_name}
 
     def on(self, node_name: str) -> Collection[Pod]:
-        """All pods that are nominated for a node."""
-        return self._on_node[node_name].values() if node_name in self._on_node else ()
+        """All pods for which room is kept on a node."""
+        nominated = self._on_node[node_name].values() if node_name in self._on_node else ()
+        if self.earmark is not None and self.earmark.node_name == node_name:
+            return [*nominated, self.earmark.pod]
+        return nominated
 
     def node_of(self, uid: str) -> str:
         """Give the node for which a pod is nominated; empty if for none."""
         return self._node_of.get(uid, "")
 
-    def rivals(self, pod: Pod) -> Iterator[tuple[str, list[Pod]]]:
+    def rivals(self, pod: Pod) -> dict[str, list[Pod]]:
         """Give by node the pods that another must leave their room: those not below it, all if it borrows."""
         priority, uid = -inf if pod.borrows else pod.spec.priority, pod.uid
+        rivals = {}
         for node_name, nominated in self._on_node.items():
             others = [other for other in nominated.values() if other.spec.priority >= priority]
             if uid in nominated:
                 others = [other for other in others if other.uid != uid]
             if others:
-                yield node_name, others
+                rivals[node_name] = others
+        return rivals
+
+    def set_earmark(self, earmark: Earmark | None) -> None:
+        """Keep room of one node for one lock, or for none any more, in the place of what was kept before."""
+        before = self.earmark
+        if before == earmark:
+            return
+        self.earmark = earmark
+        if earmark is not None:
+            self._columns.vector(earmark.pod.requests)  # as for a nomination
+        if before is not None:
+            self._columns.freed += 1
+            self.ended.append(assigned_to(before.pod, before.node_name))
+
+    def end_earmark(self, uid: str) -> None:
+        """Keep no room for a lock any more, if it is the one."""
+        if self.earmark is not None and self.earmark.pod.uid == uid:
+            self.set_earmark(None)
 
     def nominate(self, pod: Pod, node_name: str) -> None:
         """Nominate a pod for a node, or for none, whatever the API server still says."""
@@ -77,7 +114,8 @@ class Nominator:
 
     def clear_below(self, priority: int, node_name: str) -> list[Pod]:
         """Take the nominations for a node from pods of lower priority; gives these pods."""
-        lower = [pod for pod in self.on(node_name) if pod.spec.priority < priority]
+        nominated = self._on_node[node_name].values() if node_name in self._on_node else ()
+        lower = [pod for pod in nominated if pod.spec.priority < priority]
         for pod in lower:
             self.nominate(pod, "")
         return lower

@@ -287,13 +287,15 @@ class PostFilterResult:
     """Whether room can be made, on which node the pod is to wait for it, and who has to go from there.
 
     A name of None leaves the pod's nomination as it is; an empty one takes it away. `candidates` gives all
-    nodes that would do, for extenders to be asked about; without it none are.
+    nodes that would do, for extenders to be asked about; without it none are. `obstacles` names the filters
+    that would rule nodes out without all who could be evicted there, too.
     """
 
     status: Status
     nominated_node_name: str | None = None
     victims: Victims | None = None
     candidates: Callable[[], dict[str, Victims]] | None = None
+    obstacles: frozenset[str] = frozenset()
 
 
 class OneReason(Filter):

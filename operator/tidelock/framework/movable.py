@@ -43,7 +43,7 @@ def may_be_moved(handle: Handle, placed: Placed, entry: Entry) -> bool:
         return False
     shared = handle.book.rooms.occupied_on(placed.node_name)
     in_a_lock = any(pod.uid in each.occupants for each in shared)
-    return not in_a_lock and not handle.book.own(pod)
+    return not in_a_lock and not handle.book.ownership.of(pod)
 
 
 def _agrees(handle: Handle, placed: Placed, entry: Entry) -> bool:

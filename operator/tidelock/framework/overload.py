@@ -11,8 +11,6 @@ from tidelock.framework.api import Filter, PreFilter
 from tidelock.framework.cyclestate import CycleState
 from tidelock.model.pods import Pod
 
-_DAEMON_SET = "DaemonSet"
-
 
 @dataclass(frozen=True, slots=True)
 class Beyond:
@@ -40,8 +38,3 @@ class OverloadFilter(PreFilter, Filter):
         """Tell which figures of a node are beyond their limits."""
         beyond: Mask = state.expect(self.found).beyond[:, snapshot.rows][:, row]
         return beyond
-
-
-def of_daemon_set(pod: Pod) -> bool:
-    """Whether a pod belongs to a DaemonSet, which has no other node for it."""
-    return pod.meta.controller is not None and pod.meta.controller.kind == _DAEMON_SET

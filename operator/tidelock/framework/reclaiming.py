@@ -86,7 +86,7 @@ class _Trial:
 
     def _fits(self, gone: Sequence[Placed], rivals: Sequence[Pod]) -> bool:
         """Whether the pod fits without some borrowers, and beside its rivals in their own locks."""
-        theirs = self._handle.book.locks_for(rivals, self._name)
+        theirs = self._handle.book.ownership.on_node(rivals, self._name)
         locked = self._would_hold([*self._own, *theirs], {placed.pod.uid for placed in gone})
         whatif = WhatIf(self._filters, self._state, self._pod, self._snapshot, np.array([self._row]))
         taken = self._takes(rivals) - self._takes(placed.pod for placed in gone)

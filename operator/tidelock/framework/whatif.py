@@ -13,14 +13,16 @@ import numpy as np
 
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Amounts, Rows
-from tidelock.cluster.nominator import Nominator
+from tidelock.cluster.nominator import Earmark, Nominator
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Counts, Filter, Mask, PreFilter, Verdict, View
 from tidelock.framework.course import Course
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.moment import Moment
 from tidelock.framework.ownlocks import AllLocks, OwnLocks
+from tidelock.ledger.entry import Entry
 from tidelock.model.pods import Pod
-from tidelock.model.quantities import CEILING, Resources
+from tidelock.model.quantities import CEILING, Resources, covers
 
 
 class WhatIf:
@@ -85,6 +87,11 @@ class WhatIf:
             (self.snapshot.nonzero, amounts[:, 2 * width :]),
         ):
             change(column, shifted, out=column)
+
+    def empty(self) -> None:
+        """Count nothing of the T nodes as requested or locked."""
+        self.snapshot.requested[:] = 0
+        self.snapshot.locked[:] = 0
 
     def relieve(self, amounts: Amounts) -> None:
         """Count so much of each of the T nodes as requested no longer: T x R amounts."""
@@ -193,9 +200,9 @@ def crowded(
     whatif.shift(_room_of(snapshot, there), 1)
     locks = state.read(AllLocks)
     if locks is not None and not pod.borrows:  # who borrows would use what is held for them
-        own = state.expect(OwnLocks).entries
+        own, ownership = state.expect(OwnLocks).entries, locks.book.ownership
         for place, others in enumerate(there):
-            whatif.unlock(place, locks.book.kept_for(others, whatif.snapshot.nodes[place].name, own))
+            whatif.unlock(place, ownership.kept_for(others, whatif.snapshot.nodes[place].name, own))
     if whatif.follows:
         for place, others in enumerate(there):
             name = whatif.snapshot.nodes[place].name
@@ -210,7 +217,7 @@ def yielding(
 
     Nodes without nominations stay as they were judged. Reasons are those that hold with the nominated pods.
     """
-    rivals = _rivals(nominator, state, pod, snapshot) if nominator.nodes else None
+    rivals = rivals_of(nominator, state, pod, snapshot) if nominator.nodes else None
     if not rivals:
         return verdict
     judged = verdict.fits.copy()
@@ -237,19 +244,46 @@ def yielding(
     return Verdict(fits, ordered, verdict.filters, tuple(whatif.views(~among.fits)), rivals)
 
 
-def _rivals(
+def rivals_of(
     nominator: Nominator, state: CycleState, pod: Pod, snapshot: Snapshot
 ) -> dict[int, Sequence[Pod]]:
-    """Give the pods that another must yield to by the row of their node; its own locks are none of them."""
+    """Give the pods that another must yield to by the row of their node; its own locks are none of them.
+
+    Where a lock of its own has all that it asks for, it yields to nobody: that room was given first.
+    """
     own = state.read(OwnLocks)
-    mine = {entry.uid for entry in own.entries} if own else ()
-    rivals: dict[int, Sequence[Pod]] = {}
-    for name, others in nominator.rivals(pod):
-        if mine:
-            others = [other for other in others if other.uid not in mine]  # noqa: PLW2901
-        if others and (row := snapshot.row(name)) is not None:
-            rivals[row] = others
-    return rivals
+    entries = own.entries if own else ()
+    rivals = nominator.rivals(pod)
+    earmark = nominator.earmark
+    if earmark is not None and _yields(pod, entries, earmark, state.expect(Moment).now):
+        rivals[earmark.node_name] = [*rivals.get(earmark.node_name, ()), earmark.pod]
+    mine = {entry.uid for entry in entries}
+    sheltered = {entry.node for entry in entries if entry.held and covers(entry.held, pod.requests)}
+    found: dict[int, Sequence[Pod]] = {}
+    for name, others in rivals.items():
+        strangers = [other for other in others if other.uid not in mine] if mine else others
+        if strangers and name not in sheltered and (row := snapshot.row(name)) is not None:
+            found[row] = strangers
+    return found
+
+
+def _yields(pod: Pod, own: Sequence[Entry], earmark: Earmark, now: float) -> bool:
+    """Whether a pod, or a lock by its stand-in, must leave earmarked room: not if it is gone by then.
+
+    Nor if it is above the lock that waits, or of a DaemonSet, which has no other node for it.
+    """
+    if (pod.spec.priority > earmark.pod.spec.priority and not pod.borrows) or pod.of_daemon_set:
+        return False
+    return _needed_until(pod, own, now) > earmark.at
+
+
+def _needed_until(pod: Pod, own: Sequence[Entry], now: float) -> float:
+    """Tell until when a pod, or a lock by its stand-in, needs room that it is given now."""
+    for entry in own:
+        if entry.uid == pod.uid:
+            begins = now if entry.begins_at is None else entry.begins_at
+            return entry.needed_until(entry.expiry_from(begins))
+    return pod.gone_by(now)
 
 
 def _room_of(snapshot: Snapshot, pods: Sequence[Sequence[Pod]]) -> Amounts:

@@ -128,6 +128,7 @@ def _resume_waiting(entry: Entry, status: ReservationStatus) -> None:
         told = status.queue.estimated_start
         start = None if told is None else from_datetime(told)
         entry.place = Place(status.queue.position, status.queue.length, start)
+        entry.earmark = status.queue.earmark or ""
     entry.plan = read_plan(status.plan)
     for condition in status.conditions:
         if condition.type == "MovePlanned" and condition.reason == reasons.NO_MOVES:

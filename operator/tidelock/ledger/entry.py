@@ -39,7 +39,8 @@ class Entry:
     wrong with its spec, and what is held then stays as it was given. `pending_since` outlives a process,
     `seen_waiting_at` is when this one first saw that it waits. `ceiling` is the highest priority that
     its namespace may have, if there is one. `place` is where in line it stands while it waits, as it
-    was told at `placed_at`. `deleted` means that the API server has taken the deletion, of which the watch
+    was told at `placed_at`; `earmark` names the node on which room is kept for it as it comes free, if it has
+    waited for long. `deleted` means that the API server has taken the deletion, of which the watch
     will tell. `violation` tells who took room that was locked, until the lock has all of it again. A member
     of a group is told to be active once that is `given`.
     `hold` tells how a lock in two phases stands, `outdone_by` which lock of its set was chosen instead.
@@ -50,6 +51,7 @@ class Entry:
     borrowable, does not hold what its `occupants`, by their uids, use of it. `occupied_seconds` counts up to
     when the last one left.
     A lock that is `ahead` begins later: it has no owners yet, and its room is for whoever is gone by then.
+    The window of a schedule stays for as long as it is `untold`: nothing else tells yet that it has begun.
     """
 
     reservation: Reservation
@@ -70,6 +72,7 @@ class Entry:
     refused_at: float = 0.0
     place: Place | None = None
     placed_at: float = -inf
+    earmark: str = ""
     activated_at: float | None = None
     expires_at: float | None = None
     lease: Lease | None = None
@@ -88,6 +91,7 @@ class Entry:
     deleted: bool = False
     given: bool = True
     ahead: bool = False
+    untold: bool = False
     ceiling: int | None = None
     transition_times: dict[str, tuple[str, float]] = field(default_factory=dict)
     key: Key = field(init=False)
@@ -170,6 +174,12 @@ class Entry:
         """How many more pods may be evicted for it."""
         asks = asked(self.reservation)
         return 0 if asks is None else max(asks.max_pods - self.moved, 0)
+
+    @property
+    def given_up_at(self) -> float:
+        """When it is given up if it has no room by then; never, if its spec is lost."""
+        spec = self.reservation.spec
+        return inf if spec is None else self.pending_since + spec.pending_deadline_seconds
 
     def end_plan(self) -> None:
         """Have no plan of moves any more, and count who was evicted by it."""
@@ -284,9 +294,12 @@ class Entry:
         self.transition_times["Reconciling"] = ("True", now)
 
     def removable_at(self) -> float | None:
-        """Tell when the object may be deleted: at once after its end, after its time to live, or never."""
+        """Tell when the object may be deleted: at once after its end, after its time to live, or never.
+
+        What is untold may not be deleted yet.
+        """
         spec = self.reservation.spec
-        if self.finished_at is None or spec is None:
+        if self.finished_at is None or spec is None or self.untold:
             return None
         return removable_at(spec, self.phase, self.finished_at)
 
@@ -308,7 +321,7 @@ class Entry:
         if self.phase is Phase.PENDING:
             # A lock is given up only after it has been tried, so that a deadline of 0 means "now or never".
             spec = self.reservation.spec
-            given_up = self.pending_since + spec.pending_deadline_seconds if spec and self.tried else None
+            given_up = self.given_up_at if spec and self.tried else None
             return _earliest(self.ends_at, given_up, lease_due, self.begins_at)
         if self.phase is Phase.PLANNED:
             return _earliest(self.ends_at, lease_due, self.begins_at)

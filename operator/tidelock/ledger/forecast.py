@@ -9,11 +9,18 @@ from math import inf
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tidelock.cluster.columns import Amounts, Columns, Rows
+from tidelock.cluster.levels import Mask
 from tidelock.ledger.rooms import Rooms
 from tidelock.ledger.timeline import running_sums
 from tidelock.model.quantities import Resources
+
+# Seconds for which it is as good as new: estimates are of a moment ago anyway.
+_MOMENT = 1.0
+
+Shortages = npt.NDArray[np.float64]
 
 
 class Start(NamedTuple):
@@ -35,6 +42,7 @@ class Forecast:
 
     def __init__(self, columns: Columns, rooms: Rooms, now: float) -> None:
         self._columns = columns
+        self._version = columns.version
         self._now = now
         there = slice(len(columns))
         free: Amounts = columns.allocatable[there] - columns.requested[there] - columns.locked[there]
@@ -56,6 +64,10 @@ class Forecast:
         self._open = ~columns.traits().cordoned
         self._known: dict[tuple[object, str], Start | None] = {}
 
+    def is_of(self, now: float) -> bool:
+        """Whether it is about these nodes, and of an instant or a moment before it."""
+        return self._version == self._columns.version and self._now <= now < self._now + _MOMENT
+
     def earliest(self, requests: Resources, node_name: str = "") -> Start | None:
         """Tell when and where so much is free first, on a node of this name or on any that takes pods.
 
@@ -63,7 +75,12 @@ class Forecast:
         """
         key = tuple(requests.items()), node_name
         if key not in self._known:
-            self._known[key] = self._earliest(requests, node_name)
+            eligible = self._open
+            if node_name:
+                eligible = np.zeros(len(self._columns), np.bool_)
+                if (row := self._columns.row_of.get(node_name)) is not None:
+                    eligible[row] = True
+            self._known[key] = self.earliest_among(requests, eligible)
         return self._known[key]
 
     def to_come(self, requests: Resources, node_name: str = "") -> float | None:
@@ -71,14 +88,17 @@ class Forecast:
         start = self.earliest(requests, node_name)
         return None if start is None or start.at <= self._now else start.at
 
-    def _earliest(self, requests: Resources, node_name: str) -> Start | None:
-        columns = self._columns
-        eligible = self._open
-        if node_name:
-            eligible = np.zeros(len(columns), np.bool_)
-            if (row := columns.row_of.get(node_name)) is not None:
-                eligible[row] = True
-        wanted = [(columns.column_of.get(name, -1), units) for name, units in requests.items() if units]
+    def shortages(self, requests: Resources) -> Shortages:
+        """Tell for each node how much of a request is not free now: 0 if none, 1 if all of some resource."""
+        shortages: Shortages = np.zeros(len(self._free))
+        for name, units in requests.items():
+            if units and (column := self._columns.column_of[name]) < self._free.shape[1]:
+                np.maximum(shortages, 1 - self._free[:, column] / units, out=shortages)
+        return shortages
+
+    def earliest_among(self, requests: Resources, eligible: Mask) -> Start | None:
+        """Tell when and where so much is free first, on some of the nodes."""
+        wanted = [(self._columns.column_of.get(name, -1), units) for name, units in requests.items() if units]
         width = self._free.shape[1]
         if any(not 0 <= column < width for column, _ in wanted):
             return None  # no node has any of it

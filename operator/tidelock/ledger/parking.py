@@ -92,8 +92,8 @@ def shape(entry: Entry) -> Hashable | None:
     pod = entry.reservation.pod
     if pod is None or entry.phase is Phase.ACTIVE or entry.sticky or pod.spec.may_preempt:
         return None
-    if entry.plan is not None and entry.plan.under_way:
-        return None
+    if entry.earmark or (entry.plan is not None and entry.plan.under_way):
+        return None  # what comes free there is for nobody else
     if entry.begins_at is not None or entry.reservation.run_seconds < inf:
         return None
     spread = msgspec.json.encode(pod.spec.topology_spread_constraints)

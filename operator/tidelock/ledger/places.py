@@ -82,6 +82,12 @@ class Places:
         self._next = now + pause
 
 
+def waits_for_room(entry: Entry) -> bool:
+    """Whether a lock waits for its first room, from now on and by itself, and for nothing else."""
+    waits = entry.phase is Phase.PENDING and not entry.ahead and entry.membership is None
+    return waits and entry.reason in _FOR_ROOM
+
+
 def _news(line: list[Entry]) -> Iterator[tuple[Entry, int]]:
     """Give those whose place is another than they were told, or was told before their last refusal."""
     for position, entry in enumerate(line, 1):
@@ -93,6 +99,6 @@ def _news(line: list[Entry]) -> Iterator[tuple[Entry, int]]:
 def _estimate(entry: Entry, forecast: Forecast) -> float | None:
     """Tell when a lock may have room at the earliest, if that can be told by amounts alone."""
     pod = entry.reservation.pod
-    if pod is None or entry.reason not in _FOR_ROOM or entry.ahead or entry.membership is not None:
+    if pod is None or not waits_for_room(entry):
         return None
-    return forecast.to_come(pod.requests, pod.spec.node_name)
+    return forecast.to_come(pod.requests, entry.earmark or pod.spec.node_name)

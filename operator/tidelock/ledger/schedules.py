@@ -40,6 +40,12 @@ class Schedules:
             if not self._windows[uid]:
                 del self._windows[uid]
 
+    def note_all(self) -> None:
+        """Tell of all locks that schedules have made."""
+        for windows in tuple(self._windows.values()):
+            for entry in windows.values():
+                self.note(entry)
+
     def note(self, entry: Entry) -> None:
         """Tell of a lock that has changed."""
         schedule = self._schedule_of.get(entry.key)

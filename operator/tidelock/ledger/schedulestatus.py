@@ -31,7 +31,8 @@ def plan_windows(schedule: ReservationSchedule, windows: Collection[Entry], begu
     status tells of earlier ones. A window that is to come is there as long as the schedule says so, and is
     made anew when the template is another.
     """
-    last = max(schedule.last_start(now), begun)
+    starts = (entry.reservation.start_at or 0.0 for entry in windows if not _ahead(entry, now))
+    last = max((schedule.last_start(now), begun, *starts))
     missed, to_come = schedule.missed(now, last), schedule.to_come(now)
     wanted = [schedule.name_of(start) for start in (missed, *to_come) if start is not None]
     surplus = [

@@ -10,11 +10,14 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 import numpy as np
+import numpy.typing as npt
 
 from tidelock.cluster.columns import Columns
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.quotas import Quotas
 from tidelock.model.quantities import Resources
+
+_Totals = npt.NDArray[np.float64]
 
 
 class Shares:
@@ -47,10 +50,10 @@ class Shares:
         for entry in entries:
             self._columns.know(entry.reservation.requests)
             queues[entry.key.namespace].append(entry)
-        ranked = []
+        ranked, totals = [], self._cluster_row()
         for namespace, queue in queues.items():
             queue.sort(key=lambda entry: entry.order)
-            shares = self._shares_before(namespace, queue)
+            shares = self._shares_before(namespace, queue, totals)
             ranked += [
                 (entry.order[0], share, entry.order, entry)
                 for entry, share in zip(queue, shares, strict=True)
@@ -58,15 +61,18 @@ class Shares:
         ranked.sort(key=lambda each: each[:3])
         return [entry for *_, entry in ranked]
 
-    def _shares_before(self, namespace: str, queue: list[Entry]) -> list[float]:
+    def _shares_before(self, namespace: str, queue: list[Entry], totals: _Totals) -> list[float]:
         """Give the share that a namespace will have when it is the turn of each of its locks."""
         columns = self._columns
         asked = np.array([columns.vector(entry.reservation.requests) for entry in queue])
         before = asked.cumsum(axis=0) - asked + columns.vector(self._quotas.used(namespace).room)
-        totals = np.array([self._cluster().get(name, 0) for name in columns.resources])
-        parts = before / np.where(totals > 0, totals, np.inf)
-        shares: list[float] = (parts.max(axis=1) / self._quotas.weight(namespace)).tolist()
+        shares: list[float] = ((before / totals).max(axis=1) / self._quotas.weight(namespace)).tolist()
         return shares
+
+    def _cluster_row(self) -> _Totals:
+        """Sum what all nodes have, in the order of the columns; infinite for what no node has."""
+        cluster = self._cluster()
+        return np.array([cluster.get(name) or np.inf for name in self._columns.resources])
 
     def _cluster(self) -> Resources:
         """Sum what all nodes have."""

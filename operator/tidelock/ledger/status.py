@@ -46,7 +46,7 @@ def render(entry: Entry, now: float) -> dict[str, Any]:
         if instant is not None:
             status[name] = format_instant(instant)
     if entry.place is not None and entry.phase is Phase.PENDING:
-        status["queue"] = _place(entry.place)
+        status["queue"] = _queue(entry, entry.place)
     if entry.node:
         status |= {"nodeName": entry.node, "nodeUID": entry.node_uid}
     status |= _kept_up(entry)
@@ -69,13 +69,16 @@ def _moves(entry: Entry) -> dict[str, Any]:
     return told if entry.plan is None else told | {"plan": render_plan(entry.plan)}
 
 
-def _place(place: Place) -> dict[str, Any]:
+def _queue(entry: Entry, place: Place) -> dict[str, Any]:
+    """Tell where in line a lock stands, when it may have room, and where some is kept for it."""
     told: dict[str, Any] = {
         "position": place.position,
         "length": place.length,
         "place": f"{place.position}/{place.length}",
     }
-    return told if place.start is None else told | {"estimatedStart": format_instant(place.start)}
+    if place.start is not None:
+        told["estimatedStart"] = format_instant(place.start)
+    return told | {"earmark": entry.earmark} if entry.earmark else told
 
 
 def _use(entry: Entry) -> dict[str, Any]:

@@ -53,6 +53,8 @@ class Event(StrEnum):
     """A plan of moves was approved: its room is set aside, and its pods are evicted."""
     DROP_MOVES = auto()
     """A plan of moves does not hold any more."""
+    EARMARK = auto()
+    """It has waited for long, and is the first in line of those: room is kept for it on a node."""
     GIVE_UP = auto()
     """No room was found before the deadline."""
     LOSE_NODE = auto()
@@ -80,6 +82,7 @@ TRANSITIONS: dict[tuple[Phase, Event], Phase] = {
     (Phase.PENDING, Event.PLAN_MOVES): Phase.PENDING,
     (Phase.PENDING, Event.MOVE): Phase.PENDING,
     (Phase.PENDING, Event.DROP_MOVES): Phase.PENDING,
+    (Phase.PENDING, Event.EARMARK): Phase.PENDING,
     (Phase.PENDING, Event.GIVE_UP): Phase.REJECTED,
     (Phase.PLANNED, Event.ADMIT): Phase.ACTIVE,
     (Phase.PLANNED, Event.EXPIRE): Phase.EXPIRED,

@@ -70,13 +70,13 @@ class ReservationSchedule:
         return self.timetable.latest(now, max(last, self.meta.created, now - late))
 
     def last_start(self, now: float) -> float:
-        """Give the start of the last window that has begun, as far as the status tells; 0 if none has."""
-        windows = self.status.get("windows", ())
-        starts = [
-            _instant(self.status.get("lastStart")),
-            *(_instant(each.get("startAt")) for each in windows),
-        ]
-        return max((start for start in starts if start <= now), default=0.0)
+        """Give the start of the last window that has begun, as far as the status tells; 0 if none has.
+
+        It may be later than now, if the clock was set back since.
+        """
+        planned = (_instant(each.get("startAt")) for each in self.status.get("windows", ()))
+        begun = (start for start in planned if start <= now)
+        return max((_instant(self.status.get("lastStart")), *begun))
 
     def manifest(self, start: float) -> dict[str, Any]:
         """Write the Reservation of a window, which goes with its schedule."""

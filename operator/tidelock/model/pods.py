@@ -339,6 +339,11 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
         return from_datetime(moment) if moment is not None else 0.0
 
     @property
+    def of_daemon_set(self) -> bool:
+        """Whether it belongs to a DaemonSet, which has no other node for it."""
+        return self.meta.controller is not None and self.meta.controller.kind == "DaemonSet"
+
+    @property
     def run_seconds(self) -> float:
         """How long it is on its node at most, from when it is started there; infinite if nobody knows."""
         deadline, told = self.spec.active_deadline_seconds, self.metadata.annotations.get(RUN_SECONDS, "")

@@ -312,6 +312,8 @@ class Queue(StatusWire):
     estimated_start: Timestamp | None = None
     """When what is known to end leaves enough on one node at the earliest, by amounts alone and if nobody
     else takes it; absent if that is not known."""
+    earmark: Subdomain | None = None
+    """Node on which room is kept for it as it comes free, as it has waited for long."""
 
 
 class ReservationStatus(StatusWire):

@@ -166,16 +166,20 @@ class DefaultPreemption(PostFilter):
         if pod.spec.priority <= min(self._residents.lowest, self.handle.book.rooms.lowest()):
             counts[_NO_VICTIMS], rows = len(rows), rows[:0]  # on a full cluster that is all that is asked
         found: list[_Candidates] = []
+        obstacles: set[str] = set()
         enough = max(self._enough(len(rows)), 1)
         start, missing = 0, enough
         while missing and start < len(rows):
             size = missing + missing // _SPARE + _FEW
-            found.append(self._try(state, pod, snapshot, verdict, rows[start : start + size], counts))
+            found.append(
+                self._try(state, pod, snapshot, verdict, rows[start : start + size], counts, obstacles)
+            )
             start, missing = start + size, _missing(found, enough)
         harms = np.concatenate([_NONE, *(batch.harms for batch in found)])
         if not len(harms):
             histogram = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items() if count))
-            return _refused(f"0/{len(snapshot)} nodes are available: {histogram}.", nominated_node_name="")
+            status = _status(f"0/{len(snapshot)} nodes are available: {histogram}.")
+            return PostFilterResult(status, nominated_node_name="", obstacles=frozenset(obstacles))
         batch, place = _each(found)[int(np.lexsort(harms.T[::-1])[0])]
         node_name, victims = batch.victims(place)
         return PostFilterResult(SUCCESS, node_name, victims, lambda: _all_victims(found))
@@ -237,8 +241,9 @@ class DefaultPreemption(PostFilter):
         verdict: Verdict,
         rows: Rows,
         counts: Counter[str],
+        obstacles: set[str],
     ) -> _Candidates:
-        """Try evictions on some rows, and count the reasons why they don't help on others."""
+        """Try evictions on some rows; count the reasons why they don't help on others, and note whose."""
         filters = verdict.filters
         tenants = self._tenants(pod, snapshot, rows, state.read(OwnLocks))
         trial = _Trial(tenants, WhatIf(filters, state, pod, snapshot, rows))
@@ -249,6 +254,7 @@ class DefaultPreemption(PostFilter):
         gone = tenants.there & ~trial.reprieve(fits) & fits[:, np.newaxis]
         indexes = np.flatnonzero(gone.any(axis=1))
         counts += reasons
+        obstacles |= trial.obstacles
         counts[_NO_VICTIMS] += int(fits.sum()) - len(indexes)
         return _Candidates(snapshot, rows, tenants, gone, indexes, _harms(tenants, gone)[indexes])
 
@@ -354,10 +360,14 @@ class _World:
 
 
 class _Trial:
-    """Evictions tried out on some nodes at once, in one or two worlds: a pod fits where it does in all."""
+    """Evictions tried out on some nodes at once, in one or two worlds: a pod fits where it does in all.
+
+    `obstacles` are the filters that rule nodes out though all possible victims have gone.
+    """
 
     def __init__(self, tenants: _Tenants, plain: WhatIf) -> None:
         """Take the possible victims of each node, and these nodes as they are."""
+        self.obstacles: set[str] = set()
         self._tenants = tenants
         self._worlds = [_World(plain, np.arange(len(tenants.who)), tenants.amounts)]
 
@@ -378,7 +388,10 @@ class _Trial:
                         world.whatif.remove(place, self._tenants.pods(index, column))
             verdict = world.whatif.judge()
             for plugin, mask in verdict.ruled_out:
-                reasons += tallied(plugin, pod, world.whatif.views(mask & fits[world.indexes]))
+                still = mask & fits[world.indexes]
+                if still.any():
+                    self.obstacles.add(plugin.name)
+                    reasons += tallied(plugin, pod, world.whatif.views(still))
             fits[world.indexes] &= verdict.fits
         return fits, reasons
 
@@ -469,5 +482,9 @@ def _resolvable(state: CycleState, pod: Pod, snapshot: Snapshot, verdict: Verdic
     )
 
 
-def _refused(text: str, nominated_node_name: str | None = None) -> PostFilterResult:
-    return PostFilterResult(Status(Code.UNSCHEDULABLE, (f"preemption: {text}",)), nominated_node_name)
+def _refused(text: str) -> PostFilterResult:
+    return PostFilterResult(_status(text))
+
+
+def _status(text: str) -> Status:
+    return Status(Code.UNSCHEDULABLE, (f"preemption: {text}",))

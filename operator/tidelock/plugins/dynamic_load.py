@@ -31,7 +31,7 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.framework.levels import follow_expected_use, in_whole
 from tidelock.framework.moment import Moment
-from tidelock.framework.overload import Beyond, OverloadFilter, of_daemon_set
+from tidelock.framework.overload import Beyond, OverloadFilter
 from tidelock.framework.pluginargs import read_args
 from tidelock.model.levels import (
     CRANE_METRICS,
@@ -136,7 +136,7 @@ class DynamicLoad(OverloadFilter, PreScore, Score, EnqueueExtensions):
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Find the nodes above a limit; skip if there are none, and pods of DaemonSets."""
-        if of_daemon_set(pod):
+        if pod.of_daemon_set:
             return SKIP
         beyond = np.greater(self._use(state), self._limits)
         state.write(_Beyond(beyond))

@@ -33,7 +33,7 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.framework.levels import follow_expected_use, in_whole
 from tidelock.framework.moment import Moment
-from tidelock.framework.overload import Beyond, OverloadFilter, of_daemon_set
+from tidelock.framework.overload import Beyond, OverloadFilter
 from tidelock.framework.pluginargs import read_args
 from tidelock.model.levels import WindowName
 from tidelock.model.pods import Pod
@@ -126,7 +126,7 @@ class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
         """Find the nodes above a threshold; skip if there are none, and pods of DaemonSets."""
         of_production = bool(np.isfinite(self._prod_thresholds).any()) and _is_production(pod)
         thresholds = self._prod_thresholds if of_production else self._thresholds
-        if of_daemon_set(pod) or not np.isfinite(thresholds).any():
+        if pod.of_daemon_set or not np.isfinite(thresholds).any():
             return SKIP
         aggregated = self._args.aggregated
         kind = "usage"

@@ -81,7 +81,8 @@ class Reservation(PreEnqueue, PreFilter, Filter, PostFilter, PreScore, Score, Re
 
     def pre_enqueue(self, pod: Pod) -> Status:
         """Gate a pod that requires its reservation until one of its locks is active."""
-        if not pod.requires_reservation or any(_serves(entry, pod) for entry in self.handle.book.own(pod)):
+        own = self.handle.book.ownership.of(pod) if pod.requires_reservation else []
+        if not pod.requires_reservation or any(_serves(entry, pod) for entry in own):
             return SUCCESS
         return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (_NOT_YET,))
 
@@ -90,7 +91,7 @@ class Reservation(PreEnqueue, PreFilter, Filter, PostFilter, PreScore, Score, Re
         book = self.handle.book
         own = state.read(OwnLocks)
         if own is None:
-            own = OwnLocks(tuple(book.own(pod)))
+            own = OwnLocks(tuple(book.ownership.of(pod)))
             state.write(own)
         if not book.rooms.holds_room and not pod.requires_reservation:
             return SKIP
@@ -184,8 +185,14 @@ class Reservation(PreEnqueue, PreFilter, Filter, PostFilter, PreScore, Score, Re
         found = reclaimed(self.handle, own, state, pod, snapshot, verdict) if own is not None else None
         if found is not None:
             return PostFilterResult(SUCCESS, *found)
-        # A nomination of a pod that may not preempt was made here, and no other plugin takes it away.
-        return PostFilterResult(Status(Code.UNSCHEDULABLE), None if pod.spec.may_preempt else "")
+        # Less locks beside what it has lent may be what it takes for evictions to do.
+        lends = own is not None and any(entry.borrowable for entry in own.entries)
+        return PostFilterResult(
+            Status(Code.UNSCHEDULABLE),
+            # A nomination of a pod that may not preempt was made here, and no other plugin takes it away.
+            nominated_node_name=None if pod.spec.may_preempt else "",
+            obstacles=frozenset({self.name} if lends else ()),
+        )
 
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
         """Skip pods without a lock that holds room."""
@@ -202,7 +209,7 @@ class Reservation(PreEnqueue, PreFilter, Filter, PostFilter, PreScore, Score, Re
         self.handle.book.claim(pod, node_name, now)
         own = state.read(OwnLocks)
         if own is not None and any(entry.membership is not None for entry in own.entries):
-            state.write(OwnLocks(tuple(self.handle.book.own(pod))))
+            state.write(OwnLocks(tuple(self.handle.book.ownership.of(pod))))
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> None:

@@ -35,7 +35,7 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.framework.levels import follow_expected_use, in_whole, packing_scores
 from tidelock.framework.moment import Moment
-from tidelock.framework.overload import Beyond, OverloadFilter, of_daemon_set
+from tidelock.framework.overload import Beyond, OverloadFilter
 from tidelock.framework.ownlocks import OwnLocks
 from tidelock.framework.pluginargs import quantity_of, read_args
 from tidelock.framework.watergroups import UNLIMITED, Grouping, Groups, Policy, window_shares
@@ -127,7 +127,7 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Find the nodes beyond a limit; skip if nothing is limited, and pods of DaemonSets."""
-        if not self._groups.of(snapshot).limited or of_daemon_set(pod):
+        if not self._groups.of(snapshot).limited or pod.of_daemon_set:
             return SKIP
         if not self._informed(state, snapshot):
             return SKIP

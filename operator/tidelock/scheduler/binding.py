@@ -20,10 +20,11 @@ from tidelock.kube.events import ObjectReference
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.plugins.extender import ExtenderAdvice
-from tidelock.scheduler.cycle import Assumed, Refusal, turned_down
+from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.decider import Consultation, Decider, Unschedulable
 from tidelock.scheduler.extenders import ExtenderError, Extenders
 from tidelock.scheduler.queue import Waiting
+from tidelock.scheduler.refusal import Refusal, turned_down
 from tidelock.scheduler.tools import Tools
 from tidelock.telemetry import code_label
 

@@ -6,7 +6,7 @@ counted before the next one looks.
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -15,15 +15,15 @@ import numpy as np
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import Code, Filter, Mask, PostFilterResult, Scores, Status, Verdict, Victims
-from tidelock.framework.course import Course, PluginError, Recorder
+from tidelock.framework.api import Code, Filter, Mask, PostFilterResult, Scores, Verdict, Victims
+from tidelock.framework.course import Course, Recorder
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.extender import Advice
 from tidelock.framework.moment import Moment
 from tidelock.framework.ownlocks import OwnLocks
 from tidelock.framework.profile import Profile
 from tidelock.framework.waiting import WaitingPod, WaitingPods
-from tidelock.framework.whatif import WhatIf, yielding
+from tidelock.framework.whatif import WhatIf, rivals_of, yielding
 from tidelock.ledger import reasons
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
@@ -38,12 +38,10 @@ from tidelock.plugins.reservation import Reservation
 from tidelock.plugins.taint_toleration import TaintToleration
 from tidelock.scheduler.plan import Filters
 from tidelock.scheduler.preempting import Preempting, seek
+from tidelock.scheduler.refusal import Refusal, explain, tallied, turned_down
 from tidelock.scheduler.verdicts import SharedVerdicts, Verdicts
 
 logger = logging.getLogger(__name__)
-
-# How many nodes a refusal tells the numbers of; the counts cover all of them.
-_NODES_TOLD = 3
 
 _CAPACITY_PLUGINS = frozenset({NodeResourcesFit.name, Reservation.name})
 
@@ -56,20 +54,6 @@ class Assumed:
     node_name: str
     profile: Profile
     state: CycleState
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """No node fits: the message, in kube-scheduler's form, and the plugins that ruled nodes out.
-
-    With `error`, none was found because something failed, not because none fits. The plugins in `pending`
-    have let the pod wait until they activate it themselves.
-    """
-
-    message: str
-    plugins: frozenset[str]
-    error: bool = False
-    pending: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +142,7 @@ class Cycle:
                 candidates = result.candidates() if ask_about_victims and result.candidates else {}
                 if any(victims.pods for victims in candidates.values()):
                     return Candidates(candidates)
-                return _hoping(self._preempt(profile, pod, found, result, now, kind="pod"), state)
+                return _hoping(self._preempt(profile, pod, found, result, now, kind="pod"), result)
             assumed = Assumed(pod, found.name, profile, state)
             refusal: Refusal | None = None
             reserved = False
@@ -216,6 +200,22 @@ class Cycle:
             found = self._choose(pod, state, *filtered)
         return found.refusal if isinstance(found, _Unfit) else found
 
+    def would_fit(self, profile: Profile, entry: Entry, now: float) -> Mask:
+        """Tell which nodes a lock that waits would fit if they were empty, of those that lack room for it."""
+        pod, state = _stand_in(entry), _state_at(now)
+        state.write(OwnLocks((entry,)))
+        with _course(state, profile):
+            found = self._filter(profile, pod, state)
+            if isinstance(found, _Unfit):
+                return found.verdict.fits
+            snapshot, _, verdict = found
+            fits = np.zeros(len(snapshot), np.bool_)
+            rows = _short_of_room(verdict, snapshot).nonzero()[0]
+            whatif = WhatIf(verdict.filters, state, pod, snapshot, rows)
+            whatif.empty()
+            fits[rows[whatif.judge().fits]] = True
+        return fits
+
     def domains(self, key: str) -> dict[str, Mask]:
         """Tell for each value of a label which nodes have it; if none has it, there is an empty domain."""
         nodes = self._cache.columns.nodes
@@ -238,7 +238,7 @@ class Cycle:
         chosen = self._choose(pod, state, snapshot, shared, verdict)
         if isinstance(chosen, Node):
             return Survey(snapshot, verdict, chosen)
-        counts = _tallied(verdict, state, pod, snapshot)
+        counts = tallied(verdict, state, pod, snapshot)
         reason = self._reason(pod, chosen.refusal)
         return Survey(snapshot, verdict, None, chosen.refusal, reason, counts)
 
@@ -267,12 +267,13 @@ class Cycle:
         if not entry.sticky or entry.ahead or entry.reservation.spec is None:
             return None
         snapshot, _, verdict = filtered
+        kept = rivals_of(self._cache.nominator, state, pod, snapshot)
         spec, namespace = entry.reservation.spec, entry.key.namespace
         placed = [each for each in self._cache.pods_in(namespace) if owns(spec, each.pod)]
         for name in sorted({each.node_name for each in placed}, key=lambda name: (name != entry.node, name)):
             row = snapshot.row(name)
             credit = self._book.rooms.credit(entry, name, entry.reservation.requests)
-            if row is None or not credit or self._cache.nominator.on(name):
+            if row is None or not credit or row in kept:
                 continue
             if entry.moving and not snapshot.nodes[row].sound:
                 continue
@@ -290,10 +291,7 @@ class Cycle:
         timeline, snapshot, now = self._book.rooms.timeline, unfit.snapshot, state.expect(Moment).now
         if not timeline or (begin <= now and end == inf):
             return None
-        short = np.zeros(len(snapshot), np.bool_)
-        for plugin, mask in unfit.verdict.ruled_out:
-            if plugin.name in _CAPACITY_PLUGINS:
-                short |= mask
+        short = _short_of_room(unfit.verdict, snapshot)
         rows, relief = timeline.relief(begin, end, now)
         rows, relief = rows[short[rows]], relief[short[rows]]
         if not len(rows):
@@ -302,7 +300,7 @@ class Cycle:
         whatif.relieve(relief)
         fits = np.zeros(len(snapshot), np.bool_)
         fits[rows[whatif.judge().fits]] = True
-        fits[[row for name in self._cache.nominator.nodes if (row := snapshot.row(name)) is not None]] = False
+        fits[list(rivals_of(self._cache.nominator, state, pod, snapshot))] = False
         return self.prefer(profile, pod, state, snapshot, replace(unfit.verdict, fits=fits))
 
     def _find(self, profile: Profile, pod: Pod, state: CycleState) -> Node | _Unfit:
@@ -319,7 +317,7 @@ class Cycle:
         everywhere = np.count_nonzero(verdict.fits) == len(snapshot)  # the common case: nothing to pick
         rows = snapshot.indexes if everywhere else verdict.fits.nonzero()[0]
         if not len(rows):
-            return _Unfit(_explain(verdict, state, pod, snapshot), snapshot, verdict)
+            return _Unfit(explain(verdict, state, pod, snapshot), snapshot, verdict)
         nominated = self._cache.nominator.node_of(pod.uid)
         if nominated and (row := snapshot.row(nominated)) is not None and verdict.fits[row]:
             return snapshot.nodes[row]
@@ -453,21 +451,6 @@ class Cycle:
         return reasons.NO_MATCHING_NODE
 
 
-def turned_down(point: str, plugin: str, status: Status) -> Refusal:
-    """Say that a plugin refuses the one node that was left, in kube-scheduler's form.
-
-    Raises:
-        PluginError: the status is an error.
-
-    """
-    if status.code is Code.ERROR:
-        raise PluginError(f'running {point} plugin "{plugin}": {", ".join(status.reasons)}')
-    message = f"0/1 nodes are available: {', '.join(f'1 {reason}' for reason in sorted(status.reasons))}."
-    if status.code is Code.PENDING:
-        return Refusal(message, frozenset(), pending=frozenset({plugin}))
-    return Refusal(message, frozenset({plugin}))
-
-
 def _state_at(now: float) -> CycleState:
     """Begin the state of a decision."""
     state = CycleState()
@@ -482,12 +465,12 @@ def _course(state: CycleState, profile: Profile, recorder: Recorder | None = Non
     return course
 
 
-def _hoping(refusal: Refusal, state: CycleState) -> Refusal:
-    """Have an owner of lent room wait for less locks beside it, too: evicting borrowers may do then."""
-    own = state.read(OwnLocks)
-    if own is None or not any(entry.borrowable for entry in own.entries):
-        return refusal
-    return replace(refusal, plugins=refusal.plugins | {Reservation.name})
+def _hoping(refusal: Refusal, result: PostFilterResult) -> Refusal:
+    """Have a pod that evictions don't help because of locks wait for these to go, too.
+
+    What else hinders evictions does not wake pods in kube-scheduler either.
+    """
+    return replace(refusal, plugins=refusal.plugins | (result.obstacles & {Reservation.name}))
 
 
 def _stand_in(entry: Entry) -> Pod:
@@ -504,6 +487,15 @@ def _may_preempt(entry: Entry, pod: Pod) -> bool:
     waits = entry.phase is Phase.PENDING and not entry.ahead
     waits = waits and spec is not None and spec.pending_deadline_seconds > 0
     return waits and pod.spec.may_preempt
+
+
+def _short_of_room(verdict: Verdict, snapshot: Snapshot) -> Mask:
+    """Tell which nodes are ruled out as they have too little left of something."""
+    short = np.zeros(len(snapshot), np.bool_)
+    for plugin, mask in verdict.ruled_out:
+        if plugin.name in _CAPACITY_PLUGINS:
+            short |= mask
+    return short
 
 
 def _sound(snapshot: Snapshot) -> Mask:
@@ -592,44 +584,3 @@ def _best(scores: Scores, rows: Rows, snapshot: Snapshot) -> int:
     ties = ties if rows is snapshot.indexes else rows[ties]
     pods = snapshot.requested[ties, snapshot.column(PODS)]
     return int(ties[(pods * len(snapshot) + snapshot.traits.name_rank[ties]).argmin()])
-
-
-def _explain(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) -> Refusal:
-    """Say why no node fits: how many nodes for which reason, then the numbers of a few."""
-    counts = _tallied(verdict, state, pod, snapshot)
-    histogram = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
-    message = f"0/{len(snapshot)} nodes are available" + (f": {histogram}." if histogram else ".")
-    if pod.spec.node_name and snapshot.row(pod.spec.node_name) is None:
-        message += f" There is no node {pod.spec.node_name}."
-    told = list(_numbers(verdict, state, pod, snapshot))
-    if told:
-        message += f" {'; '.join(told)}."
-    return Refusal(message, frozenset(plugin.name for plugin, mask in verdict.ruled_out if mask.any()))
-
-
-def _tallied(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) -> Counter[str]:
-    """Count the nodes by the reasons for which they are ruled out."""
-    counts: Counter[str] = Counter()
-    for plugin, mask in verdict.ruled_out:
-        for view in verdict.views(mask, state, snapshot):
-            counts += plugin.tally(view.state, pod, view.snapshot, view.rows)
-    return counts
-
-
-def _numbers(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) -> Iterator[str]:
-    left = _NODES_TOLD
-    for plugin, mask in reversed(verdict.ruled_out):
-        for row in _first_by_name(mask.nonzero()[0], snapshot, left):
-            view = verdict.view(state, snapshot, int(row))
-            numbers = plugin.numbers(view.state, pod, view.snapshot, int(view.rows[0]))
-            if numbers:
-                yield f"{snapshot.nodes[int(row)].name}: {numbers}"
-                left -= 1
-
-
-def _first_by_name(rows: Rows, snapshot: Snapshot, count: int) -> Rows:
-    """Give the rows of the nodes whose names sort first, in that order."""
-    ranks = snapshot.traits.name_rank[rows]
-    if count < len(rows):
-        rows = rows[np.argpartition(ranks, count)[:count]]
-    return rows[np.argsort(snapshot.traits.name_rank[rows])]

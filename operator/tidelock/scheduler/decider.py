@@ -32,13 +32,15 @@ from tidelock.plugins.default_preemption import DefaultPreemption
 from tidelock.plugins.extender import ExtenderAdvice
 from tidelock.plugins.inter_pod_affinity import InterPodAffinity
 from tidelock.plugins.pod_topology_spread import PodTopologySpread
-from tidelock.scheduler.cycle import Assumed, Candidates, Cycle, Refusal
+from tidelock.scheduler.cycle import Assumed, Candidates, Cycle
+from tidelock.scheduler.earmarking import Earmarking
 from tidelock.scheduler.line import Line
 from tidelock.scheduler.moving import Moving, Task
 from tidelock.scheduler.owners import look_for_owner
 from tidelock.scheduler.preempting import Preemption
 from tidelock.scheduler.queue import EnqueueHook, SchedulingQueue, Waiting
 from tidelock.scheduler.quoting import Answer, Quoting
+from tidelock.scheduler.refusal import Refusal
 from tidelock.scheduler.relocation import Relocation
 from tidelock.scheduler.together import Together
 from tidelock.scheduler.visitors import Visitors
@@ -89,6 +91,7 @@ class Decider:
         *,
         epoch: int = 0,
         move_after: float = 300.0,
+        earmark_after: float = 60.0,
         on_enqueue: EnqueueHook | None = None,
         api: Api | None = None,
         recorder: Recorder | None = None,
@@ -123,6 +126,7 @@ class Decider:
         self._quoting = Quoting(self.cache, self.book, Cycle(self.cache, self.book, self.waiting_pods))
         trials = Cycle(self.cache, self.book, self.waiting_pods)
         self.moving = Moving(self.book, self.cache, Relocation(handle, self.profiles, trials))
+        self._earmarking = Earmarking(self.book, self.cache, trials, self.profile, earmark_after)
         self._extenders = configuration.extenders
         self._advised_profiles = _with_advice(self.profiles, handle) if self._extenders else {}
         self._consultation: Consultation | None = None
@@ -143,6 +147,7 @@ class Decider:
         if self._line:
             return None  # locks first: they were promised an answer at once
         self.moving.step(now)
+        self._earmarking.step(now)
         if self._consultation is not None:
             return self._conclude(self._consultation, now)
         waiting = self.queue.pop(now)
@@ -161,7 +166,8 @@ class Decider:
         if self._advice is not None:
             return 0.0
         pods_due = self.queue.next_due() if self._consultation is None else None
-        instants = (self.book.next_deadline(), self.moving.next_due(), pods_due)
+        kept = self._earmarking.next_due()
+        instants = (self.book.next_deadline(), self.moving.next_due(), kept, pods_due)
         return min((instant for instant in instants if instant is not None), default=None)
 
     def advised(self, consultation: Consultation, advice: Advice) -> None:
@@ -224,8 +230,10 @@ class Decider:
         first = self._together.first_of_each(entries)
         self._line.add(first)
         if len(first) < len(entries):
-            for entry in set(entries).difference(first):  # tried with the first of their group
-                self.book.waitlist.set_aside(entry)
+            lined_up = set(first)
+            for entry in entries:
+                if entry not in lined_up:  # tried with the first of its group
+                    self.book.waitlist.set_aside(entry)
 
     def _place(self, entry: Entry, now: float) -> None:
         if self.book.waitlist.waiting.get(entry.key) is not entry:

@@ -22,6 +22,7 @@ from tidelock.ledger.entry import Entry
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import PODS
+from tidelock.scheduler.refusal import in_numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +144,7 @@ def _add_rivals(
             if not objections[row]:
                 view = verdict.view(state, snapshot, row)
                 there = _objection(plugin, view.state, pod, view.snapshot, int(view.rows[0]))
-                rivals = ", ".join(str(rival.key) for rival in verdict.rivals.get(row, ()))
-                text = f"beside {rivals}, for which room is being made"
-                numbers = f"{there.numbers}, {text}" if there.numbers else text
-                objections[row].append(replace(there, numbers=numbers))
+                objections[row].append(replace(there, numbers=in_numbers(plugin, pod, view, verdict)))
 
 
 def _objection(plugin: Filter, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> Objection:

@@ -139,7 +139,7 @@ class PodSink:
             feed.queue.upsert(new, now)  # else it is bound already, and this version is older than that
             if feed.queue.get(new.uid) is not None and feed.cache.get(new.uid) is None:
                 feed.cache.nominator.upsert(new)
-        if new.node_name:
+        if new.node_name and feed.ready:  # what it has taken is known by all its locks
             feed.book.hear_bound(new, new.node_name, now)
         if not new.finished:
             feed.settle(new.node_name, new)

@@ -34,6 +34,7 @@ class Gauges(Collector):
         for phase in Phase:
             reservations.add_metric((phase.value,), phases[phase])
         yield reservations
+        yield self._waiting()
         pending = GaugeMetricFamily("scheduler_pending_pods", "Pods that wait, by queue.", labels=("queue",))
         for place, count in self._queue.counts().items():
             if place is not Place.IN_FLIGHT:
@@ -48,6 +49,17 @@ class Gauges(Collector):
             unschedulable.add_metric(labels, count)
         yield unschedulable
         yield from self._amounts()
+
+    def _waiting(self) -> Metric:
+        family = GaugeMetricFamily(
+            "tidelock_reservations_waiting",
+            "Reservations that are Pending, by namespace and the reason that their status gives.",
+            labels=("namespace", "reason"),
+        )
+        pending = (entry for entry in self._book.entries.values() if entry.phase is Phase.PENDING)
+        for labels, count in sorted(Tally((entry.key.namespace, entry.reason) for entry in pending).items()):
+            family.add_metric(labels, count)
+        return family
 
     def _amounts(self) -> Iterator[Metric]:
         columns, count = self._columns, len(self._columns)

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Generic, NoReturn, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
 from tidelock.kube.client import RESERVATIONS, Resource
 from tidelock.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
@@ -41,6 +41,23 @@ class Kept(Protocol):
         """The stored status as plain JSON values."""
 
 
+class Demand(NamedTuple):
+    """What an object asks for at an instant.
+
+    `names` are those of the Reservations that there ought to be, `there` the keys of those that the ledger
+    knows, `surplus` those that are to go. `status` writes the status that it ought to have, given why not all
+    could be made. The object itself is to go if it is `removable`, and is looked at again at `next_look` if
+    nothing happens.
+    """
+
+    names: Sequence[str]
+    there: Collection[Key]
+    status: Callable[[str], object]
+    next_look: float | None
+    surplus: Sequence[Entry] = ()
+    removable: bool = False
+
+
 K = TypeVar("K", bound=Kept)
 
 
@@ -65,34 +82,12 @@ class Keeper(ABC, Generic[K]):
     # What the objects of a kind ask for.
 
     @abstractmethod
-    def _asked_for(self, kept: K) -> Sequence[str]:
-        """Name the Reservations that there ought to be."""
-
-    @abstractmethod
-    def _there(self, kept: K) -> Collection[Key]:
-        """Give the keys of the object's own Reservations that the ledger knows."""
+    def _demand(self, kept: K) -> Demand:
+        """Tell what an object asks for now."""
 
     @abstractmethod
     def _manifest(self, kept: K, name: str) -> dict[str, Any]:
         """Write one of the Reservations."""
-
-    @abstractmethod
-    def _wanted(self, kept: K, problem: str) -> object:
-        """Write the status that the object ought to have; a problem is why not all could be made."""
-
-    @abstractmethod
-    def _next_look(self, kept: K) -> float | None:
-        """Tell when to look at the object again if nothing happens."""
-
-    def _surplus(self, kept: K) -> Sequence[Entry]:
-        """Give the locks of the object that are to go."""
-        del kept
-        return ()
-
-    def _removable(self, kept: K) -> bool:
-        """Tell whether the object itself is to go."""
-        del kept
-        return False
 
     # What the API server says of the objects.
 
@@ -134,24 +129,21 @@ class Keeper(ABC, Generic[K]):
 
     def reconcile(self, key: Key) -> None:
         """Make one object what it ought to be, in the background."""
-        if self.lags(key):
+        kept = self._kept.get(key)
+        if kept is None or key in self._writing:
+            return
+        demand = self._demand(kept)
+        if self._is_unmet(kept, demand):
             self._writing.add(key)
             self._tasks.spawn(self._write(key))
-        elif (kept := self._kept.get(key)) is not None:
+        else:
             made = self._made.get(key)
-            self._due.set(key, min(made.values()) + _UNSEEN_SECONDS if made else self._next_look(kept))
+            self._due.set(key, min(made.values()) + _UNSEEN_SECONDS if made else demand.next_look)
 
     def lags(self, key: Key) -> bool:
         """Tell whether an object is not as it ought to be, with no write under way that sees to it."""
         kept = self._kept.get(key)
-        if kept is None or key in self._writing:
-            return False
-        return (
-            bool(self._missing(kept))
-            or bool(self._surplus(kept))
-            or self._differs(kept)
-            or self._removable(kept)
-        )
+        return kept is not None and key not in self._writing and self._is_unmet(kept, self._demand(kept))
 
     def _note(self, key: Key) -> None:
         """Note an object that is to be looked at."""
@@ -187,27 +179,36 @@ class Keeper(ABC, Generic[K]):
             ApiError: not all could be written; the status tells why a Reservation is missing.
 
         """
-        missing, surplus = self._missing(kept), self._surplus(kept)
+        demand = self._demand(kept)
+        missing = self._missing(kept, demand)
         errors = await asyncio.gather(*(self._make(kept, name) for name in missing))
         problem = next((error for error in errors if error is not None), None)
         self._problems[kept.key] = str(problem or "")
-        for entry in surplus:
-            await self._unmake(entry)
-        differs, removable = self._differs(kept), self._removable(kept)
-        if differs:
-            status = self._status(kept)
+        left = self._demand(kept)
+        while left.surplus:  # looked at anew each time, as a request may take long
+            await self._unmake(left.surplus[0])
+            left = self._demand(kept)
+        status = self._status(kept, left)
+        if status != kept.status:
             async with self._tasks.turn.of(kept.meta.namespace):
                 written = await self._client.replace_status(self._resource, kept.meta, status)
-            self.upsert(kept, self._decode(written))
-        elif removable:
+            # The watch may be faster than the answer, and have told that it is gone.
+            if self._is_there(kept):
+                self.upsert(kept, self._decode(written))
+        elif left.removable:
             async with self._tasks.turn.of(kept.meta.namespace):
                 await self._client.delete(
                     self._resource.item(kept.meta.name, kept.meta.namespace), uid=kept.meta.uid
                 )
-            self.remove(kept)
+            if self._is_there(kept):
+                self.remove(kept)
         if problem is not None:
             raise problem
-        return bool(missing) or bool(surplus) or differs or removable
+        return bool(missing or demand.surplus or status != kept.status or left.removable)
+
+    def _is_there(self, kept: K) -> bool:
+        known = self._kept.get(kept.key)
+        return known is not None and known.meta.uid == kept.meta.uid
 
     async def _make(self, kept: K, name: str) -> ApiError | None:
         """Make a Reservation; gives the error if that fails."""
@@ -234,17 +235,18 @@ class Keeper(ABC, Generic[K]):
             )
         entry.deleted = True
 
-    def _missing(self, kept: K) -> list[str]:
+    def _is_unmet(self, kept: K, demand: Demand) -> bool:
+        if self._missing(kept, demand) or demand.surplus or demand.removable:
+            return True
+        return self._status(kept, demand) != kept.status
+
+    def _missing(self, kept: K, demand: Demand) -> list[str]:
         """Name the Reservations that are to be made: those neither there nor on their way to us."""
         made, oldest = self._made.get(kept.key, {}), self._clock.now() - _UNSEEN_SECONDS
-        there = {key.name for key in self._there(kept)}
+        there = {key.name for key in demand.there}
         for name in [name for name in made if made[name] <= oldest or name in there]:
             del made[name]
-        return [name for name in self._asked_for(kept) if name not in made and name not in there]
+        return [name for name in demand.names if name not in made and name not in there]
 
-    def _differs(self, kept: K) -> bool:
-        return self._status(kept) != kept.status
-
-    def _status(self, kept: K) -> object:
-        problem = self._problems.get(kept.key, "") if self._missing(kept) else ""
-        return self._wanted(kept, problem)
+    def _status(self, kept: K, demand: Demand) -> object:
+        return demand.status(self._problems.get(kept.key, "") if self._missing(kept, demand) else "")

@@ -79,7 +79,7 @@ class Preempting:
         """Give the locks that victims are in: what these use would be the lock's again, and not the pod's."""
         if victims.borrowers:
             return []
-        own = self._book.own(attempt.pod)
+        own = self._book.ownership.of(attempt.pod)
         leaving = {placed.pod.uid for placed in victims.pods}
         return [
             entry
@@ -104,6 +104,7 @@ def seek(
         return _UNTRIED
     reasons: list[str] = []
     nominated_node_name: str | None = None
+    obstacles: frozenset[str] = frozenset()
     course = state.expect(Course)
     for plugin in profile.post_filter:
         course.ask(plugin)
@@ -112,9 +113,11 @@ def seek(
         if result.status.code in (Code.SUCCESS, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
             return result
         reasons.extend(result.status.reasons)
+        obstacles |= result.obstacles
         if result.nominated_node_name is not None:
             nominated_node_name = result.nominated_node_name
-    return PostFilterResult(Status(Code.UNSCHEDULABLE, tuple(reasons)), nominated_node_name)
+    status = Status(Code.UNSCHEDULABLE, tuple(reasons))
+    return PostFilterResult(status, nominated_node_name, obstacles=obstacles)
 
 
 _UNTRIED = PostFilterResult(Status(Code.UNSCHEDULABLE), "")

@@ -1,15 +1,15 @@
 """ReservationSchedules' side of the API: makes the locks of windows, and tells of them in the status."""
 
-from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any
 
 from tidelock.kube.client import RESERVATIONSCHEDULES
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
-from tidelock.ledger.schedulestatus import Plan, plan_windows, render_schedule
+from tidelock.ledger.schedulestatus import plan_windows, render_schedule
 from tidelock.model.lockschedules import ReservationSchedule, decode_schedule
 from tidelock.model.meta import Key, OwnerReference
-from tidelock.scheduler.keeping import Keeper
+from tidelock.scheduler.keeping import Demand, Keeper
 from tidelock.scheduler.tools import Tools
 
 
@@ -22,45 +22,61 @@ class ScheduleKeeper(Keeper[ReservationSchedule]):
         self._listed = False
         book.schedules.on_change(self._hear)
 
+    def upsert(self, old: ReservationSchedule | None, new: ReservationSchedule) -> None:
+        """Take over a schedule's newest version, and what its status tells of windows."""
+        super().upsert(old, new)
+        self._look_at_windows(new)
+
     def remove(self, last: ReservationSchedule) -> None:
         """Forget a schedule."""
         super().remove(last)
         self._begun.pop(last.meta.uid, None)
+        self._look_at_windows(last)
 
     def synced(self) -> None:
         """All schedules are known."""
         self._listed = True
+        self._book.schedules.note_all()
 
     def _hear(self, schedule: OwnerReference, entry: Entry) -> None:
         """Note that a window has changed, and which one was the last to begin."""
         key, start = Key(entry.key.namespace, schedule.name), entry.reservation.start_at
+        entry.untold, was = self._is_untold(schedule, entry), entry.untold
+        if was and not entry.untold:
+            self._book.await_removal(entry.key)
         if self._listed and key not in self._kept:
             return  # it is gone, and so will be its windows
         if start is not None and start <= self._clock.now():
             self._begun[schedule.uid] = max(start, self._begun.get(schedule.uid, 0.0))
         self._note(key)
 
-    def _asked_for(self, kept: ReservationSchedule) -> Sequence[str]:
-        return self._plan(kept).wanted
+    def _look_at_windows(self, schedule: ReservationSchedule) -> None:
+        for entry in self._book.schedules.windows(schedule.meta.uid):
+            self._book.schedules.note(entry)
 
-    def _there(self, kept: ReservationSchedule) -> Collection[Key]:
-        return [entry.key for entry in self._windows(kept)]
+    def _is_untold(self, schedule: OwnerReference, entry: Entry) -> bool:
+        """Whether a window would be made again if its lock went now, and then this process.
+
+        Before all schedules are known, and have told, any might.
+        """
+        start, now = entry.reservation.start_at, self._clock.now()
+        kept = self._kept.get(Key(entry.key.namespace, schedule.name))
+        if start is None or start > now:
+            return False
+        if kept is None or kept.meta.uid != schedule.uid:
+            return not self._listed
+        return kept.last_start(now) < start
+
+    def _demand(self, kept: ReservationSchedule) -> Demand:
+        windows, now = self._book.schedules.windows(kept.meta.uid), self._clock.now()
+        plan = plan_windows(kept, windows, self._begun.get(kept.meta.uid, 0.0), now)
+        return Demand(
+            names=plan.wanted,
+            there=[entry.key for entry in windows],
+            status=partial(render_schedule, kept, windows, plan, now),
+            next_look=plan.next,
+            surplus=plan.surplus,
+        )
 
     def _manifest(self, kept: ReservationSchedule, name: str) -> dict[str, Any]:
         return kept.manifest(kept.start_of(name))
-
-    def _wanted(self, kept: ReservationSchedule, problem: str) -> object:
-        return render_schedule(kept, self._windows(kept), self._plan(kept), self._clock.now(), problem)
-
-    def _surplus(self, kept: ReservationSchedule) -> Sequence[Entry]:
-        return self._plan(kept).surplus
-
-    def _next_look(self, kept: ReservationSchedule) -> float | None:
-        return self._plan(kept).next
-
-    def _plan(self, kept: ReservationSchedule) -> Plan:
-        begun = self._begun.get(kept.meta.uid, 0.0)
-        return plan_windows(kept, self._windows(kept), begun, self._clock.now())
-
-    def _windows(self, kept: ReservationSchedule) -> list[Entry]:
-        return self._book.schedules.windows(kept.meta.uid)

@@ -21,7 +21,8 @@ from tidelock.ledger.groups import Group
 from tidelock.ledger.quotas import Charge
 from tidelock.model.nodes import Node
 from tidelock.model.reservations import Phase
-from tidelock.scheduler.cycle import Cycle, Refusal
+from tidelock.scheduler.cycle import Cycle
+from tidelock.scheduler.refusal import Refusal
 
 
 @dataclass(frozen=True, slots=True)

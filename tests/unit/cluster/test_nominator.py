@@ -92,7 +92,7 @@ def test_rivals_are_those_not_below_a_pod_and_not_itself() -> None:
         nominated.nominate(pod(name, priority=priority), "node-a")
 
     def rivals(of: Pod) -> dict[str, list[str]]:
-        return {node_name: names(pods) for node_name, pods in nominated.rivals(of)}
+        return {node_name: names(pods) for node_name, pods in nominated.rivals(of).items()}
 
     assert rivals(pod("web-0", priority=2)) == {"node-a": ["equal", "high"]}
     assert rivals(pod("high", priority=3)) == {}

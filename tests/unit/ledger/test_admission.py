@@ -178,7 +178,7 @@ def test_a_lock_is_rejected_at_its_deadline(ledger: Ledger) -> None:
     assert (entry.phase, entry.finished_at) == (Phase.REJECTED, NOW + 60)
     assert entry.message == "no room within spec.pendingDeadlineSeconds (60): 0/2 nodes fit"
     assert not ledger.book.waitlist.waiting
-    assert ledger.book.own(pod()) == []
+    assert ledger.book.ownership.of(pod()) == []
 
 
 def test_a_waiting_lock_expires_with_its_expire_at(ledger: Ledger) -> None:
@@ -204,7 +204,7 @@ def test_an_edit_lets_a_rejected_lock_wait_anew(ledger: Ledger) -> None:
     assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.WAITING)
     assert (entry.pending_since, entry.finished_at, entry.tried) == (NOW + 100, None, False)
     assert ledger.book.waitlist.take(untried_only=True) == [entry]
-    assert ledger.book.own(pod()) == [entry]
+    assert ledger.book.ownership.of(pod()) == [entry]
     ledger.book.refuse(entry, *FULL, NOW + 100)
     ledger.book.advance(NOW + 100)
     assert ledger.book.next_deadline() == NOW + 110

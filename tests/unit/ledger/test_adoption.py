@@ -53,7 +53,7 @@ def test_a_held_lock_is_held_on(ledger: Ledger) -> None:
         EPOCH,
     )
     assert (entry.activated_at, entry.expires_at, successor.locked()) == (NOW, NOW + 600, 2000)
-    assert successor.book.own(OWNER) == [entry]
+    assert successor.book.ownership.of(OWNER) == [entry]
     assert successor.book.next_deadline() == NOW + 600
     assert not successor.book.waitlist.waiting
     assert render(entry, LATER) == status
@@ -181,7 +181,7 @@ def test_a_lock_that_has_ended_stays_as_it_was(ledger: Ledger, phase: Phase) -> 
     successor, entry = ledger.succeeded(at=NOW + 700)
     assert (entry.phase, entry.finished_at, entry.bound_pod) == (phase, before.finished_at, before.bound_pod)
     assert not successor.book.waitlist.waiting
-    assert successor.book.own(OWNER) == []
+    assert successor.book.ownership.of(OWNER) == []
     assert render(entry, NOW + 700) == status
 
 

@@ -111,7 +111,7 @@ def test_an_owner_that_is_bound_ends_the_lock(ledger: Ledger) -> None:
     assert entry.message == "pod shop/web-0 is bound to node-b"
     ledger.book.unclaim(OWNER.uid, NOW + 2)
     assert entry.phase is Phase.CONSUMED
-    assert ledger.book.own(OWNER) == []
+    assert ledger.book.ownership.of(OWNER) == []
 
 
 @pytest.mark.parametrize("held", [True, False])
@@ -140,8 +140,8 @@ def test_a_lock_whose_owners_changed_while_it_was_claimed_is_given_back_to_the_n
     ledger.edit(owners=[{"pod": {"name": "web-1"}}])
     ledger.book.owner_bound(OWNER, "node-b", NOW + 1)
     assert (entry.phase, ledger.locked()) == (Phase.ACTIVE, 1000)
-    assert ledger.book.own(OWNER) == []
-    assert ledger.book.own(pod("web-1")) == [entry]
+    assert ledger.book.ownership.of(OWNER) == []
+    assert ledger.book.ownership.of(pod("web-1")) == [entry]
 
 
 def test_a_lock_that_was_deleted_while_claimed_does_not_come_back(ledger: Ledger) -> None:

@@ -27,7 +27,7 @@ def test_a_lock_frees_its_room_at_the_instant_itself(ledger: Ledger) -> None:
     ledger.book.advance(NOW + 60)
     assert (entry.phase, entry.reason, ledger.locked()) == (Phase.EXPIRED, reasons.EXPIRED, 0)
     assert ledger.columns.freed > freed
-    assert ledger.book.own(OWNER) == []
+    assert ledger.book.ownership.of(OWNER) == []
 
 
 def test_a_late_expiry_tells_when_it_was_due(ledger: Ledger) -> None:
@@ -129,5 +129,5 @@ def test_what_a_tombstone_locked_is_not_locked_again_by_an_edit(ledger: Ledger) 
     ledger.edit(ttlSeconds=6000, ttlSecondsAfterFinished=60, at=NOW + 601)
     assert (entry.phase, entry.expires_at) == (Phase.EXPIRED, NOW + 600)
     assert not ledger.book.waitlist.waiting
-    assert ledger.book.own(OWNER) == []
+    assert ledger.book.ownership.of(OWNER) == []
     assert ledger.book.next_deadline() == NOW + 660

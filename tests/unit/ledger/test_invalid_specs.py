@@ -23,7 +23,7 @@ def test_a_new_lock_with_an_invalid_spec_is_rejected_at_once(ledger: Ledger) -> 
     assert "spec.resources" in entry.message
     assert (entry.message, entry.order[0], entry.retained) == (entry.problem, 0, False)
     assert not ledger.book.waitlist.waiting
-    assert ledger.book.own(OWNER) == []
+    assert ledger.book.ownership.of(OWNER) == []
 
 
 def test_a_waiting_lock_whose_spec_becomes_invalid_is_rejected(ledger: Ledger) -> None:
@@ -31,7 +31,7 @@ def test_a_waiting_lock_whose_spec_becomes_invalid_is_rejected(ledger: Ledger) -
     ledger.edit(resources=BAD, at=NOW + 1)
     assert (entry.phase, entry.reason, entry.finished_at) == (Phase.REJECTED, reasons.INVALID_SPEC, NOW + 1)
     assert not ledger.book.waitlist.waiting
-    assert ledger.book.own(OWNER) == []
+    assert ledger.book.ownership.of(OWNER) == []
 
 
 def test_a_rejected_lock_whose_spec_becomes_invalid_says_so(ledger: Ledger) -> None:
@@ -49,7 +49,7 @@ def test_a_mended_lock_waits_anew(ledger: Ledger, known_before: bool) -> None:
     assert (entry.phase, entry.reason, entry.problem) == (Phase.PENDING, reasons.WAITING, "")
     assert (entry.pending_since, entry.finished_at) == (NOW + 5, None)
     assert ledger.book.waitlist.take(untried_only=True) == [entry]
-    assert ledger.book.own(OWNER) == [entry]
+    assert ledger.book.ownership.of(OWNER) == [entry]
 
 
 def test_what_is_held_goes_by_the_last_spec_that_could_be_read(ledger: Ledger) -> None:
@@ -57,7 +57,7 @@ def test_what_is_held_goes_by_the_last_spec_that_could_be_read(ledger: Ledger) -
     ledger.edit(resources=BAD, ttlSeconds=6000)
     assert (entry.phase, ledger.locked(), entry.reservation.meta.generation) == (Phase.ACTIVE, 2000, 2)
     assert "spec.resources" in entry.problem
-    assert ledger.book.own(OWNER) == [entry]
+    assert ledger.book.ownership.of(OWNER) == [entry]
     ledger.book.advance(NOW + 60)
     assert (entry.phase, entry.removable_at()) == (Phase.EXPIRED, NOW + 60)
 

@@ -23,7 +23,7 @@ def nothing_is_left(ledger: Ledger) -> bool:
         or book.changed
         or book.rooms.nodes_with_locks()
     )
-    return empty and book.next_deadline() is None and book.own(pod()) == [] and ledger.locked() == 0
+    return empty and book.next_deadline() is None and book.ownership.of(pod()) == [] and ledger.locked() == 0
 
 
 @pytest.mark.parametrize("held", [True, False])

@@ -183,7 +183,7 @@ def test_a_lock_with_an_unreadable_spec_keeps_its_owners_through_a_restart(ledge
     ledger.edit(resources={"cpu": "two"})
     successor, adopted = ledger.succeeded()
     assert (adopted.phase, adopted.priority) == (Phase.ACTIVE, 3)
-    assert successor.book.own(pod()) == [adopted]
+    assert successor.book.ownership.of(pod()) == [adopted]
     successor.consume(pod())
     assert adopted.phase is Phase.CONSUMED
 

@@ -100,8 +100,8 @@ def test_a_lock_that_names_the_node_it_is_on_stays(ledger: Ledger) -> None:
 def test_owners_that_change_in_a_race_are_the_owners(ledger: Ledger) -> None:
     entry = ledger.active()
     ledger.edit(owners=[{"pod": {"name": "web-1"}}])
-    assert ledger.book.own(pod("web-0")) == []
-    assert ledger.book.own(pod("web-1")) == [entry]
+    assert ledger.book.ownership.of(pod("web-0")) == []
+    assert ledger.book.ownership.of(pod("web-1")) == [entry]
 
 
 def test_the_lowest_priority_is_that_of_the_locks_that_hold_room(ledger: Ledger) -> None:

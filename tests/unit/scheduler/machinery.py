@@ -76,10 +76,17 @@ class Core:
         listed: bool = True,
         configuration: Configuration = CONFIGURATION,
         api: Api | None = None,
+        earmark_after: float = 60.0,
     ) -> None:
         self.clock = HandClock()
         self.telemetry = Telemetry(self.clock.monotonic, Random(1))  # noqa: S311 -- no secret
-        self.decider = Decider(configuration, on_enqueue=self._enqueued, api=api, recorder=self.telemetry)
+        self.decider = Decider(
+            configuration,
+            earmark_after=earmark_after,
+            on_enqueue=self._enqueued,
+            api=api,
+            recorder=self.telemetry,
+        )
         self.book, self.cache, self.queue = self.decider.book, self.decider.cache, self.decider.queue
         self.enqueued: list[tuple[str, str]] = []
         self.wakes = 0

@@ -5,6 +5,7 @@ from typing import Any
 
 from builders import NAMESPACE, NOW, Json, encode, node
 from tidelock.kube.client import RESERVATIONSCHEDULES
+from tidelock.kube.errors import Unreachable
 from tidelock.model.instants import format_instant
 from tidelock.model.lockschedules import ReservationSchedule, decode_schedule
 from tidelock.model.meta import Key
@@ -91,6 +92,24 @@ class Works:
         """Let time pass until an instant, and all go its way then."""
         self.clock.time = instant
         await self.go_on()
+
+    def bind_owner(self) -> None:
+        """Have a pod that is an owner of windows be seen bound."""
+        self.shell.store_pod(
+            "report", labels={"app": "nightly"}, node_name="node-a", bound_at=self.clock.now()
+        )
+        self.shell.answer()
+
+    async def go_untold(self) -> None:
+        """Let windows be made and consumed while this process can write no status."""
+        self.api.refuses["PUT"] = Unreachable("gone")
+        self.keeper.reconcile(KEY)
+        await turns(30)
+        self._see()
+        self.bind_owner()
+        self.shell.publisher.flush()
+        await turns(30)
+        self._see()
 
     async def take(self, *starts: float) -> None:
         """Have locks of windows be consumed, so that they go."""

@@ -13,8 +13,9 @@ from tidelock.model.levels import NODE_LEVEL
 from tidelock.model.nodes import Node
 from tidelock.model.reservations import Phase
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.cycle import Cycle, Refusal
+from tidelock.scheduler.cycle import Cycle
 from tidelock.scheduler.decider import Unschedulable
+from tidelock.scheduler.refusal import Refusal
 from unit.scheduler.machinery import Core
 
 

@@ -93,9 +93,7 @@ def test_room_that_is_being_made_for_another_is_an_objection() -> None:
     (told,) = opinions(core, name="late", requests={"cpu": "1"}).values()
 
     assert [each.plugin for each in told.objections] == ["NodeResourcesFit"]
-    assert told.objections[0].numbers == (
-        "cpu 1 needed, 0 free, beside shop/high, for which room is being made"
-    )
+    assert told.objections[0].numbers == ("cpu 1 needed, 0 free, beside shop/high, for which room is kept")
 
 
 def test_nothing_is_decided() -> None:

@@ -58,7 +58,7 @@ def test_an_owner_that_is_only_assumed_does_not_end_a_lock_that_comes_after_it()
     core.add(pod())
     assumed = core.place()
     entry = core.lock()
-    assert core.book.own(pod()) == [entry]
+    assert core.book.ownership.of(pod()) == [entry]
 
     core.decider.bound(assumed, NOW)
     core.answer()

@@ -26,6 +26,25 @@ def test_reservations_are_counted_by_phase_and_no_phase_is_missing() -> None:
     assert None not in counts.values()
 
 
+def test_reservations_that_wait_are_counted_by_namespace_and_reason() -> None:
+    core = Core(node("node-a", cpu="2"))
+    core.lock("held", namespace="shop", resources={"cpu": "2"})
+    core.step()
+    for namespace, names in (("shop", "ab"), ("lab", "c")):
+        for name in names:
+            core.lock(name, namespace=namespace)
+    core.lock("elsewhere", namespace="lab", node_name="node-b")
+    core.step()
+
+    [family] = [each for each in scraped(core).collect() if each.name == "tidelock_reservations_waiting"]
+
+    assert {tuple(sample.labels.values()): sample.value for sample in family.samples} == {
+        ("shop", "InsufficientCapacity"): 2,
+        ("lab", "InsufficientCapacity"): 1,
+        ("lab", "NodeNotFound"): 1,
+    }
+
+
 def test_pods_that_wait_are_counted_by_queue() -> None:
     core = Core()
     core.add(pod("refused"))

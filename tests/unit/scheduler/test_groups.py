@@ -413,7 +413,7 @@ def test_a_binding_names_the_member_that_it_took_and_its_group() -> None:
     gang.give()
     core.add(worker())
     assumed = core.place()
-    own = core.book.own(assumed.pod)
+    own = core.book.ownership.of(assumed.pod)
     assert [entry.bound_pod.uid for entry in own if entry.bound_pod] == [assumed.pod.uid]
     locks = assumed.state.expect(OwnLocks)
     assert locks.uids == [gang.uid, own[0].uid]
@@ -456,6 +456,29 @@ def test_after_a_start_each_bound_pod_has_the_member_that_its_binding_names() ->
     core.answer()
     gang.settle()
     assert gang.phases == [ACTIVE, CONSUMED, ACTIVE]
+
+
+def test_a_pod_that_is_listed_between_two_members_keeps_the_one_that_it_has() -> None:
+    """Lists come side by side: a pod that was bound before its group came, so that its binding does not name
+    the member that it took, took another one when it was seen before that one at the next start.
+    """
+    core = cluster("4")
+    bound = assigned_to(worker(), "node-a")
+    core.add(bound)
+    gang = Gang(core)
+    gang.member(1)
+    core.answer()
+    gang.member(0)
+    gang.store()
+    core = Core(node("node-a", cpu="4"), listed=False)
+    successor = Gang(core)
+    successor.objects = gang.objects
+    successor._see("train-0")
+    core.add(bound)
+    successor._see("train-1")
+    core.list_all()
+    core.answer()
+    assert successor.phases == [PENDING, CONSUMED]
 
 
 def test_the_pods_of_a_former_group_take_a_new_one_of_its_name() -> None:

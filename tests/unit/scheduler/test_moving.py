@@ -35,7 +35,7 @@ def test_what_is_not_approved_is_never_carried_out() -> None:
     core = fragmented()
     entry = ask(core)
     store(core, entry)
-    core.clock.advance(60)
+    core.clock.advance(30)
     core.step()
     assert not plan_of(entry).under_way
     assert victim(core) is None

@@ -7,8 +7,8 @@ from builders import node, pod
 from tidelock.ledger import reasons
 from tidelock.model.pods import Pod
 from tidelock.model.reservations import Phase
-from tidelock.scheduler.cycle import Refusal
 from tidelock.scheduler.preempting import Preemption
+from tidelock.scheduler.refusal import Refusal
 from unit.scheduler.machinery import Core
 
 PREEMPTING = {"preemptionPolicy": "PreemptLowerPriority"}
@@ -97,8 +97,8 @@ def test_room_that_is_made_for_a_pod_is_left_to_it_by_those_not_above_it() -> No
 
     refused = core.refuse()
     assert (
-        "0/1 nodes are available: 1 Insufficient cpu. node-a: cpu 2 needed, 1 free."
-        in refused.refusal.message
+        "0/1 nodes are available: 1 Insufficient cpu."
+        " node-a: cpu 2 needed, 1 free, beside shop/web-0, for which room is kept." in refused.refusal.message
     )
 
     core.add(high("web-2", cpu="2", priority=11))
@@ -214,6 +214,38 @@ def test_an_equal_lock_is_never_broken() -> None:
 
     assert "1 No preemption victims found for incoming pod" in core.refuse().refusal.message
     assert entry.phase is Phase.ACTIVE
+
+
+def test_a_pod_is_tried_again_when_a_lock_goes_that_kept_evictions_from_helping() -> None:
+    """It waited for minutes: a pod was in its way before any lock was, so it heard of no lock that went."""
+    core = Core(node("node-a", cpu="4"))
+    core.add(resident("low", cpu="2"))
+    entry = core.lock(resources={"cpu": "2"}, owner="nobody", priority=10)
+    core.step()
+    core.add(high(cpu="4"))
+    assert core.refuse().refusal.message.endswith(
+        "preemption: 0/1 nodes are available: 1 Insufficient cpu beside reservations."
+    )
+    attempted(core)
+
+    core.feed.reservations.remove(entry.reservation)
+    core.clock.advance(10)
+    core.refuse()
+    assert [each.meta.name for each in attempted(core).victims] == ["low"]
+
+
+def test_a_pod_that_locks_are_not_in_the_way_of_is_left_alone_when_one_goes() -> None:
+    core = Core(node("node-a", cpu="4"), node("node-b", cpu="4"))
+    core.add(resident("equal", "node-a", priority=10), resident("low", "node-b", cpu="2"))
+    core.add(resident("equal-too", "node-b", cpu="2", priority=10))
+    entry = core.lock(resources={"memory": "1Mi"}, nodeName="node-a", owner="nobody", priority=10)
+    core.step()
+    core.add(high(cpu="4"))
+    core.refuse()
+
+    core.feed.reservations.remove(entry.reservation)
+    core.clock.advance(10)
+    assert core.step() is None
 
 
 def test_no_eviction_helps_a_pod_whose_reservation_is_elsewhere() -> None:
@@ -358,3 +390,17 @@ def test_without_a_plugin_or_a_node_there_is_nothing_to_try() -> None:
     outcome = crowd.decider._cycle.schedule(bare, waiting, crowd.clock.now())
     assert isinstance(outcome, Refusal)
     assert "preemption" not in outcome.message
+
+
+def test_an_owner_need_not_wait_until_the_node_of_its_lock_is_cleared_for_another() -> None:
+    core = Core(node("node-a", cpu="4"))
+    core.lock(owner="web-0", resources={"cpu": "2"}, priority=20)
+    core.step()
+    core.add(resident("low", cpu="2"), high("urgent"))
+    core.refuse()
+    assert core.cache.nominator.node_of("uid-urgent") == "node-a"
+
+    core.add(pod("web-0", requests={"cpu": "2"}))
+    assert core.place().pod.meta.name == "web-0"
+    leave(core, "low")
+    assert core.place().pod.meta.name == "urgent"

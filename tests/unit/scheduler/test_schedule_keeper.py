@@ -2,10 +2,13 @@
 
 import asyncio
 
-from builders import NOW, Json
+import pytest
+
+from builders import NOW, Json, encode
 from tidelock.kube.client import RESERVATIONSCHEDULES
 from tidelock.kube.errors import Conflict, Forbidden, Unreachable
 from tidelock.model.instants import format_instant
+from tidelock.model.lockschedules import decode_schedule
 from unit.scheduler.machinery import lock_path, turns
 from unit.scheduler.scheduled import KEY, OWNERS, PATH, Works, name, schedule
 
@@ -128,6 +131,72 @@ async def test_one_that_begins_and_is_consumed_while_the_status_cannot_be_writte
     await works.go_on()
     assert works.windows == [FIRST + HOUR]
     assert works.status["lastStart"] == format_instant(NOW + FIRST)
+
+
+async def test_one_that_is_over_stays_until_the_status_tells_that_it_has_begun() -> None:
+    """A window that was made late could be consumed and gone before the status was written; the next process
+    made it again.
+    """
+    works = Works()
+    works.ask()
+    works.clock.time = NOW + FIRST + MINUTE
+    for _ in range(2):
+        await works.go_untold()
+        assert works.windows == [FIRST, FIRST + HOUR]
+        works.restart()
+    works.bind_owner()
+    await works.go_on()
+    assert works.status["lastStart"] == format_instant(NOW + FIRST)
+    assert works.windows == [FIRST + HOUR]
+    works.restart()
+    await works.go_on()
+    assert works.windows == [FIRST + HOUR]
+    assert works.posted == []
+
+
+async def test_of_a_schedule_that_is_gone_nothing_has_to_be_told() -> None:
+    works = Works()
+    works.ask()
+    works.clock.time = NOW + FIRST + MINUTE
+    works.api.refuses["PUT"] = Unreachable("gone")
+    works.keeper.reconcile(KEY)
+    await turns(30)
+    works.restart()
+    works.bind_owner()
+    gone = works.api.objects.pop(PATH)
+    await works.shell.publish()
+    assert FIRST in works.windows
+    works.keeper.synced()
+    works.keeper.remove(decode_schedule(encode(gone)))
+    works.shell.step()
+    await works.shell.publish()
+    assert works.windows == [FIRST + HOUR]
+
+
+async def test_one_that_was_rejected_before_it_began_is_not_made_again_after_that() -> None:
+    works = Works(cpu="500m")
+    template = {"resources": {"cpu": "1"}, "owners": OWNERS, "pendingDeadlineSeconds": 0}
+    works.ask(template={"spec": template | {"ttlSecondsAfterFinished": FIRST + MINUTE}})
+    await works.go_on()
+    await works.at(NOW + FIRST)
+    assert works.status["lastStart"] == format_instant(NOW + FIRST)
+    await works.at(NOW + FIRST + MINUTE)
+    assert works.windows == [FIRST + HOUR]
+
+
+async def test_a_clock_that_is_set_back_makes_no_window_late_and_goes_on_with_those_to_come() -> None:
+    """The next process read less of the last window from the status than this one had in mind."""
+    works = Works()
+    works.ask()
+    await works.at(NOW + FIRST + HOUR)
+    await works.take(FIRST, FIRST + HOUR)
+    await works.go_on()
+    works.clock.time = NOW + FIRST + MINUTE
+    for _ in range(2):
+        await works.go_on()
+        assert works.status["lastStart"] == format_instant(NOW + FIRST + HOUR)
+        assert works.windows == [FIRST + HOUR]
+        works.restart()
 
 
 async def test_a_window_that_is_under_way_is_made_late_and_ends_when_it_would_have() -> None:
@@ -318,6 +387,25 @@ async def test_a_schedule_that_is_gone_is_forgotten_with_its_windows() -> None:
     await works.take(FIRST, FIRST + HOUR)
     assert not works.keeper.lags(KEY)
     assert works.keeper._begun == {}
+
+
+@pytest.mark.parametrize("namesake", [[], ["another"]])
+async def test_a_schedule_that_goes_while_its_status_is_written_is_gone(namesake: list[str]) -> None:
+    """The answer came after the watch had told of the deletion: the schedule was kept for ever, and its
+    windows were made each time that they had been collected; a namesake was forgotten.
+    """
+    works = Works()
+    works.ask()
+    works.api.gate.clear()
+    works.edit(suspend=True)
+    works.keeper.reconcile(KEY)
+    await turns()
+    works.keeper.remove(schedule())
+    for uid in namesake:
+        works.keeper.upsert(None, schedule(uid=uid))
+    works.api.gate.set()
+    await works.shell.settle()
+    assert [kept.meta.uid for kept in works.keeper._kept.values()] == namesake
 
 
 def test_a_status_may_hold_what_a_newer_version_wrote() -> None:

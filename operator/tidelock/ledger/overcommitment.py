@@ -1,0 +1,45 @@
+"""Who loses room on a node that can't hold all its pods and locks, and which pod is taken to be why."""
+
+from collections.abc import Iterable
+from math import inf
+
+from tidelock.cluster.cache import Placed
+from tidelock.cluster.columns import Columns
+from tidelock.ledger.entry import Entry
+from tidelock.ledger.rooms import Rooms
+from tidelock.model.pods import Pod
+from tidelock.model.quantities import Resources, at_most, beyond
+
+
+def first_loser(columns: Columns, rooms: Rooms, name: str) -> tuple[Entry, Resources] | None:
+    """Give the lock that loses room first, and what the node lacks: the lowest priority, then the newest.
+
+    None if the locks of the node are not what it has too much of.
+    """
+    held = list(rooms.held_on(name))
+    if not held:
+        return None
+    shortfall = columns.shortfall(name)
+    losers = [entry for entry in held if any(entry.held.get(resource) for resource in shortfall)]
+    if any(entry.span is not None for entry in losers):
+        crowd = rooms.timeline.crowd(name, shortfall)
+        losers = [entry for entry in losers if entry.span is None or entry.key in crowd]
+    if not losers:
+        shortfall = beyond(shortfall, rooms.evictable(name))
+        losers = [entry for entry in held if entry.borrowable and at_most(entry.room, shortfall)]
+    if not losers:
+        return None
+    return max(losers, key=lambda entry: (-entry.priority, _since(entry), entry.key)), shortfall
+
+
+def likely_intruder(placed: Iterable[Placed], held: Iterable[Entry]) -> Pod | None:
+    """Give the newest pod of a node if it was made after one of the locks that are held there."""
+    since = min(map(_since, held))
+    pods = (each.pod for each in placed)
+    later = [pod for pod in pods if pod.meta.created > since - 1]  # it is told in whole seconds
+    return max(later, key=lambda pod: (pod.meta.created, pod.key), default=None)
+
+
+def _since(entry: Entry) -> float:
+    """When a lock became active; what is planned is newer than all that is."""
+    return inf if entry.activated_at is None else entry.activated_at

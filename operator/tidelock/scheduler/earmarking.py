@@ -1,0 +1,156 @@
+"""Keeps room for a lock that has waited for long, so that a stream of smaller ones does not starve it.
+
+This is EASY backfilling (Lifka, 1995) with one reservation, here called an earmark: the first lock in line
+that has waited for a while has what comes free on one node kept for it. Others that are not above it are
+given room around it, and on that node too if they are known to be gone by when there is to be enough.
+
+When there will be enough is known where locks and pods are known to end. Where nothing is known, the node
+that lacks least is chosen; if no more of it has come free for long, another one has its turn.
+"""
+
+from collections.abc import Iterable
+from math import inf
+
+import numpy as np
+
+from tidelock.cluster.cache import Cache
+from tidelock.framework.api import Mask
+from tidelock.framework.course import PluginError
+from tidelock.framework.profile import Profile
+from tidelock.ledger.book import Book
+from tidelock.ledger.entry import Entry
+from tidelock.ledger.forecast import Forecast, Shortages
+from tidelock.ledger.places import waits_for_room
+from tidelock.model.pods import Pod
+from tidelock.scheduler.cycle import Cycle
+
+# Seconds between two looks, or between two locks of which one fits no node; and after how many without more
+# room another node has its turn.
+LOOK_AGAIN = 5.0
+_PAUSE = 0.5
+PATIENCE = 300.0
+
+
+class Earmarking:
+    """Keeps the earmark, of which there is one at most.
+
+    Args:
+        after: seconds for which a lock has to wait before room is kept for it.
+
+    """
+
+    def __init__(self, book: Book, cache: Cache, cycle: Cycle, profile: Profile, after: float) -> None:
+        self._book = book
+        self._cache = cache
+        self._cycle = cycle
+        self._profile = profile
+        self._after = after
+        self._next = 0.0
+        self._entry: Entry | None = None
+        self._shortage = inf
+        self._progress_at = 0.0
+        self._left: set[str] = set()  # nodes on which room was kept for it in vain
+        self._hopeless: set[Entry] = set()  # fit no node, until all others have been looked at
+
+    def next_due(self) -> float | None:
+        """Instant at which `step` has something to do; None for never."""
+        return self._next if self._book.waitlist.waiting or self._entry is not None else None
+
+    def step(self, now: float) -> None:
+        """Let go of what is not needed any more, and look now and then for what is to be kept for whom."""
+        if self._entry is not None and not self._waits(self._entry):
+            self._let_go()
+        due = self.next_due()
+        if due is not None and due <= now:
+            self._next = now + LOOK_AGAIN
+            self._look(now)
+
+    def _look(self, now: float) -> None:
+        entry = self._first(now)
+        self._let_go(but=entry)
+        if entry is None:
+            self._hopeless.clear()
+            since = min((entry.pending_since for entry in self._book.waitlist.waiting.values()), default=now)
+            self._next = max(self._next, since + self._after)
+            return
+        fits, pod = self._fits(entry, now), entry.reservation.pod
+        if pod is None or not fits.any():
+            self._let_go()
+            self._hopeless.add(entry)
+            self._next = now + _PAUSE
+            return
+        if entry is not self._entry:
+            self._entry, self._shortage, self._progress_at = entry, inf, now
+        forecast = self._book.forecast(now)
+        shortages = forecast.shortages(pod.requests)
+        node_name = self._node_for(entry, pod, fits, forecast, shortages, now)
+        shortage = shortages[self._cache.columns.row_of[node_name]]
+        if node_name != entry.earmark or shortage < self._shortage:
+            self._shortage, self._progress_at = shortage, now
+        start = forecast.earliest(pod.requests, node_name)
+        at = -inf if start is None or start.at <= now else start.at
+        self._book.set_earmark(entry, node_name, at, now)
+
+    def _first(self, now: float) -> Entry | None:
+        """Give the first in line that has waited for long; who has the earmark yields to priority alone."""
+        waited = self._book.shares.in_order(
+            [
+                entry
+                for entry in self._book.waitlist.waiting.values()
+                if entry.pending_since + self._after <= now
+                and self._waits(entry)
+                and entry not in self._hopeless
+            ]
+        )
+        if not waited:
+            return None
+        has = next((entry for entry in waited if entry.earmark), waited[0])
+        return has if has.priority >= waited[0].priority else waited[0]
+
+    def _waits(self, entry: Entry) -> bool:
+        """Whether a lock waits until room comes free, and none is being made for it."""
+        waits = self._book.waitlist.waiting.get(entry.key) is entry and entry.tried
+        return waits and waits_for_room(entry) and not self._cache.nominator.node_of(entry.uid)
+
+    def _fits(self, entry: Entry, now: float) -> Mask:
+        """Tell which nodes would do for a lock, but for those where room is being made for others."""
+        try:
+            fits = self._cycle.would_fit(self._profile, entry, now)
+        except PluginError:  # which is why it waits, too
+            return np.zeros(0, np.bool_)
+        return fits & ~self._called(set(self._cache.nominator.nodes) - {entry.earmark})
+
+    def _node_for(
+        self, entry: Entry, pod: Pod, fits: Mask, forecast: Forecast, shortages: Shortages, now: float
+    ) -> str:
+        """Choose where to keep room: where it is kept, the earliest that is known, or where least lacks."""
+        columns, earmark = self._cache.columns, self._cache.nominator.earmark
+        if entry.earmark:
+            hoped_for = self._progress_at if earmark is None else max(self._progress_at, earmark.at)
+            row = columns.row_of.get(entry.earmark)
+            if row is not None and fits[row] and now < hoped_for + PATIENCE:
+                return entry.earmark
+            self._left.add(entry.earmark)
+        candidates = fits & ~self._called(self._left)
+        if not candidates.any():
+            self._left.clear()
+            candidates = fits
+        start = forecast.earliest_among(pod.requests, candidates)
+        if start is not None and start.at <= entry.given_up_at:
+            return start.node
+        least = shortages[candidates].min()
+        rows = (candidates & (shortages == least)).nonzero()[0]
+        names: list[str] = [columns.nodes[row].name for row in rows.tolist()]
+        return min(names)
+
+    def _let_go(self, but: Entry | None = None) -> None:
+        """Keep room for nobody, or for one alone; others may have been told so by an earlier process."""
+        if self._entry is not but:
+            self._entry = None
+            self._left.clear()
+        for entry in self._book.waitlist.waiting.values():
+            if entry.earmark and entry is not but:
+                self._book.end_earmark(entry)
+
+    def _called(self, names: Iterable[str]) -> Mask:
+        return self._cache.snapshot().called(names)

@@ -1,0 +1,93 @@
+"""Why no node fits: for how many nodes which reason, in kube-scheduler's form, and the numbers of a few."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidelock.cluster.columns import Rows
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.api import Code, Filter, Status, Verdict, View
+from tidelock.framework.course import PluginError
+from tidelock.framework.cyclestate import CycleState
+from tidelock.model.pods import Pod
+
+# How many nodes a refusal tells the numbers of; the counts cover all of them.
+_NODES_TOLD = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """No node fits: the message, in kube-scheduler's form, and the plugins that ruled nodes out.
+
+    With `error`, none was found because something failed, not because none fits. The plugins in `pending`
+    have let the pod wait until they activate it themselves.
+    """
+
+    message: str
+    plugins: frozenset[str]
+    error: bool = False
+    pending: frozenset[str] = frozenset()
+
+
+def turned_down(point: str, plugin: str, status: Status) -> Refusal:
+    """Say that a plugin refuses the one node that was left, in kube-scheduler's form.
+
+    Raises:
+        PluginError: the status is an error.
+
+    """
+    if status.code is Code.ERROR:
+        raise PluginError(f'running {point} plugin "{plugin}": {", ".join(status.reasons)}')
+    message = f"0/1 nodes are available: {', '.join(f'1 {reason}' for reason in sorted(status.reasons))}."
+    if status.code is Code.PENDING:
+        return Refusal(message, frozenset(), pending=frozenset({plugin}))
+    return Refusal(message, frozenset({plugin}))
+
+
+def explain(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) -> Refusal:
+    """Say why no node fits: how many nodes for which reason, then the numbers of a few."""
+    counts = tallied(verdict, state, pod, snapshot)
+    histogram = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
+    message = f"0/{len(snapshot)} nodes are available" + (f": {histogram}." if histogram else ".")
+    if pod.spec.node_name and snapshot.row(pod.spec.node_name) is None:
+        message += f" There is no node {pod.spec.node_name}."
+    told = list(_numbers(verdict, state, pod, snapshot))
+    if told:
+        message += f" {'; '.join(told)}."
+    return Refusal(message, frozenset(plugin.name for plugin, mask in verdict.ruled_out if mask.any()))
+
+
+def tallied(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) -> Counter[str]:
+    """Count the nodes by the reasons for which they are ruled out."""
+    counts: Counter[str] = Counter()
+    for plugin, mask in verdict.ruled_out:
+        for view in verdict.views(mask, state, snapshot):
+            counts += plugin.tally(view.state, pod, view.snapshot, view.rows)
+    return counts
+
+
+def in_numbers(plugin: Filter, pod: Pod, view: View, verdict: Verdict) -> str:
+    """Say by how much the one node of a view is ruled out, and beside whom if room is kept there."""
+    numbers = plugin.numbers(view.state, pod, view.snapshot, int(view.rows[0]))
+    rivals = ", ".join(str(rival.key) for rival in verdict.rivals.get(int(view.at[0]), ()))
+    return ", ".join(filter(None, (numbers, rivals and f"beside {rivals}, for which room is kept")))
+
+
+def _numbers(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) -> Iterator[str]:
+    left = _NODES_TOLD
+    for plugin, mask in reversed(verdict.ruled_out):
+        for row in _first_by_name(mask.nonzero()[0], snapshot, left):
+            numbers = in_numbers(plugin, pod, verdict.view(state, snapshot, int(row)), verdict)
+            if numbers:
+                yield f"{snapshot.nodes[int(row)].name}: {numbers}"
+                left -= 1
+
+
+def _first_by_name(rows: Rows, snapshot: Snapshot, count: int) -> Rows:
+    """Give the rows of the nodes whose names sort first, in that order."""
+    ranks = snapshot.traits.name_rank[rows]
+    if count < len(rows):
+        rows = rows[np.argpartition(ranks, count)[:count]]
+    return rows[np.argsort(snapshot.traits.name_rank[rows])]

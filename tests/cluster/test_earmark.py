@@ -1,0 +1,75 @@
+"""Room that comes free is kept for a lock that has waited for long, also by the next operator."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.api import Manifest
+from cluster.live import Lock
+from cluster.operator_process import OperatorProcess
+from cluster.world import World
+from devcluster import wait_for
+from tidelock.kube.client import EVENTS
+
+
+@pytest.fixture(scope="module")
+def impatient_operator(
+    private_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OperatorProcess]:
+    """The operator on the private cluster, for which a second is long."""
+    directory = tmp_path_factory.mktemp("operator")
+    with OperatorProcess(private_kubeconfig, directory, "--earmark-after-seconds=1") as running:
+        yield running
+    assert "Traceback" not in running.log
+
+
+@pytest.fixture
+def world(private_world: World, impatient_operator: OperatorProcess) -> World:
+    del impatient_operator
+    return private_world
+
+
+def earmarked(lock: Lock, node: str) -> None:
+    """Wait until room of a node is kept for a lock."""
+
+    def told(found: Manifest) -> bool:
+        return bool(found.get("status", {}).get("queue", {}).get("earmark") == node)
+
+    lock.until(told, f"have an earmark on {node}")
+
+
+def notes(world: World) -> list[str]:
+    """Give the notes of the events about earmarks."""
+    events = world.api.get(EVENTS.collection(world.namespace))["items"]
+    return [event["note"] for event in events if event["reason"] == "Earmarked"]
+
+
+def test_what_comes_free_is_kept_for_the_lock_that_has_waited_and_then_others_follow(
+    world: World, impatient_operator: OperatorProcess
+) -> None:
+    node = world.node(cpu="4")
+    one, two = (world.active_lock(name, "2", node, ttlSeconds=600) for name in ("one", "two"))
+    wait: Manifest = {"pendingDeadlineSeconds": 600, "ttlSeconds": 600}
+    large = world.lock("large", "4", **wait)
+    earmarked(large, node.name)
+    note = f"room that comes free on {node.name} is kept for it"
+    wait_for(lambda: notes(world) == [note], what="an event tells of it")
+
+    one.delete()
+    small = world.lock("small", "1", **wait)
+    small.until_condition("Active", "False", "InsufficientCapacity")
+    pod = world.pod("web-0", "1")
+    pod.until_refused("Insufficient cpu")
+
+    impatient_operator.kill()
+    impatient_operator.start()
+    impatient_operator.ready()
+    two.delete()
+    status = large.until_phase("Active")
+    assert "queue" not in status
+
+    large.delete()
+    small.until_phase("Active")
+    assert pod.until_bound() == node.name
+    assert [seen["status"].get("phase") for _, seen in small.history()].count("Active") == 1

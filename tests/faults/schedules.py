@@ -1,0 +1,196 @@
+"""What must hold of schedules: each window is made once, in its turn, and goes with its schedule."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from math import inf
+
+from faults.history import Happening, Json
+from faults.reading import phase_of
+from faults.world import SLACK, World
+from tidelock.model.instants import parse_instant
+
+_MINUTE = 60
+_STEPS = {"* * * * *": 1, "*/2 * * * *": 2, "*/3 * * * *": 3}
+"""What schedules there are that can be read, and at which minutes of an hour they begin."""
+
+Window = tuple[str, float]
+"""Uid of the schedule, and when it begins."""
+
+
+@dataclass(slots=True)
+class _Version:
+    """What a schedule asks for, and until when that counted, by the loop's time; nothing once it is gone."""
+
+    spec: Json
+    until: float = inf
+
+    @property
+    def readable(self) -> bool:
+        """Whether the operator knows what to do."""
+        return not self.spec or self.spec["schedule"] in _STEPS
+
+    def after(self, clock: float) -> Iterator[float]:
+        """Give the starts of windows later than an instant, in order, without end."""
+        step = _STEPS[self.spec["schedule"]] * _MINUTE  # hours are a multiple of each
+        start = clock // step * step
+        while True:
+            start += step
+            yield start
+
+    def to_come(self, clock: float) -> list[float]:
+        """Give the starts of the windows that are to be planned."""
+        if not self.spec or not self.readable or self.spec["suspend"]:
+            return []
+        return list(islice(self.after(clock), self.spec["ahead"]))
+
+    def latest(self, clock: float) -> float:
+        """Give the start of the last window that has begun."""
+        return next(self.after(clock)) - _STEPS[self.spec["schedule"]] * _MINUTE
+
+    def may_begin_late(self, start: float, clock: float) -> bool:
+        """Whether a window that was missed may be made yet: the last one, if it is not over or too late."""
+        if not self.spec or not self.readable or self.spec["suspend"]:
+            return False
+        late = min(self.spec["durationSeconds"], self.spec.get("startingDeadlineSeconds", inf))
+        return self.latest(start) == start == self.latest(clock) and clock < start + late
+
+    def is_made_into(self, lock: Json) -> bool:
+        """Whether a lock is what a window of it is to be."""
+        if not self.spec:
+            return False
+        begin, end = (parse_instant(lock["spec"][name]) for name in ("startAt", "expireAt"))
+        asked, length = self.spec["template"]["spec"], float(self.spec["durationSeconds"])
+        return asked.items() <= lock["spec"].items() and end - begin == length
+
+
+class Schedules:
+    """The rules of schedules."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._versions: defaultdict[str, list[_Version]] = defaultdict(list)  # by uid
+        self._made: set[Window] = set()
+        self._over: dict[Window, Happening] = {}  # how windows went that had begun
+
+    def see(self, each: Happening, before: Json | None) -> None:
+        """Follow the schedules, and check what is made and what goes."""
+        if each.kind == "reservationschedules":
+            self._follow(each, before)
+        elif each.kind == "reservations" and (window := _window(each.state)) is not None:
+            if each.gone:
+                self._note_gone(window, each)
+            elif before is None:
+                self._check_made(window, each)
+
+    def _follow(self, each: Happening, before: Json | None) -> None:
+        versions, spec = self._versions[each.uid], {} if each.gone else each.state["spec"]
+        if before is not None and versions and versions[-1].spec == spec:
+            return
+        told = self._world.told_at(each)
+        if versions:
+            versions[-1].until = inf if told is None else told + SLACK
+        versions.append(_Version(spec))
+
+    def _valid(self, uid: str, since: float) -> list[_Version]:
+        """Give the versions by which the operator may have gone at a time of the loop, or later."""
+        return [version for version in self._versions[uid] if version.until >= since]
+
+    def _check_made(self, window: Window, each: Happening) -> None:
+        """A window is made once, as one of those whose turn it is."""
+        uid, start = window
+        self._made.add(window)
+        sent = self._world.sent_at("member", each)
+        valid = self._valid(uid, sent)
+        asked_for = any(version.is_made_into(each.state) for version in valid)
+        self._world.expect(asked_for, f"I2: {each}: that is not what its schedule asks for")
+        named = each.name.endswith(f"-{int(start) // _MINUTE}")
+        self._world.expect(named, f"I2: {each}: it has not the name of its window")
+        if self._world.was_set_back(each.clock, each.at):
+            return
+        clock = self._world.clock_at(sent, each) - SLACK
+        has_turn = any(
+            start in version.to_come(clock)
+            or start in version.to_come(each.clock)
+            or version.may_begin_late(start, clock)
+            or version.may_begin_late(start, clock + SLACK)
+            for version in valid
+        )
+        self._world.expect(has_turn, f"I2: {each}: it is not its turn")
+        over = self._over.get(window)
+        again = over is not None and not self._may_be_late(over, each)
+        self._world.expect(not again, f"I2: {each}: it was made before, and went as {over}")
+
+    def _may_be_late(self, over: Happening, each: Happening) -> bool:
+        """Whether a window was asked for before it went, and is made by that."""
+        return self._world.sent_at("member", each) <= over.at
+
+    def _note_gone(self, window: Window, each: Happening) -> None:
+        """Note who can't come again: who has begun, unless others deleted it before the status could tell."""
+        uid, start = window
+        sent = self._world.clock_at(self._world.sent_at("delete", each), each)
+        if sent < start + SLACK and phase_of(each.state) not in {"Active", "Consumed"}:
+            return
+        if each.uid in self._world.circumstances.deleted and not self._is_told(uid, start, each):
+            return
+        self._over[window] = each
+
+    def _is_told(self, uid: str, start: float, each: Happening) -> bool:
+        for schedule in self._world.objects["reservationschedules"].values():
+            if schedule["metadata"]["uid"] == uid:
+                status = schedule.get("status", {})
+                told = [status.get("lastStart"), *(one["startAt"] for one in status.get("windows", ()))]
+                return any(text and start <= parse_instant(text) <= each.clock for text in told)
+        return True
+
+    def see_rest(self, now: float) -> None:
+        """All windows that are to come are there, and no others; what is under way was made."""
+        schedules = {
+            state["metadata"]["uid"]: state for state in self._world.objects["reservationschedules"].values()
+        }
+        ahead = defaultdict[str, set[float]](set)
+        for name, lock in self._world.locks.items():
+            if (window := _window(lock)) is not None:
+                uid, start = window
+                self._world.expect(uid in schedules, f"I5: the schedule of {name} is gone")
+                ahead[uid] |= {start} if start > now else set()
+        for uid, schedule in schedules.items():
+            name, version = schedule["metadata"]["name"], _Version(schedule["spec"])
+            if not version.readable:
+                continue
+            wanted, found = version.to_come(now), sorted(ahead[uid])
+            self._world.expect(
+                found == wanted, f"I5: of {name} {found} are to come, and ought to be {wanted}"
+            )
+            self._check_under_way(uid, schedule, now)
+
+    def _check_under_way(self, uid: str, schedule: Json, now: float) -> None:
+        version, name = _Version(schedule["spec"]), schedule["metadata"]["name"]
+        latest, created = version.latest(now), parse_instant(schedule["metadata"]["creationTimestamp"])
+        late = "startingDeadlineSeconds" in version.spec or not version.may_begin_late(latest, now + SLACK)
+        if latest > created and not late and not self._world.was_set_back(now):
+            made = any(latest <= start <= now for maker, start in self._made if maker == uid)
+            self._world.expect(made, f"I5: the window of {name} at {latest} was not made")
+
+    def explains(self, reason: str, before: Json, each: Happening) -> bool:
+        """A window that has not begun goes if it is none of its schedule any more."""
+        window = _window(before)
+        if reason != "Deleted" or window is None:
+            return False
+        uid, start = window
+        sent = self._world.sent_at("delete", each)
+        clock = self._world.clock_at(sent, each) - SLACK
+        readable = (version for version in self._valid(uid, sent - SLACK) if version.readable)
+        unwanted = any(
+            not version.is_made_into(before) or start not in version.to_come(clock) for version in readable
+        )
+        return start > clock and unwanted
+
+
+def _window(lock: Json) -> Window | None:
+    """Tell of which schedule a lock is a window, and of when, if it is one."""
+    for owner in lock["metadata"].get("ownerReferences", ()):
+        if owner["kind"] == "ReservationSchedule":
+            return owner["uid"], parse_instant(lock["spec"]["startAt"])
+    return None

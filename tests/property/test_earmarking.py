@@ -1,0 +1,114 @@
+"""A large lock is given room, whatever small locks and pods come and go, as long as each of them goes."""
+
+from dataclasses import dataclass
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders import node, pod
+from tidelock.model.pods import Pod, assigned_to
+from tidelock.model.reservations import Phase
+from tidelock.scheduler.cycle import Assumed
+from tidelock.scheduler.earmarking import LOOK_AGAIN
+from unit.scheduler.machinery import Core
+
+AFTER = 60
+"""Small locks give up before that, so none of them has a turn before the large one."""
+STEP = 5
+LONGEST = 120
+"""Seconds that a small one is there at most; less than those after which another node has its turn."""
+
+ENOUGH = 6
+"""As long as so many wait, no more come."""
+
+
+@dataclass(frozen=True)
+class Small:
+    """A pod or a lock that comes, and how long it stays, which a pod may tell or not."""
+
+    lock: bool
+    cpu: int
+    stays: int
+    tells: bool
+
+
+STREAM = st.lists(
+    st.lists(
+        st.builds(
+            Small,
+            lock=st.booleans(),
+            cpu=st.integers(1, 3),
+            stays=st.integers(10, LONGEST),
+            tells=st.booleans(),
+        ),
+        max_size=3,
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+class Cluster:
+    """Nodes of 4 cpu, and what comes to them and goes."""
+
+    def __init__(self, nodes: int) -> None:
+        self.core = Core(*(node(f"node-{number}", cpu="4") for number in range(nodes)), earmark_after=AFTER)
+        self.made = 0
+        self.stays: dict[str, int] = {}  # of pods that wait
+        self.running: list[tuple[float, Pod]] = []
+
+    def go_on(self, arrivals: list[Small]) -> None:
+        """Have some come, decide, and have time go on and those go whose time is over."""
+        core = self.core
+        if len(self.stays) + len(core.book.waitlist.waiting) < ENOUGH:
+            for small in arrivals:
+                self._come(small)
+        outcome = core.step()
+        while outcome is not None or core.decider.next_due() == 0:
+            if isinstance(outcome, Assumed):
+                self._run(outcome)
+            outcome = core.step()
+        core.clock.advance(STEP)
+        over = [each for each in self.running if each[0] <= core.clock.now()]
+        for each in over:
+            self.running.remove(each)
+            core.feed.pods.remove(each[1])
+
+    def _come(self, small: Small) -> None:
+        self.made += 1
+        core, name, cpu = self.core, f"small-{self.made}", {"cpu": str(small.cpu)}
+        now = core.clock.now()
+        if small.lock:
+            spec = {"ttlSeconds": small.stays, "pendingDeadlineSeconds": AFTER - 1}
+            core.lock(name, owner=f"of-{name}", resources=cpu, created=now, **spec)
+            return
+        told = {"activeDeadlineSeconds": small.stays, "terminationGracePeriodSeconds": 0}
+        plan = told if small.tells else {}
+        core.add(pod(name, requests=cpu, created=now, **plan))
+        self.stays[name] = small.stays
+
+    def _run(self, assumed: Assumed) -> None:
+        core, bound = self.core, assigned_to(assumed.pod, assumed.node_name)
+        core.decider.bound(assumed, core.clock.now())
+        core.feed.pods.upsert(assumed.pod, bound)
+        self.running.append((core.clock.now() + self.stays.pop(bound.meta.name), bound))
+
+
+@given(nodes=st.integers(1, 3), stream=STREAM)
+@settings(max_examples=100)
+def test_a_large_lock_has_room_once_those_are_gone_that_were_there(
+    nodes: int, stream: list[list[Small]]
+) -> None:
+    cluster = Cluster(nodes)
+    core = cluster.core
+    for arrivals in stream:
+        cluster.go_on(arrivals)
+    asked = core.clock.now()
+    spec = {"resources": {"cpu": "4"}, "pendingDeadlineSeconds": 3600, "ttlSeconds": 3600}
+    large = core.lock("large", owner="of-large", created=asked, **spec)
+    limit = AFTER + LOOK_AGAIN + LONGEST + 3 * STEP
+    turn = 0
+    while large.phase is not Phase.ACTIVE:
+        cluster.go_on(stream[turn % len(stream)])
+        turn += 1
+        assert core.clock.now() <= asked + limit, f"kept on {large.earmark!r}: {large.message}"

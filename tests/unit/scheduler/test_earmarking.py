@@ -1,0 +1,313 @@
+"""Room that is kept for a lock which has waited for long, and who is given room around it."""
+
+from math import inf
+from typing import Any
+
+import pytest
+
+from builders import NOW, node, pod
+from tidelock.ledger import reasons
+from tidelock.ledger.entry import Entry
+from tidelock.ledger.status import render
+from tidelock.ledger.transitions import Event
+from tidelock.model.instants import format_instant
+from tidelock.model.pods import START_SECONDS, Pod, assigned_to
+from tidelock.model.reservations import Phase
+from tidelock.scheduler.cycle import Assumed
+from tidelock.scheduler.earmarking import LOOK_AGAIN, PATIENCE
+from unit.scheduler.machinery import Core
+
+LONG = 60
+"""Seconds that a lock has to wait."""
+
+
+@pytest.fixture
+def core() -> Core:
+    """Two nodes of 4 cpu: pods use 3 of the first and 2 of the second."""
+    core = Core(node("node-a", cpu="4"), node("node-b", cpu="4"))
+    fill(core, "a", "node-a", "3")
+    fill(core, "b", "node-b", "2")
+    return core
+
+
+def fill(core: Core, name: str, node_name: str, cpu: str, **fields: Any) -> Pod:
+    """Have a pod be seen bound."""
+    placed = pod(name, requests={"cpu": cpu}, node_name=node_name, bound_at=core.clock.now(), **fields)
+    core.add(placed)
+    return placed
+
+
+def leave(core: Core, gone: Pod) -> None:
+    """Have a pod be gone."""
+    core.feed.pods.remove(gone)
+
+
+def lock(core: Core, name: str = "large", cpu: str = "4", *, step: bool = True, **fields: Any) -> Entry:
+    """Have a lock be decided that waits for an hour at most."""
+    spec = {"resources": {"cpu": cpu}, "pendingDeadlineSeconds": 3600, "owner": f"of-{name}"}
+    entry = core.lock(name, created=core.clock.now(), **spec | fields)
+    if step:
+        core.step()
+    return entry
+
+
+def wait(core: Core, seconds: float = LONG) -> None:
+    """Have time pass, with a step whenever one is due."""
+    end = core.clock.now() + seconds
+    while (due := core.decider.next_due()) is not None and due <= end:
+        core.clock.time = max(due, core.clock.time)
+        core.step()
+    core.clock.time = end
+
+
+def test_room_that_comes_free_is_kept_for_the_lock_that_has_waited_for_long(core: Core) -> None:
+    large = lock(core)
+    wait(core)
+    assert large.earmark == "node-b"  # which lacks least
+
+    small = lock(core, "small", "2")
+
+    assert small.phase is Phase.PENDING
+    assert "node-b: cpu 2 needed, -2 free, beside shop/large, for which room is kept" in small.message
+    assert [change.event for change in core.book.changes if change.meta.name == "large"][-1] is Event.EARMARK
+    assert render(large, core.clock.now())["queue"]["earmark"] == "node-b"
+
+
+def test_before_that_the_smaller_one_has_it(core: Core) -> None:
+    lock(core)
+    wait(core, LONG - LOOK_AGAIN)
+
+    assert lock(core, "small", "2").phase is Phase.ACTIVE
+
+
+def test_others_are_given_room_elsewhere(core: Core) -> None:
+    lock(core)
+    wait(core)
+
+    assert lock(core, "small", "1").node == "node-a"
+
+
+def play(core: Core, seconds: int) -> None:
+    """Have a pod of 1 cpu come every 5 seconds, and go 45 seconds after it was placed."""
+    ends: dict[str, float] = {}
+    bound: dict[str, Pod] = {}
+    for second in range(0, seconds, 5):
+        core.clock.time = NOW + second
+        for uid in [uid for uid, end in ends.items() if end <= core.clock.now()]:
+            leave(core, bound.pop(uid))
+            del ends[uid]
+        core.add(pod(f"pod-{second}", requests={"cpu": "1"}))
+        while isinstance(outcome := core.step(), Assumed):
+            core.decider.bound(outcome, core.clock.now())
+            there = assigned_to(outcome.pod, outcome.node_name)
+            core.feed.pods.upsert(outcome.pod, there)
+            bound[there.uid], ends[there.uid] = there, core.clock.now() + 45
+
+
+@pytest.mark.parametrize("after", [LONG, inf])
+def test_a_stream_of_small_ones_does_not_starve_it(after: float) -> None:
+    core = Core(node("node-a", cpu="4"), node("node-b", cpu="4"), earmark_after=after)
+    play(core, 60)
+    large = lock(core, cpu="3")
+    assert large.phase is Phase.PENDING
+    play(core, 600)
+
+    assert (large.activated_at is not None) == (after == LONG)
+
+
+def test_pods_yield_too_but_for_those_above_it_and_those_of_daemon_sets(core: Core) -> None:
+    lock(core)
+    wait(core)
+    core.add(pod("equal", requests={"cpu": "2"}))
+    assert core.refuse().waiting.pod.meta.name == "equal"
+
+    core.add(pod("agent", requests={"cpu": "2"}, controller="apps/v1/DaemonSet/agent"))
+    assert core.place().node_name == "node-b"
+
+
+def test_a_pod_above_it_takes_the_room(core: Core) -> None:
+    lock(core)
+    wait(core)
+    core.add(pod("urgent", requests={"cpu": "2"}, priority=10))
+
+    assert core.place().node_name == "node-b"
+
+
+def test_an_owner_has_the_room_of_its_lock_beside_an_earmark(core: Core) -> None:
+    lock(core, "own", "2", owner="web-0")
+    large = lock(core, nodeName="node-b")
+    wait(core)
+    core.add(pod("web-0", requests={"cpu": "2"}))
+
+    assert large.earmark == "node-b"
+    assert core.place().node_name == "node-b"
+
+
+def test_who_is_gone_in_time_may_use_it_until_then() -> None:
+    core = Core(node("node-a", cpu="4"))
+    started = {"startTime": format_instant(NOW)}
+    fill(
+        core,
+        "ends",
+        "node-a",
+        "2",
+        activeDeadlineSeconds=600,
+        terminationGracePeriodSeconds=0,
+        status=started,
+    )
+    lock(core)
+    wait(core)
+
+    late = int(600 - LONG - START_SECONDS)
+    core.add(
+        pod("late", requests={"cpu": "1"}, activeDeadlineSeconds=late + 2, terminationGracePeriodSeconds=0)
+    )
+    assert core.refuse().waiting.pod.meta.name == "late"
+    core.add(
+        pod("in-time", requests={"cpu": "1"}, activeDeadlineSeconds=late - 1, terminationGracePeriodSeconds=0)
+    )
+    assert core.place().pod.meta.name == "in-time"
+
+
+def test_where_the_end_is_known_room_is_kept_there_rather_than_where_least_lacks(core: Core) -> None:
+    core.feed.nodes.upsert(None, node("node-c", cpu="4"))
+    lock(core, "holder", "4", ttlSeconds=900)
+    large = lock(core)
+    wait(core)
+
+    assert large.earmark == "node-c"
+    assert render(large, core.clock.now())["queue"]["estimatedStart"] == "2027-01-15T08:15:00Z"
+
+
+def test_an_end_that_comes_too_late_for_the_lock_does_not_count(core: Core) -> None:
+    core.feed.nodes.upsert(None, node("node-c", cpu="4"))
+    lock(core, "holder", "4", ttlSeconds=900)
+    large = lock(core, pendingDeadlineSeconds=600)
+    wait(core)
+
+    assert large.earmark == "node-b"
+
+
+def test_a_node_that_the_lock_does_not_fit_is_none(core: Core) -> None:
+    large = lock(core, nodeName="node-a")
+    nowhere = lock(core, "huge", "8")
+    wait(core)
+    wait(core, LOOK_AGAIN)
+
+    assert (large.earmark, nowhere.earmark) == ("node-a", "")
+
+
+def test_when_it_has_its_room_others_are_tried_again(core: Core) -> None:
+    large = lock(core)
+    wait(core)
+    small = lock(core, "small", "2")
+    for placed in list(core.cache.pods_on("node-a")):
+        leave(core, placed.pod)
+    core.step()
+    core.step()
+
+    assert (large.node, large.earmark) == ("node-a", "")
+    assert small.node == "node-b"
+
+
+@pytest.mark.parametrize("how", ["deleted", "given up"])
+def test_when_it_does_not_wait_any_more_others_are_tried_again(core: Core, how: str) -> None:
+    large = lock(core, pendingDeadlineSeconds=90)
+    wait(core)
+    small = lock(core, "small", "2")
+    core.add(pod("web-0", requests={"cpu": "2"}))
+    core.refuse()
+    if how == "deleted":
+        core.feed.reservations.remove(large.reservation)
+    else:
+        wait(core, 30)
+    core.step()
+    core.step()
+
+    assert small.node == "node-b"
+    assert core.decider.cache.nominator.earmark is None
+
+
+def test_it_stays_with_its_lock_unless_one_of_higher_priority_has_waited_as_long(core: Core) -> None:
+    first = lock(core)
+    wait(core, 10)
+    second, higher = lock(core, "second"), lock(core, "third", priority=5)
+    wait(core)
+    wait(core, LOOK_AGAIN)
+
+    assert (first.earmark, second.earmark, higher.earmark) == ("", "", "node-b")
+
+
+def test_where_no_more_comes_free_for_long_another_node_has_its_turn(core: Core) -> None:
+    large = lock(core)
+    wait(core)
+    wait(core, PATIENCE - LOOK_AGAIN)
+    assert large.earmark == "node-b"
+    wait(core, 2 * LOOK_AGAIN)
+    assert large.earmark == "node-a"
+    wait(core, PATIENCE + 2 * LOOK_AGAIN)
+    assert large.earmark == "node-b"
+
+
+def test_it_stays_as_long_as_more_comes_free(core: Core) -> None:
+    fill(core, "more", "node-b", "2")
+    one = fill(core, "one", "node-a", "500m")
+    large = lock(core)
+    wait(core)
+    wait(core, PATIENCE - 2 * LOOK_AGAIN)
+    leave(core, one)
+    wait(core, PATIENCE - 2 * LOOK_AGAIN)
+    assert large.earmark == "node-a"
+    wait(core, 4 * LOOK_AGAIN)
+    assert large.earmark == "node-b"
+
+
+def test_another_process_keeps_it_where_it_was(core: Core) -> None:
+    fill(core, "more", "node-b", "1")
+    large = lock(core)
+    wait(core)
+    stored = render(large, core.clock.now())
+    assert large.earmark == "node-a"
+
+    successor = Core(node("node-a", cpu="4"), node("node-b", cpu="4"))
+    successor.clock.time = core.clock.time
+    fill(successor, "a", "node-a", "3")
+    fill(successor, "b", "node-b", "2")
+    adopted = lock(successor, status=stored)
+    wait(successor, 1)
+
+    assert adopted.earmark == "node-a"
+    assert successor.cache.nominator.nodes == {"node-a"}
+
+
+def test_what_an_earlier_process_told_of_a_lock_that_has_no_turn_is_taken_back(core: Core) -> None:
+    large = lock(core)
+    wait(core)
+    stored = render(large, core.clock.now())
+
+    successor = Core(node("node-a", cpu="4"))
+    successor.clock.time = core.clock.time
+    fill(successor, "a", "node-a", "3")
+    first = lock(successor, "first", priority=1, step=False, status=stored)
+    second = lock(successor, "second", status=stored)
+    wait(successor, 1)
+
+    assert (first.earmark, second.earmark) == ("node-a", "")
+
+
+def test_a_lock_over_quota_has_none(core: Core) -> None:
+    entry = lock(core)
+    core.book.refuse(entry, reasons.QUOTA_EXCEEDED, "no more", core.clock.now())
+    wait(core)
+
+    assert entry.earmark == ""
+
+
+def test_one_for_which_room_is_being_made_needs_none(core: Core) -> None:
+    large = lock(core)
+    wait(core)
+    core.cache.nominator.nominate(pod("lock", uid=large.uid, requests={"cpu": "4"}), "node-a")
+    core.step()
+
+    assert large.earmark == ""
+    assert core.cache.nominator.earmark is None
