@@ -143,6 +143,7 @@ class Moves:
     def _check_end(self, course: _Course, each: Happening, new: Json) -> None:
         """A lock that still waits, and may have pods moved, says why that has ended."""
         waits = not each.gone and phase_of(each.state) == "Pending" and "mayMove" in each.state["spec"]
+        waits = waits and not self._world.owner_was_tried(each.state, each.at)
         if waits and not new:
             told = condition(each.state, "MovePlanned")
             late = len(list(self._writes_of(course, until=each.at))) > 1  # it may have had another plan since
