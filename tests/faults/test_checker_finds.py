@@ -139,7 +139,7 @@ def _all_is_approved(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _room_is_not_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Nominator, "rivals", lambda *_: iter(()))
+    monkeypatch.setattr(Nominator, "rivals", lambda *_: {})
 
 
 def _plans_are_not_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
