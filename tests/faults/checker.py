@@ -15,23 +15,18 @@ from faults.gangs import Gangs
 from faults.history import Happening, Json
 from faults.holds import Holds
 from faults.leases import Leases
+from faults.moves import Moves
 from faults.quoting import Quoting
 from faults.reading import (
-    Amounts,
-    amounts,
     expiry,
     holds,
     is_on,
     phase_of,
     reason_of,
-    requests,
-    room_of,
     says,
-    total,
-    uses_room_of,
 )
 from faults.schedules import Schedules
-from faults.sharing import Sharing, room_in_use
+from faults.sharing import Sharing, excess
 from faults.usage import Usage
 from faults.windows import Windows
 from faults.world import ROOMLESS, Circumstances, World
@@ -61,7 +56,8 @@ class Checker:
         self._activated: dict[str, str] = {}
         self._overcommitted: set[tuple[str, ...]] = set()  # told once, at its first version
         self._rules: list[Rule] = [
-            rule(self._world) for rule in (Leases, Holds, Gangs, Sharing, Usage, Quoting, Windows, Schedules)
+            rule(self._world)
+            for rule in (Leases, Holds, Gangs, Sharing, Usage, Quoting, Windows, Schedules, Moves)
         ]
 
     def play(self, happenings: Iterable[Happening]) -> list[str]:
@@ -91,8 +87,8 @@ class Checker:
             world.expect(there, f"I1: {name} is Active on {on_node}, which is another or gone")
         for name in world.nodes:
             held = [lock for lock in world.locks.values() if holds(lock) and is_on(lock, world.nodes[name])]
-            over = self._excess(name, held)
-            by_locks = over != self._excess(name, [])  # a lock that is in use takes nothing
+            over = excess(world, name, held)
+            by_locks = over != excess(world, name, [])  # a lock that is in use takes nothing
             world.expect(not by_locks, f"I1: {name} is overcommitted at rest by {over}")
         for rule in self._rules:
             rule.see_rest(now)
@@ -157,20 +153,8 @@ class Checker:
         for name in world.nodes.keys() - world.disturbed:
             locks = (lock for lock in world.locks.values() if holds(lock) and is_on(lock, world.nodes[name]))
             held = [lock for lock in locks if world.surely_has_room(lock, each)]
-            over = self._excess(name, held)
+            over = excess(world, name, held)
             names = sorted(lock["metadata"]["name"] for lock in held)
             if over and (name, *names) not in self._overcommitted:
                 self._overcommitted.add((name, *names))
                 world.expect(False, f"I1: {name} is overcommitted by {over}, with locks {names}, at {each}")
-
-    def _excess(self, node_name: str, held: Iterable[Json]) -> Amounts:
-        """By how much bound pods and these locks exceed what a node has to give."""
-        locks, pods = (
-            list(held),
-            [each for each in self._world.pods.values() if uses_room_of(each, node_name)],
-        )
-        taken = total([*map(requests, pods), *map(room_of, locks)])
-        used = room_in_use(locks, pods)
-        room = amounts(self._world.nodes[node_name]["status"]["allocatable"])
-        excess = {name: units - used.get(name, 0) - room.get(name, 0) for name, units in taken.items()}
-        return {name: units for name, units in excess.items() if units > 0}

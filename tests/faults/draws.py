@@ -8,6 +8,8 @@ NODES = ("a", "b")
 NUMBERS = 4
 """How many locks there are at most, and pods for them."""
 CODES = (401, 403, 429, 429, 500, 503)
+SIZES = ("3", "4")
+"""Cores of a node, unless a kind needs more of them."""
 CPUS = ("1", "1500m", "2", "3")
 
 Action = tuple[str, dict[str, Any]]

@@ -19,12 +19,15 @@ from tidelock.kube.client import (
     Params,
 )
 from tidelock.kube.lines import LineSplitter
+from tidelock.scheduler.watches import OTHERS
 
 WORLD_LABEL = "test.tidelock.dev/world"
 
+BUDGETS = OTHERS["pod_disruption_budgets"][0]
+
 RESOURCES = (
     *(NODES, PODS, RESERVATIONS, RESERVATIONGROUPS),
-    *(RESERVATIONQUOTES, RESERVATIONQUOTAS, RESERVATIONSCHEDULES),
+    *(RESERVATIONQUOTES, RESERVATIONQUOTAS, RESERVATIONSCHEDULES, BUDGETS),
 )
 """What the operator watches or writes."""
 
@@ -136,10 +139,16 @@ def _gist(kind: str, state: Json) -> str:
         )
     if kind == "pods":
         cpu = spec["containers"][0].get("resources", {}).get("requests", {}).get("cpu")
-        return f"{cpu} cpu on {spec.get('nodeName', '')!r}{leaving}"
+        marks = [
+            each["reason"] for each in status.get("conditions", []) if each["type"] == "DisruptionTarget"
+        ]
+        return " ".join([f"{cpu} cpu on {spec.get('nodeName', '')!r}{leaving}", *marks])
+    if kind == BUDGETS.plural:
+        return f"{spec['minAvailable']} at least, allows {status.get('disruptionsAllowed')}"
     if kind != "reservations":
         return f"{spec}: {status.get('phase', '')} {told(state)}"
-    active: Json = next((each for each in status.get("conditions", []) if each["type"] == "Active"), {})
+    conditions: dict[str, Json] = {each["type"]: each for each in status.get("conditions", [])}
+    active, moves = (conditions.get(name, {}) for name in ("Active", "MovePlanned"))
     return " ".join(
         [
             f"{status.get('phase')} on {status.get('nodeName', '')!r}",
@@ -147,6 +156,8 @@ def _gist(kind: str, state: Json) -> str:
             f"{active.get('reason')} {active.get('message')}{leaving}",
             *(f"{name} {spec.get(name, '')} {status.get(name, '')}" for name in _KEPT_UP if name in spec),
             *(f"{name} {spec[name]}" for name in _SHARED if name in spec),
+            *(f"{name} {status[name]}" for name in ("plan", "moved") if name in status),
+            moves["message"] if moves.get("status") == "False" else "",
         ]
     )
 
@@ -158,4 +169,4 @@ def told(state: Json) -> dict[str, str]:
 
 # What a lock may be beside a plain one, by the fields of its spec.
 _KEPT_UP = ("lease", "commit")
-_SHARED = ("reuse", "borrowable", "anyOf", "startAt", "runSeconds")
+_SHARED = ("reuse", "borrowable", "anyOf", "startAt", "runSeconds", "mayMove")

@@ -2,15 +2,17 @@
 
 Locks go with the group or the schedule that made them; a pod that was evicted ends, and so does one that has
 run for as long as it said.
+Who is of the StatefulSet is made anew, and budgets say how many of them may be evicted.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import NoReturn
 
-from faults.history import Json, Record
+from faults.history import BUDGETS, Json, Record
+from faults.reading import controller_of, is_bound, is_leaving, says, selects
 from faults.story import RUN_SECONDS, Story
 from tidelock.kube.client import PODS, RESERVATIONGROUPS, RESERVATIONSCHEDULES
 from tidelock.kube.errors import ApiError, NotFound
@@ -33,6 +35,7 @@ class Household:
         self._story = story
         self._record = record
         self.done = 0
+        self._gone_by: dict[str, float] = {}  # pods of the set that are leaving, by uid and the loop's time
 
     async def keep(self) -> NoReturn:
         """Do what there is to do, for ever."""
@@ -50,7 +53,9 @@ class Household:
     @property
     def busy(self) -> bool:
         """Whether there is something to do yet."""
-        return next(self._work(), None) is not None
+        current = self._record.current().items()
+        leaving = any(kind == "pods" and _is_to_be_replaced(state) for (kind, _), state in current)
+        return leaving or next(self._work(), None) is not None
 
     def _work(self) -> Iterator[Callable[[], Awaitable[None]]]:
         """Give all that there is to do now, as far as is known."""
@@ -61,10 +66,20 @@ class Household:
             if kind == "reservations":
                 if any(owner["uid"] not in owners for owner in meta.get("ownerReferences", ())):
                     yield partial(self._delete_orphan, meta)
+            elif kind == BUDGETS.plural and (news := _news(state, current)):
+                yield partial(self._story.settle_budget, meta, news)
+            elif kind == "pods" and _is_to_be_replaced(state):
+                if self._has_ended(state):
+                    yield partial(self._story.restart_pod, state)
             elif kind == "pods" and _is_over(state, now):
                 yield partial(self._story.delete_pod, PODS.item(name, self._story.world), 0)
             elif kind == "pods" and _is_to_start(state):
                 yield partial(self._story.start_pod, name)
+
+    def _has_ended(self, pod: Json) -> bool:
+        """Whether a pod that is leaving has taken its time."""
+        now, grace = asyncio.get_running_loop().time(), pod["spec"]["terminationGracePeriodSeconds"]
+        return now >= self._gone_by.setdefault(pod["metadata"]["uid"], now + grace)
 
     async def _delete_orphan(self, meta: Json) -> None:
         """Delete a lock unless its owner is there after all, as the garbage collector would."""
@@ -86,9 +101,42 @@ def _is_over(pod: Json, now: float) -> bool:
     annotations, started = pod["metadata"].get("annotations", {}), pod["status"].get("startTime")
     if "deletionTimestamp" in pod["metadata"]:
         return "tidelock.dev/borrows" in annotations or RUN_SECONDS in annotations
-    return bool(started) and parse_instant(started) + int(annotations.get(RUN_SECONDS, "0")) <= now
+    passes = RUN_SECONDS in annotations and started is not None
+    return passes and parse_instant(started) + int(annotations[RUN_SECONDS]) <= now
+
+
+def _is_to_be_replaced(pod: Json) -> bool:
+    return bool(controller_of(pod)) and is_leaving(pod)
 
 
 def _is_to_start(pod: Json) -> bool:
-    annotations, started = pod["metadata"].get("annotations", {}), pod["status"].get("startTime")
-    return RUN_SECONDS in annotations and bool(pod["spec"].get("nodeName")) and started is None
+    runs = RUN_SECONDS in pod["metadata"].get("annotations", {}) or controller_of(pod)
+    return bool(runs) and is_bound(pod) and "startTime" not in pod["status"]
+
+
+def _news(budget: Json, current: Mapping[tuple[str, str], Json]) -> Json:
+    """Tell how the status of a budget is to change, as the disruption controller has it; {} if not at all."""
+    told = budget.get("status", {})
+    pods = [state for (kind, _), state in current.items() if kind == "pods" and selects(budget, state)]
+    going = {name for pod in pods if (name := _granted(pod, told.get("disruptedPods", {})))}
+    healthy = sum(
+        says(pod, "Ready") and not is_leaving(pod) and pod["metadata"]["name"] not in going for pod in pods
+    )
+    least = budget["spec"]["minAvailable"]
+    wanted: Json = {
+        "disruptionsAllowed": max(healthy - least, 0),
+        "currentHealthy": healthy,
+        "desiredHealthy": least,
+        "expectedPods": len(pods),
+        "observedGeneration": budget["metadata"]["generation"],
+    }
+    over = dict.fromkeys(told.get("disruptedPods", {}).keys() - going)
+    news = {name: value for name, value in wanted.items() if told.get(name) != value}
+    return news | ({"disruptedPods": over} if over else {})
+
+
+def _granted(pod: Json, disrupted: Json) -> str:
+    """Give the name of a pod whose eviction was granted, and that is not leaving yet; else nothing."""
+    meta = pod["metadata"]
+    at = disrupted.get(meta["name"])
+    return meta["name"] if at and not is_leaving(pod) and meta["creationTimestamp"] < at else ""

@@ -4,9 +4,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from faults.draws import CPUS, NODES, NUMBERS, Action, Draw, lock, numbered, pod
+from faults.draws import CPUS, NODES, NUMBERS, SIZES, Action, Draw, lock, numbered, pod
 
 _SMALL = ("500m", "500m", "1", "1500m")
+_AT_ONCE = 0.3
+_UNWILLING = 0.1
 _EXPRESSIONS = ("* * * * *", "* * * * *", "*/2 * * * *", "*/3 * * * *")
 
 
@@ -21,6 +23,7 @@ class Kind:
         watched: resources that the operator watches for its sake.
         writes: points of its requests that only this kind makes.
         steady: whether the operator's clock must not be set back.
+        sizes: how many cores nodes have.
 
     """
 
@@ -30,6 +33,7 @@ class Kind:
     watched: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     steady: bool = False
+    sizes: tuple[str, ...] = SIZES
 
 
 def _also(draw: Action, **fields: Any) -> Action:
@@ -207,6 +211,45 @@ def _passing(rng: Random) -> Action:
     }
 
 
+def _moving(rng: Random, number: int | None = None) -> Action:
+    """Draw a lock for which pods may be moved."""
+    action, arguments = lock(rng, number)
+    at_once: dict[str, Any] = {"automatically": True} if rng.random() < _AT_ONCE else {}
+    wanted = {
+        "cpu": rng.choice(("4", "5")),
+        "owner": rng.choice((2, 3)),
+        "deadline": rng.choice((5, 600, 1800, 1800)),
+    }
+    return _also((action, arguments | wanted), mayMove={"maxPods": rng.choice((1, 2, 3, 3)), **at_once})
+
+
+def _edit_moves(rng: Random) -> Action:
+    edit = rng.choice((None, {"maxPods": rng.choice((1, 2, 3))}, {"automatically": rng.random() < _AT_ONCE}))
+    return "edit lock", {"number": rng.randrange(NUMBERS), "spec": {"mayMove": edit}}
+
+
+def _part(rng: Random) -> Action:
+    stays = rng.random() < _UNWILLING
+    return "part", {
+        "number": rng.randrange(NUMBERS),
+        "cpu": rng.choice(("1", "1", "1500m")),
+        "grace": rng.choice((1, 1, 5, 20)),
+        "stays": stays,
+    }
+
+
+def _tell_part(rng: Random) -> Action:
+    return "tell part", {"number": rng.randrange(NUMBERS), "stays": rng.random() < 0.5}
+
+
+def _approve(rng: Random) -> Action:
+    return "approve", {"number": rng.randrange(NUMBERS), "stale": rng.random() < 0.2}
+
+
+def _of_budget(action: str) -> Draw:
+    return lambda rng: (action, {"number": rng.choice((0, 0, 0, 1)), "least": rng.choice((0, 1, 1, 2, 3))})
+
+
 KINDS = {
     kind.name: kind
     for kind in (
@@ -267,6 +310,25 @@ KINDS = {
             actions=(*(_quota,) * 2, *(_edit_quota,) * 2, numbered("delete quota"), *(lock,) * 3),
             watched=("reservationquotas",),
             writes=("quota status",),
+        ),
+        Kind(
+            "moves",
+            opening=(*(_part,) * 4, lambda rng: _moving(rng, 2), _approve, _approve),
+            actions=(
+                *(_moving,) * 4,
+                *(_approve,) * 8,
+                _edit_moves,
+                *(numbered("withdraw"),) * 2,
+                *(_part,) * 2,
+                numbered("end part"),
+                *(_tell_part,) * 2,
+                *(_of_budget("budget"),) * 2,
+                *(_of_budget("edit budget"),) * 2,
+                numbered("delete budget"),
+            ),
+            watched=("poddisruptionbudgets",),
+            writes=("evict", "evict", "evict"),
+            sizes=("7", "8"),
         ),
         Kind(
             "windows",

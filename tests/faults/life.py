@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 from faults.hasty import JumpingClock
+from faults.history import BUDGETS
 from tidelock.framework.config import default_configuration
 from tidelock.kube.client import (
     NODES,
@@ -50,6 +51,7 @@ from tidelock.scheduler.recent import Recent
 from tidelock.scheduler.schedules import ScheduleKeeper
 from tidelock.scheduler.tasks import Tasks, TurnTaking
 from tidelock.scheduler.tools import Tools
+from tidelock.scheduler.watches import decoder_of
 from tidelock.telemetry import Telemetry
 
 SCHEDULER = "tidelock-scheduler"
@@ -63,6 +65,7 @@ _LOOK = 0.05
 # Conditions tell whole seconds, so another operator might do what is due that much earlier.
 _ROUNDED = 1.0
 _QUOTAS = "reservation_quotas"
+_BUDGETS = "pod_disruption_budgets"
 
 
 class Life:
@@ -110,7 +113,10 @@ class Life:
             decider.waiting_pods,
             clock,
             self._loop.wake,
-            {_QUOTAS: decider.objects.reservation_quotas},
+            {
+                _QUOTAS: decider.objects.reservation_quotas,
+                _BUDGETS: decider.objects.pod_disruption_budgets,
+            },
         )
         feed = self.feed
         self._reflectors: dict[str, Reflector[Any]] = {
@@ -120,6 +126,7 @@ class Life:
                 (PODS, decode_pod, feed.pods),
                 (RESERVATIONS, decode_reservation, feed.reservations),
                 (RESERVATIONQUOTAS, decode_reservation_quota, feed.others[_QUOTAS]),
+                (BUDGETS, decoder_of(_BUDGETS), feed.others[_BUDGETS]),
                 (RESERVATIONQUOTES, decode_quote, self.desk),
                 (RESERVATIONGROUPS, decode_group, self.groups),
                 (RESERVATIONSCHEDULES, decode_schedule, self.schedules),
@@ -174,6 +181,7 @@ class Life:
             for waiting in decider.queue._pods.values()
             if waiting.place not in {Place.UNSCHEDULABLE, Place.GATED}
         ]
+        moving = [str(entry.key) for entry in decider.book.entries.values() if self._is_moving(entry)]
         keepers = (self.groups, self.schedules)
         kept = [str(key) for keeper in keepers for key in keeper._kept if keeper.lags(key)]
         reasons = {
@@ -183,11 +191,18 @@ class Life:
             f"statuses lag: {lagging}": bool(lagging),
             "changes or claims are unheard": bool(decider.book.changed or decider.book.hearsay),
             f"pods hope: {hoping}": bool(hoping),
+            f"plans of moves are under way: {moving}": bool(moving),
             f"groups or schedules lag: {kept}": bool(kept),
             "quotes wait": bool(self.desk._waiting or self.desk._busy),
             "quotas lag": bool(decider.book.quotas.changed),
         }
         return "; ".join(text for text, holds in reasons.items() if holds)
+
+    def _is_moving(self, entry: Entry) -> bool:
+        """Whether a plan is under way for a lock, and nobody is leaving its node for whom it may wait."""
+        if entry.plan is None or not entry.plan.under_way:
+            return False
+        return not any(each.pod.leaving for each in self.decider.cache.pods_on(entry.plan.node))
 
     def _lag(self, entry: Entry) -> str:
         """Tell how a lock's object is not as it ought to be."""

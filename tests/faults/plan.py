@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from faults.draws import ACTIONS, CODES, DISTURBANCES, NODES, Draw, jump, jump_ahead, lock, pod
+from faults.draws import ACTIONS, CODES, DISTURBANCES, NODES, SIZES, Draw, jump, jump_ahead, lock, pod
 from faults.kinds import KINDS, Kind
 
 WATCHED = ("nodes", "pods", "reservations")
@@ -89,7 +89,8 @@ def make_plan(seed: int) -> Plan:
     rng = Random(seed)  # noqa: S311 -- to be repeated
     kinds = _kinds(Random(f"{seed}/kinds"))  # noqa: S311 -- to be repeated
     disturbed = rng.random() < 0.4
-    sizes = {name: rng.choice(("3", "4")) for name in NODES}
+    cores = max((kind.sizes for kind in kinds), default=SIZES)
+    sizes = {name: rng.choice(cores) for name in NODES}
     opening = [lock(rng, 0), lock(rng, 1), pod(rng, 0)]
     opening += [draw(rng) for kind in kinds for draw in kind.opening]
     actions = _actions(kinds, disturbed=disturbed)

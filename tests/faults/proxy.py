@@ -26,6 +26,7 @@ from tidelock.model.instants import format_instant
 
 _GROUP = "tidelock.dev"
 _OWN = ("reservations", "reservationgroups", "reservationquotes", "reservationquotas", "reservationschedules")
+_BUDGETS = "poddisruptionbudgets"
 _RESERVATIONS = f"reservations.{_GROUP}"
 _POINTS = {
     Right("create", "pods/binding"): "bind",
@@ -47,12 +48,15 @@ _POINTS = {
         for verb in ("list", "watch")
         for resource in ("nodes", "pods", *_OWN)
     },
+    **{Right(verb, f"{_BUDGETS}.policy"): f"{verb} {_BUDGETS}" for verb in ("list", "watch")},
 }
 _WRITES = {
     *("bind", "status", "delete", "condition", "evict"),
     *("member", "group status", "delete group", "answer", "delete quote", "quota status", "schedule status"),
 }
-_COLLECTION = re.compile(rf"(/api/v1|/apis/tidelock\.dev/v1alpha1)/(nodes|pods|{'|'.join(_OWN)})")
+_COLLECTION = re.compile(
+    rf"(/api/v1|/apis/tidelock\.dev/v1alpha1|/apis/policy/v1)/(nodes|pods|{'|'.join(_OWN)}|{_BUDGETS})"
+)
 _VERSION = re.compile(rb'"resourceVersion":"(\d+)"')
 _CONTINUED = re.compile(rb'^.{,400}"continue":"')
 _NAME = re.compile(r"/(?:pods|reservations)/([^/]+)")

@@ -103,6 +103,24 @@ def borrows(pod: Json) -> bool:
     return bool(pod["metadata"].get("annotations", {}).get("tidelock.dev/borrows") == "true")
 
 
+def controller_of(pod: Json) -> Json:
+    """Give the owner of a pod that makes another one when it is gone; an empty one if it has none."""
+    owners: list[Json] = pod["metadata"].get("ownerReferences", [])
+    return next((each for each in owners if each.get("controller")), {})
+
+
+def is_evicted(pod: Json) -> bool:
+    """Whether a pod is leaving by an eviction."""
+    reason = str(condition(pod, "DisruptionTarget").get("reason"))
+    return reason == "EvictionByEvictionAPI" and "deletionTimestamp" in pod["metadata"]
+
+
+def selects(budget: Json, pod: Json) -> bool:
+    """Whether evicting a pod takes a disruption of a budget."""
+    wanted: Json = budget["spec"]["selector"]["matchLabels"]
+    return bool(wanted.items() <= pod["metadata"].get("labels", {}).items())
+
+
 def uses_room_of(pod: Json, node_name: str) -> bool:
     """Whether a pod takes room of a node, leaving or not."""
     return pod["spec"].get("nodeName") == node_name and pod["status"].get("phase") not in _DONE

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from faults.history import Json
+from faults.history import BUDGETS, Json
 from faults.life import EARMARK_AFTER, SCHEDULER
 from property.process import HandClock
 from tidelock.framework.config import default_configuration
@@ -24,10 +24,12 @@ from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.decider import Decider
 from tidelock.scheduler.feed import Feed
+from tidelock.scheduler.watches import decoder_of
 
 _MOST_DECISIONS = 50
 _GROUPS = "reservationgroups"
 _QUOTAS = "reservationquotas"
+_BUDGETS = "pod_disruption_budgets"
 _SCHEDULES = "reservationschedules"
 
 
@@ -35,7 +37,8 @@ def check_memory(decider: Decider, stored: Mapping[tuple[str, str], Json], now: 
     """I4 and I5: another operator would make the same of the stored objects, and finds nothing to do."""
     rebuilt = _rebuild(stored, now)
     found = _differences("I4: memory and the API", _standing(decider), _standing(rebuilt))
-    rebuilt.book.advance(now)  # as its first step does, before anything is told
+    found += _differences("I4: plans of moves in memory and the API", _plans(decider), _plans(rebuilt))
+    rebuilt.book.advance(now)  # then it knows which groups are whole
     for differences in (_group_differences, _quota_differences, _schedule_differences):
         found += differences(rebuilt, stored, now)
     for _ in range(_MOST_DECISIONS):
@@ -47,6 +50,8 @@ def check_memory(decider: Decider, stored: Mapping[tuple[str, str], Json], now: 
             found.append(f"I5: {evicted} are in the way of others, and were not evicted")
         if outcome is None and not _due(rebuilt, now):
             break
+    moving = (rebuilt.moving.next_victim(task) for task in rebuilt.take_moves())
+    found += [f"I5: {pod.key} is to be moved, and was not evicted" for pod in moving if pod is not None]
     found += [f"I5: {claim.pod.key} has locks yet, and is bound" for claim in rebuilt.take_hearsay()]
     return found or _differences(
         "I5: before and after another decision", _standing(decider), _standing(rebuilt)
@@ -125,11 +130,15 @@ def _rebuild(stored: Mapping[tuple[str, str], Json], now: float) -> Decider:
         decider.waiting_pods,
         HandClock(now),
         lambda: None,
-        {"reservation_quotas": decider.objects.reservation_quotas},
+        {
+            "reservation_quotas": decider.objects.reservation_quotas,
+            _BUDGETS: decider.objects.pod_disruption_budgets,
+        },
     )
     sinks: dict[str, tuple[Callable[[bytes], Any], Any]] = {
         "nodes": (decode_node, feed.nodes),
         "pods": (decode_pod, feed.pods),
+        BUDGETS.plural: (decoder_of(_BUDGETS), feed.others[_BUDGETS]),
         "reservationquotas": (decode_reservation_quota, feed.others["reservation_quotas"]),
         "reservations": (decode_reservation, feed.reservations),
     }
@@ -171,6 +180,16 @@ def _standing(decider: Decider) -> dict[str, Any]:
         for name, row in columns.row_of.items()
     }
     return locks | nodes
+
+
+def _plans(decider: Decider) -> dict[str, Any]:
+    """Tell of moves; locks are looked at now and then, so another operator may find a plan at once."""
+    entries = decider.book.entries.items()
+    plans = {key: (entry.plan, entry.moved) for key, entry in entries if entry.phase not in SETTLED}
+    return {
+        f"lock {key}": (plan and (plan.node, plan.token, plan.begun_at), moved)
+        for key, (plan, moved) in plans.items()
+    }
 
 
 def _differences(what: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:

@@ -100,6 +100,16 @@ def room_in_use(locks: Sequence[Json], pods: Sequence[Json]) -> Amounts:
     )
 
 
+def excess(world: World, node_name: str, held: Iterable[Json]) -> Amounts:
+    """Tell by how much bound pods and these locks exceed what a node has to give."""
+    locks, pods = list(held), [each for each in world.pods.values() if uses_room_of(each, node_name)]
+    taken = total([*map(requests, pods), *map(room_of, locks)])
+    used = room_in_use(locks, pods)
+    room = amounts(world.nodes[node_name]["status"]["allocatable"])
+    over = {name: units - used.get(name, 0) - room.get(name, 0) for name, units in taken.items()}
+    return {name: units for name, units in over.items() if units > 0}
+
+
 def _cuts(locks: Sequence[Json], pods: Sequence[Json], name: str) -> Iterable[Decimal]:
     for full in chain.from_iterable(combinations(locks, size) for size in range(len(locks) + 1)):
         owners = [pod for pod in pods if any(owns(lock, pod) for lock in locks if lock not in full)]

@@ -12,7 +12,7 @@ import aiohttp
 
 from faults.draws import NUMBERS
 from faults.hasty import JumpingClock
-from faults.history import WORLD_LABEL, Json
+from faults.history import BUDGETS, WORLD_LABEL, Json
 from faults.life import SCHEDULER, Life, end
 from faults.plan import Plan
 from faults.proxy import Proxy
@@ -34,6 +34,9 @@ from tidelock.model.instants import format_instant
 NODE_LABEL = "kubernetes.io/hostname"
 
 RUN_SECONDS = "tidelock.dev/run-seconds"
+_MOVABLE = "tidelock.dev/movable"
+
+_SET = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "part", "uid": "part", "controller": True}
 
 # Seconds in which a pod that is over is gone for certain.
 _GRACE = 2
@@ -119,6 +122,9 @@ class Story:
             await self._do(_ACTIONS[step.action], step.arguments)
         for holder in self.holders:
             holder.cancel()
+        for number in range(NUMBERS):  # else an eviction might wait for ever
+            with suppress(NotFound):
+                await self.delete_budget(number)
 
     async def _do(self, action: Action, arguments: Mapping[str, Any]) -> None:
         """Do something to the first of its number for whom it can be done."""
@@ -309,6 +315,77 @@ class Story:
     async def end_gang_pod(self, number: int, which: int) -> None:
         await self._end_pod(_of_gang(number, which))
 
+    # Moves.
+
+    async def create_part(self, number: int, cpu: str, grace: int, *, stays: bool) -> None:
+        """Send a pod of a StatefulSet, of which another one is made when it is gone."""
+        annotations = {_MOVABLE: "false"} if stays else {}
+        await self._create_pod(
+            f"part-{number}",
+            cpu,
+            {"app": "part"},
+            annotations,
+            owner=_SET,
+            terminationGracePeriodSeconds=grace,
+        )
+
+    async def tell_part(self, number: int, *, stays: bool) -> None:
+        """Have a pod of the set stay where it is, or not."""
+        annotations = {_MOVABLE: "false" if stays else None}
+        path = PODS.item(f"part-{number}", self.world)
+        await self.site.admin.patch(path, {"metadata": {"annotations": annotations}})
+
+    async def end_part(self, number: int) -> None:
+        await self._end_pod(f"part-{number}")
+
+    async def restart_pod(self, state: Json) -> None:
+        """Have a pod that is leaving be gone, and make another one of its name."""
+        meta, spec = state["metadata"], state["spec"]
+        await self.delete_pod(PODS.item(meta["name"], self.world), 0, meta["uid"])
+        kept = {field: spec[field] for field in ("containers", "terminationGracePeriodSeconds")}
+        await self._create_pod(
+            meta["name"], "", meta["labels"], meta.get("annotations", {}), owner=_SET, **kept
+        )
+
+    async def approve_moves(self, number: int, *, stale: bool) -> None:
+        """Approve the plan that a lock's status shows, or another one."""
+        stored = await self.stored(self._lock(number))
+        plan = stored.get("status", {}).get("plan")
+        if plan is None or "mayMove" not in stored["spec"]:
+            raise UnfitError(f"lock-{number} has no plan")
+        await self._answer_plan(stored, "outdated" if stale else plan["token"])
+
+    async def withdraw_approval(self, number: int) -> None:
+        """Take an approval back."""
+        stored = await self.stored(self._lock(number))
+        if "approve" not in stored["spec"].get("mayMove", {}):
+            raise UnfitError(f"lock-{number} has no approval")
+        await self._answer_plan(stored, None)
+
+    async def _answer_plan(self, stored: Json, token: str | None) -> None:
+        meta = stored["metadata"]
+        body = {"metadata": {"uid": meta["uid"]}, "spec": {"mayMove": {"approve": token}}}
+        await self.site.admin.patch(RESERVATIONS.item(meta["name"], self.world), body)
+
+    async def create_budget(self, number: int, least: int) -> None:
+        """Have so many pods of the set be spared at least."""
+        spec = {"minAvailable": least, "selector": {"matchLabels": {"app": "part"}}}
+        await self._create(BUDGETS, f"budget-{number}", spec)
+
+    async def edit_budget(self, number: int, least: int) -> None:
+        await self.site.admin.patch(self._budget(number), {"spec": {"minAvailable": least}})
+
+    async def delete_budget(self, number: int) -> None:
+        await self.site.admin.delete(self._budget(number))
+
+    async def settle_budget(self, meta: Json, status: Json) -> None:
+        """Have a budget say what it allows, as its controller does, unless it was changed since."""
+        body = {"metadata": {"resourceVersion": meta["resourceVersion"]}, "status": status}
+        await self.site.admin.patch(BUDGETS.item(meta["name"], self.world, "status"), body)
+
+    def _budget(self, number: int) -> str:
+        return BUDGETS.item(f"budget-{number}", self.world)
+
     # Schedules.
 
     async def create_schedule(self, number: int, spec: Json) -> None:
@@ -385,8 +462,10 @@ class Story:
 
     async def start_pod(self, name: str) -> None:
         """Have a pod begin to run, as its kubelet would; by the operator's clock."""
-        status = {"phase": "Running", "startTime": format_instant(int(self.clock.now()))}
-        await self.site.admin.patch(PODS.item(name, self.world, "status"), {"status": status})
+        ready = [{"type": "Ready", "status": "True"}]
+        status = {"phase": "Running", "startTime": format_instant(int(self.clock.now())), "conditions": ready}
+        path = PODS.item(name, self.world, "status")
+        await self.site.admin.patch(path, {"status": status}, kind="strategic")
 
     async def end_borrower(self, number: int) -> None:
         await self.delete_pod(PODS.item(f"batch-{number}", self.world), 30)
@@ -399,10 +478,18 @@ class Story:
         """Somebody runs a pod without asking."""
         await self._create_pod(f"stranger-{len(self.log)}", cpu, {}, {}, nodeName=self.name_of(node))
 
-    async def _create_pod(self, name: str, cpu: str, labels: Json, annotations: Json, **spec: Any) -> None:
+    async def _create_pod(
+        self, name: str, cpu: str, labels: Json, annotations: Json, owner: Json | None = None, **spec: Any
+    ) -> None:
+        owners = [owner] if owner else []
         container = {"name": "main", "image": "example.org/none", "resources": {"requests": {"cpu": cpu}}}
         body = {
-            "metadata": {"name": name, "labels": labels, "annotations": annotations},
+            "metadata": {
+                "name": name,
+                "labels": labels,
+                "annotations": annotations,
+                "ownerReferences": owners,
+            },
             "spec": {"schedulerName": SCHEDULER, "containers": [container], **spec},
         }
         await self.site.admin.create(PODS.collection(self.world), body)
@@ -425,9 +512,14 @@ class Story:
         cpu = stored["spec"]["containers"][0]["resources"]["requests"]["cpu"]
         await self._create_pod(f"web-{number}", cpu, stored["metadata"].get("labels", {}), {})
 
-    async def delete_pod(self, path: str, grace: int) -> None:
-        """Ask a pod to end, or, with no grace, have it be gone."""
-        options = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": grace}
+    async def delete_pod(self, path: str, grace: int, uid: str | None = None) -> None:
+        """Ask a pod to end, or, with no grace, have it be gone; only the one of the uid, if that is given."""
+        options = {
+            "kind": "DeleteOptions",
+            "apiVersion": "v1",
+            "gracePeriodSeconds": grace,
+            "preconditions": {"uid": uid},
+        }
         await self.site.admin.request("DELETE", path, body=options)
 
     async def bind_by_another(self, number: int, node: str) -> None:
@@ -491,6 +583,14 @@ _ACTIONS: dict[str, Action] = {
     "quota": Story.create_quota,
     "edit quota": Story.edit_quota,
     "delete quota": Story.delete_quota,
+    "part": Story.create_part,
+    "tell part": Story.tell_part,
+    "end part": Story.end_part,
+    "approve": Story.approve_moves,
+    "withdraw": Story.withdraw_approval,
+    "budget": Story.create_budget,
+    "edit budget": Story.edit_budget,
+    "delete budget": Story.delete_budget,
     "end gang pod": Story.end_gang_pod,
     "pod": Story.create_pod,
     "end pod": Story.end_pod,

@@ -13,6 +13,7 @@ from devcluster import LocalCluster
 from faults.plan import Fault, Plan, Step
 from faults.trial import play
 from tidelock.cluster.columns import Columns
+from tidelock.cluster.nominator import Nominator
 from tidelock.kube.watch import Reflector
 from tidelock.ledger import book, entry, rooms
 from tidelock.ledger.groups import Group
@@ -21,8 +22,10 @@ from tidelock.ledger.leases import Lease
 from tidelock.ledger.quotas import Quotas
 from tidelock.model.lockschedules import ReservationSchedule
 from tidelock.model.meta import Key
+from tidelock.scheduler import moving
 from tidelock.scheduler.evictions import Evictor
 from tidelock.scheduler.feed import ReservationSink
+from tidelock.scheduler.moving import Moving
 from tidelock.scheduler.publisher import Publisher
 from tidelock.scheduler.quotes import QuoteDesk
 from tidelock.scheduler.schedules import ScheduleKeeper
@@ -131,6 +134,18 @@ def _quotes_are_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(QuoteDesk, "_answer", say_nothing)
 
 
+def _all_is_approved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moving, "approved", lambda *_: True)
+
+
+def _room_is_not_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Nominator, "rivals", lambda *_: {})
+
+
+def _plans_are_not_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Moving, "next_victim", lambda *_: None)
+
+
 def _begun_windows_are_forgotten_at_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ReservationSchedule, "last_start", lambda *_: 0.0)
     monkeypatch.setattr(ScheduleKeeper, "_is_untold", lambda *_: False)
@@ -177,6 +192,15 @@ _QUOTE = Step(None, "quote", {"number": 0, "cpu": "1", "node": "", "ttl": 300})
 _QUOTA = Step(None, "quota", {"number": 0, "spec": {"hard": {"cpu": "2"}}})
 _BORROWER = Step(None, "borrower", {"number": 0, "cpu": "3"})
 _SMALL = Step(None, "pod", {"number": 0, "cpu": "1", "requires": True, "app": "web"})
+_FRAGMENTED = (
+    Step(None, "part", {"number": 0, "cpu": "1", "grace": 20, "stays": False}),
+    Step(5.0, "replace node", {"node": "b"}),
+)
+_MOVED = _lock(cpu="4", owner=3, also={"mayMove": {"maxPods": 1, "automatically": True}})
+_RIVALS = (
+    Step(1.0, "pod", {"number": 1, "cpu": "4", "requires": False, "app": "db"}),
+    Step(1.0, "pod", {"number": 2, "cpu": "3", "requires": False, "app": "db"}),
+)
 
 
 @pytest.mark.parametrize(
@@ -207,6 +231,9 @@ _SMALL = Step(None, "pod", {"number": 0, "cpu": "1", "requires": True, "app": "w
         (_quotas_are_not_asked, "I1", (_QUOTA, replace(_LOCK, pause=20.0)), {}),
         (_quotes_are_not_answered, "I5", (_QUOTE,), {}),
         (_locks_are_not_counted, "I1", (_lock(starts_in=90), _ANOTHER), {}),
+        (_all_is_approved, "I2", (*_FRAGMENTED, _lock(cpu="4", also={"mayMove": {}})), {}),
+        (_room_is_not_set_aside, "I1", (*_FRAGMENTED, _MOVED, *_RIVALS), {}),
+        (_plans_are_not_carried_out, "I5", (*_FRAGMENTED, _MOVED), {}),
         (
             _begun_windows_are_forgotten_at_a_start,
             "I2",

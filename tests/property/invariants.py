@@ -296,7 +296,8 @@ def check_nobody_waits_in_vain(process: Process) -> None:
                 row = process.columns.row_of.get(entry.node)
                 sound = row is not None and process.columns.nodes[row].sound
                 fits = sound and not waiting.pod.spec.node_selector
-                kept = entry.room if entry.borrowable else entry.held
+                lent = entry.borrowable and not process.nominator.on(entry.node)  # unless they are leaving
+                kept = entry.room if lent else entry.held
                 assert not fits or not covers(kept, waiting.pod.requests), waiting.pod.key
     for entry in process.book.entries.values():
         if entry.node_problem is not None and not entry.pinned:

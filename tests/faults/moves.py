@@ -1,0 +1,305 @@
+"""What must hold of moves: who is evicted is in a plan that was shown, approved and begun, as few as may be,
+and the room that comes free is for the lock."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from math import inf
+
+from faults.history import BUDGETS, Happening, Json
+from faults.proxy import Passed
+from faults.reading import (
+    borrows,
+    condition,
+    controller_of,
+    holds,
+    is_bound,
+    is_evicted,
+    is_on,
+    phase_of,
+    reason_of,
+    says,
+    selects,
+)
+from faults.sharing import excess
+from faults.world import ROOMLESS, SLACK, World
+from tidelock.model.instants import parse_instant
+
+_LOOKS_EVERY = 10.0  # seconds of the loop
+_MOST = 3
+
+
+@dataclass
+class _Versions:
+    """States of an object, each until the operator was told of the next; None while there is none."""
+
+    seen: list[Happening] = field(default_factory=list)
+
+    def add(self, each: Happening) -> None:
+        self.seen.append(each)
+
+    def known(self, world: World, at: float) -> Iterator[Json | None]:
+        """Give those that the operator may have taken for the newest at a time of the loop, or later."""
+        over_at = inf
+        for each in reversed(self.seen):
+            if over_at > at - SLACK:
+                yield None if each.gone else each.state
+            told = world.told_at(each)
+            over_at = min(over_at, inf if told is None else told)
+        if over_at > at - SLACK:
+            yield None
+
+
+@dataclass(slots=True)
+class _Course:
+    """A plan that is, or was, under way."""
+
+    lock: Happening
+    plan: Json
+    ended_at: float = inf
+
+    @property
+    def pods(self) -> set[str]:
+        return _pods(self.plan)
+
+
+class Moves:
+    """The rules of locks for which pods may be moved."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._asked: defaultdict[str, _Versions] = defaultdict(_Versions)  # locks, by uid
+        self._pods: defaultdict[str, _Versions] = defaultdict(_Versions)  # those with a controller, by uid
+        self._budgets: defaultdict[str, _Versions] = defaultdict(_Versions)
+        self._courses: dict[tuple[str, str, str], _Course] = {}
+        self._evicted: defaultdict[str, set[str]] = defaultdict(set)  # pods by lock, all by uid
+        self._came_at: dict[str, float] = {}
+
+    def see(self, each: Happening, before: Json | None) -> None:
+        """Follow plans, and check each eviction, and who comes to the node of a plan."""
+        if each.kind == "reservations":
+            self._see_lock(each, before)
+        elif each.kind == BUDGETS.plural:
+            self._budgets[each.name].add(each)
+        elif each.kind == "pods" and not each.gone:
+            self._came_at.setdefault(each.uid, each.at)
+            if is_evicted(each.state) and not (before and is_evicted(before)) and not borrows(each.state):
+                self._check_eviction(each)
+            if controller_of(each.state):
+                self._pods[each.uid].add(each)
+                marked = condition(each.state, "DisruptionTarget").get("reason", "EvictionByEvictionAPI")
+                evicted = marked == "EvictionByEvictionAPI"
+                self._world.expect(evicted, f"I2: {each}: it was to go by {marked}")
+            if is_bound(each.state) and before is not None and not before["spec"].get("nodeName"):
+                self._check_pod(each)
+
+    # Plans.
+
+    def _see_lock(self, each: Happening, before: Json | None) -> None:
+        old, new = _plan(before), {} if each.gone else _plan(each.state)
+        if before is None or each.gone or before["spec"] != each.state["spec"]:
+            self._asked[each.uid].add(each)
+        if "begunAt" in old and old.get("begunAt") != new.get("begunAt"):
+            course = self._courses[_course(each.uid, old)]
+            course.ended_at = each.at
+            self._check_end(course, each, new)
+        if new.get("token") != old.get("token") and new:
+            self._check_plan(each, new)
+        if "begunAt" in new and old.get("begunAt") != new["begunAt"]:
+            self._courses[_course(each.uid, new)] = _Course(each, new)
+            shown = old.get("token") == new["token"] and _pods(old) == _pods(new)
+            self._world.expect(shown, f"I2: {each}: it began what was not shown")
+            sent = self._world.sent_at("status", each)
+            approved = self._may_be_approved(each.uid, new["token"], sent)
+            self._world.expect(approved, f"I2: {each}: it began what nobody has approved")
+        if holds(each.state) and not each.gone:
+            self._check_rival(each, before)
+
+    def _check_plan(self, each: Happening, plan: Json) -> None:
+        """A plan is of few pods of its node, that may be moved, and that budgets let go."""
+        world, sent = self._world, self._world.sent_at("status", each) - _LOOKS_EVERY
+        world.expect(phase_of(each.state) == "Pending", f"I2: {each}: it has a plan, and waits for no room")
+        moved = each.state["status"].get("moved", 0)
+        many = len(plan["evictions"]) + moved > self._most(each.uid, sent)
+        world.expect(not many, f"I2: {each}: its plan is of too many pods, {moved} have moved")
+        states = {pod["metadata"]["uid"]: pod for pod in world.pods.values()}
+        pods = [states[uid] for uid in _pods(plan) if uid in states]
+        for pod in pods:
+            name, node_name = pod["metadata"]["name"], pod["spec"].get("nodeName")
+            movable = bool(controller_of(pod)) and node_name == plan["nodeName"] and not borrows(pod)
+            world.expect(movable, f"I2: {each}: {name} is in a plan, and not to be moved")
+            if movable:
+                self._check_stays(pod, sent, f"I2: {each}: {name} is in a plan, and is to stay")
+        for name, versions in self._budgets.items():
+            left = [_left(budget, pods) for budget in versions.known(world, sent)]
+            world.expect(max(left) >= 0, f"I2: {each}: its plan is of more pods than {name} lets go")
+        for pod in pods:
+            twice = sum(
+                all(budget is not None and selects(budget, pod) for budget in versions.known(world, sent))
+                for versions in self._budgets.values()
+            )
+            world.expect(twice <= 1, f"I2: {each}: its plan is of a pod of two budgets")
+
+    def _check_end(self, course: _Course, each: Happening, new: Json) -> None:
+        """A lock that still waits, and may have pods moved, says why that has ended."""
+        waits = not each.gone and phase_of(each.state) == "Pending" and "mayMove" in each.state["spec"]
+        waits = waits and not self._world.owner_was_tried(each.state, each.at)
+        if waits and not new:
+            told = condition(each.state, "MovePlanned")
+            late = len(list(self._writes_of(course, until=each.at))) > 1  # it may have had another plan since
+            why = told.get("status") == "False" and (late or told["message"].startswith("given up: "))
+            self._world.expect(why, f"I5: {each}: it does not say why its plan was given up: {told}")
+
+    def _may_be_approved(self, uid: str, token: str, at: float) -> bool:
+        """Whether the operator may have thought at a time of the loop that a plan was approved."""
+        known = self._asked[uid].known(self._world, at)
+        asks = (state["spec"].get("mayMove", {}) for state in known if state is not None)
+        return any(each.get("approve") == token or each.get("automatically") for each in asks)
+
+    def _most(self, uid: str, at: float) -> int:
+        """Tell how many pods may be moved for a lock, as the operator may have thought."""
+        known = self._asked[uid].known(self._world, at)
+        asks = (state["spec"].get("mayMove") for state in known if state is not None)
+        return max((each.get("maxPods", _MOST) for each in asks if each is not None), default=0)
+
+    def _check_stays(self, pod: Json, at: float, text: str) -> None:
+        versions = self._pods[pod["metadata"]["uid"]]
+        known = [state for state in versions.known(self._world, at) if state is not None]
+        notes = (state["metadata"].get("annotations", {}) for state in known)
+        self._world.expect(any(each.get("tidelock.dev/movable") != "false" for each in notes), text)
+
+    # Evictions.
+
+    def _check_eviction(self, each: Happening) -> None:
+        """Who is evicted is in a plan that is under way and approved."""
+        world, sent = self._world, self._world.sent_at("evict", each)
+        courses = [course for course in self._courses.values() if each.uid in course.pods]
+        world.expect(bool(courses), f"I2: {each}: it is in no plan that is under way")
+        if not courses:
+            return
+        course = max(courses, key=lambda course: course.ended_at)
+        world.expect(sent <= course.ended_at + SLACK, f"I2: {each}: its plan was over at {course.ended_at}")
+        approved = any(self._may_be_approved(one.lock.uid, one.plan["token"], sent) for one in courses)
+        world.expect(approved, f"I2: {each}: its plan is not approved any more")
+        self._check_stays(each.state, sent, f"I2: {each}: it was to stay")
+        uids = {one.lock.uid for one in courses}
+        if len(uids) == 1:
+            evicted = self._evicted[course.lock.uid]
+            evicted.add(each.uid)
+            most = self._most(course.lock.uid, -inf)
+            world.expect(len(evicted) <= most, f"I2: {each}: {len(evicted)} went for {course.lock.name}")
+
+    # Room.
+
+    def _check_pod(self, each: Happening) -> None:
+        """A pod that comes to the node of a plan under way leaves the lock its room."""
+        binds = (
+            asked.start
+            for asked in self._world.circumstances.asked
+            if asked.point == "bind" and asked.name == each.name
+        )
+        came_at = self._came_at[each.uid]
+        decided = min((start for start in binds if came_at - SLACK <= start <= each.at), default=-inf)
+        self._check_guest(each, each.state["spec"]["nodeName"], decided)
+
+    def _check_rival(self, each: Happening, before: Json | None) -> None:
+        """A lock that is given there, and is of no higher priority, does so too."""
+        spec, status = each.state["spec"], each.state["status"]
+        ahead = "group" in spec or "startAt" in spec
+        if ahead or before is None or "activatedAt" in before.get("status", {}):
+            return
+        decided = each.at - (each.clock - parse_instant(status["activatedAt"]))
+        self._check_guest(each, status["nodeName"], decided, spec.get("priority", 0))
+
+    def _check_guest(self, each: Happening, node_name: str, decided: float, priority: float = -inf) -> None:
+        world = self._world
+        if node_name in world.disturbed or node_name not in world.nodes:
+            return
+        for lock in self._waiting_for(node_name, each, decided):
+            if priority > lock["spec"].get("priority", 0) or lock["metadata"]["uid"] == each.uid:
+                continue
+            here = (one for one in world.locks.values() if holds(one) and is_on(one, world.nodes[node_name]))
+            held = [one for one in here if world.surely_has_room(one, each)]
+            room = {"nodeName": node_name, "resources": lock["spec"]["resources"]}
+            over = excess(world, node_name, [*held, lock | {"status": room}])
+            name = lock["metadata"]["name"]
+            world.expect(not over, f"I1: {each}: {name} lacks {over} of what is being made free for it")
+
+    def _waiting_for(self, node_name: str, each: Happening, decided: float) -> Iterator[Json]:
+        """Give locks for which room was surely being made when something was decided."""
+        for course in self._courses.values():
+            begun, name = course.lock, course.lock.name
+            lock = self._world.locks.get(name)
+            if course.plan["nodeName"] != node_name or course.ended_at < inf or lock is None:
+                continue
+            same = lock["metadata"]["generation"] == begun.state["metadata"]["generation"]
+            if not same or decided <= begun.at or not self._world.went_on(begun.at, each.at):
+                continue
+            if self._world.owner_was_tried(lock, each.at):
+                continue  # it is for its owner, and gone with that
+            if not self._was_news_written(course, decided):
+                yield lock
+
+    def _was_news_written(self, course: _Course, decided: float) -> bool:
+        """Whether the operator had begun to write of a lock again: its plan may have been over already."""
+        return any(self._writes_of(course, until=decided + SLACK))
+
+    def _writes_of(self, course: _Course, until: float) -> Iterator[Passed]:
+        """Give the requests that wrote, or were to write, of a lock since its plan was begun."""
+        begun = course.lock
+        for asked in self._world.circumstances.asked:
+            news = asked.start > begun.at or asked.end > begun.at + SLACK
+            if asked.point == "status" and asked.name == begun.name and news and asked.start <= until:
+                yield asked
+
+    # Rest.
+
+    def see_rest(self, now: float) -> None:
+        """Nothing is under way for nothing; who waits knows how it stands, and who approved is heard."""
+        del now
+        for name, lock in self._world.locks.items():
+            plan, asked = _plan(lock), lock["spec"].get("mayMove")
+            waits = phase_of(lock) == "Pending"
+            self._world.expect(waits or not plan, f"I5: {name} has a plan, and is {phase_of(lock)}")
+            if "begunAt" in plan:
+                pods = self._world.pods.values()
+                here = [pod for pod in pods if pod["spec"].get("nodeName") == plan["nodeName"]]
+                awaited = any("deletionTimestamp" in pod["metadata"] for pod in here)
+                self._world.expect(awaited, f"I5: the plan of {name} is under way, and nobody is leaving")
+            elif plan and asked is not None:
+                heard = asked.get("approve") != plan["token"] and not asked.get("automatically")
+                self._world.expect(heard, f"I5: the approval of {name} is not heard")
+            if waits and asked is not None and reason_of(lock) in ROOMLESS and "group" not in lock["spec"]:
+                told = says(lock, "MovePlanned") == bool(plan) and condition(lock, "MovePlanned")
+                self._world.expect(bool(told), f"I5: {name} does not tell how its plan stands")
+            evicted = len(self._evicted[lock["metadata"]["uid"]])
+            moved = lock.get("status", {}).get("moved", 0)
+            counted = moved >= evicted or "begunAt" in plan
+            self._world.expect(counted, f"I5: {evicted} were evicted for {name}, which tells of {moved}")
+
+    def explains(self, reason: str, before: Json, each: Happening) -> bool:
+        """Moves end no lock."""
+        del reason, before, each
+        return False
+
+
+def _plan(lock: Json | None) -> Json:
+    found: Json = {} if lock is None else lock.get("status", {}).get("plan", {})
+    return found
+
+
+def _pods(plan: Json) -> set[str]:
+    return {each["uid"] for each in plan.get("evictions", ())}
+
+
+def _course(uid: str, plan: Json) -> tuple[str, str, str]:
+    return uid, plan["token"], plan["begunAt"]
+
+
+def _left(budget: Json | None, pods: Iterable[Json]) -> float:
+    """Tell how many more a budget lets go, once these pods have gone."""
+    if budget is None:
+        return inf
+    taken, status = sum(selects(budget, pod) for pod in pods), budget.get("status", {})
+    current = status.get("observedGeneration", 0) >= budget["metadata"]["generation"]
+    return (status.get("disruptionsAllowed", 0) if current else 0) - taken if taken else inf
