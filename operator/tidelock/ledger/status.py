@@ -206,7 +206,7 @@ def _planned_moves(entry: Entry) -> Iterator[_Aspect]:
     if asks is None or not entry.may_move:
         return
     if plan is None:
-        yield "MovePlanned", False, reasons.NO_MOVES, entry.move_problem
+        yield "MovePlanned", False, reasons.NO_MOVES, entry.move_problem or "nobody has looked for moves yet"
         return
     would = f"room would come of moving {plan.text}"
     how = f"{would}; approved with spec.mayMove.approve {plan.token}"

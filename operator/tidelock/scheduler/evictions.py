@@ -77,15 +77,18 @@ class Evictor:
     async def _move_all(self, task: Task) -> None:
         """Evict the pods of a plan, as long as it is under way."""
         moving, pause = self._decider.moving, self._tasks.retry_pauses()
+        unanswered: set[str] = set()  # who may have been evicted by a try of which nobody heard
         try:
             while (victim := moving.next_victim(task)) is not None:
                 try:
                     await self._ask_to_evict(victim)
                 except (NotFound, Conflict, TooManyRequests) as error:
-                    moving.spared(task, victim.uid)
+                    if victim.uid not in unanswered:
+                        moving.spared(task, victim.uid)
                     # Until the watch tells that it is gone, or its budget has something left.
                     await pause(error)
                 except TransientError as error:
+                    unanswered.add(victim.uid)
                     await pause(error)
                 except ApiError as error:
                     self._telemetry.api_errors.labels("move", type(error).__name__).inc()

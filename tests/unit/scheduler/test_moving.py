@@ -1,7 +1,9 @@
 """The life of a plan of moves: shown, approved, carried out, given up, and gone on with by a next process."""
 
+import pytest
+
 from builders import Json, budget, node, pod
-from tidelock.kube.errors import Forbidden, TooManyRequests
+from tidelock.kube.errors import Forbidden, NotFound, ServerError, TooManyRequests
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render
 from tidelock.ledger.transitions import Event
@@ -292,6 +294,26 @@ async def test_a_budget_that_forbids_it_is_waited_for_and_nothing_is_deleted(nap
     assert len(naps) == 3
     assert pod_path("a-0") not in made.api.objects
     assert "DELETE" not in made.api.verbs
+
+
+async def test_an_eviction_whose_answer_was_lost_counts(
+    naps: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = shell()
+    answers = iter((ServerError("no answer", status=504), NotFound("it is gone", status=404)))
+
+    async def ask(victim: Pod) -> None:
+        """Carry the eviction out, of which the watch tells before anybody asks again."""
+        answer = next(answers)
+        if isinstance(answer, NotFound):
+            made.feed.pods.remove(victim)
+        raise answer
+
+    monkeypatch.setattr(made.evictor, "_ask_to_evict", ask)
+    await carry_on(made)
+
+    assert len(naps) == 2
+    assert made.stored_status()["moved"] == 1
 
 
 async def test_an_eviction_that_is_forbidden_gives_the_plan_up() -> None:
