@@ -67,8 +67,7 @@ class Timeline:
             return
         if before is not None:
             self._columns.freed += 1  # who leaves earlier than was known makes room
-        left = self._take(key)
-        if left is not None and left != node_name:
+        if key in self._place_of and (left := self._take(key)) != node_name:
             self._share(left)
         self._spans[node_name][key] = span
         slot = self._slot()
@@ -84,9 +83,8 @@ class Timeline:
 
     def drop(self, key: Hashable) -> None:
         """Take a span away, if there is one."""
-        node_name = self._take(key)
-        if node_name is not None:
-            self._share(node_name)
+        if key in self._place_of:
+            self._share(self._take(key))
 
     def recount(self, node_name: str) -> None:
         """Take back what windows share on a node that has just come to be known."""
@@ -159,12 +157,9 @@ class Timeline:
         peaks: Amounts = np.maximum.reduceat(sums, firsts, axis=0) - before
         return ids, peaks
 
-    def _take(self, key: Hashable) -> str | None:
-        """Take a span away; gives its node, of which it is to be told anew what windows share."""
-        place = self._place_of.pop(key, None)
-        if place is None:
-            return None
-        node_name, slot = place
+    def _take(self, key: Hashable) -> str:
+        """Take out a span that is there; gives its node, of which is to be told anew what windows share."""
+        node_name, slot = self._place_of.pop(key)
         self._sum[self._node[slot]] -= self._amounts[slot]
         self._node[slot] = -1
         self._amounts[slot] = 0

@@ -58,10 +58,11 @@ class Earmarking:
 
     def step(self, now: float) -> None:
         """Let go of what is not needed any more, and look now and then for what is to be kept for whom."""
+        if self._entry is None and not self._book.waitlist.waiting:
+            return
         if self._entry is not None and not self._waits(self._entry):
             self._let_go()
-        due = self.next_due()
-        if due is not None and due <= now:
+        if self._next <= now:
             self._next = now + LOOK_AGAIN
             self._look(now)
 

@@ -73,6 +73,8 @@ class Moving:
 
     def step(self, now: float) -> None:
         """Go on with the plans of which there is news, and look for one."""
+        if not (self._awaited or self._urgent or self._book.planned):
+            return
         due = self.next_due()
         if due is None or due > now:
             return
