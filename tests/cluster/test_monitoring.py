@@ -95,6 +95,7 @@ def test_every_panel_shows_something(world: World, node: Node, scraping: Prometh
     late.until_condition("Active", "False", "InsufficientCapacity")
     gone.edit(ttlSeconds=1)
     late.until_phase("Active")
+    world.lock("huge", "100", node, pendingDeadlineSeconds=600)
     world.pod("web-0", "1m").until_bound()
     world.pod("web-1", "8").until_refused("Insufficient cpu")
     shown = {
