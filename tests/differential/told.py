@@ -26,6 +26,7 @@ Series = frozenset[tuple[str, str]]
 
 # Plugins are measured in a tenth of the decisions: of so many, some are.
 _MANY = 100
+_SMALL = {"size": "small"}
 _SCRAPE_SECONDS = 60.0
 _SCRAPER = "scraper"
 # What is kept of an event, and of a condition; the rest is of instants and of who wrote it.
@@ -127,7 +128,7 @@ def play(sides: Iterable[Side]) -> None:
     sides = list(sides)
     for side in sides:
         side.world.node("large", cpu="4")
-        side.world.node("small", cpu="1")
+        side.world.node("small", cpu="1", labels=_SMALL)
         side.world.priority_class("urgent", 1000)
     for side in sides:
         _play(side)
@@ -141,7 +142,8 @@ def _play(side: Side) -> None:
     for pod in side.pods.values():
         pod.until_bound()
     side.pod("large", "8").until_refused()
-    gated = side.pod("gated", schedulingGates=[{"name": "example.com/hold"}])
+    chosen = {**side.world.selector, **_SMALL}  # the other node may be as good by then
+    gated = side.pod("gated", schedulingGates=[{"name": "example.com/hold"}], nodeSelector=chosen)
     urgent = side.pod("urgent", "3", priorityClassName="urgent")
     victim.until(lambda pod: pod["metadata"].get("deletionTimestamp"), "be evicted")
     urgent.until(lambda pod: pod["status"].get("nominatedNodeName"), "be nominated")

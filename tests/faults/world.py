@@ -154,6 +154,8 @@ class World:
             return False
         if lock["spec"].get("reuse") == "Always":
             return True  # its owners use it, and it goes on
+        if not {"group", "startAt"} & lock["spec"].keys() and self.owners[lock["metadata"]["uid"]]:
+            return False  # it has ended, as soon as that can be written
         taken = any(not self._took_another(pod, lock) for pod in self.bound_owners(lock))
         return not taken and not self.owner_was_tried(lock, each.at, recently=True)
 
