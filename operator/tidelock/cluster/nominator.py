@@ -53,12 +53,11 @@ class Nominator:
     @property
     def nodes(self) -> Collection[str]:
         """Names of the nodes where room is kept: for those, or for the earmark."""
-        names = self._on_node.keys()
-        return names if self.earmark is None else names | {self.earmark.node_name}
+        return self.targets if self.earmark is None else {*self.targets, self.earmark.node_name}
 
     def on(self, node_name: str) -> Collection[Pod]:
         """All pods for which room is kept on a node."""
-        nominated = self._on_node[node_name].values() if node_name in self._on_node else ()
+        nominated = self._nominated(node_name)
         if self.earmark is not None and self.earmark.node_name == node_name:
             return [*nominated, self.earmark.pod]
         return nominated
@@ -88,8 +87,7 @@ class Nominator:
         if earmark is not None:
             self._columns.vector(earmark.pod.requests)  # as for a nomination
         if before is not None:
-            self._columns.freed += 1
-            self.ended.append(assigned_to(before.pod, before.node_name))
+            self._free(before.pod, before.node_name)
 
     def end_earmark(self, uid: str) -> None:
         """Keep no room for a lock any more, if it is the one."""
@@ -119,8 +117,7 @@ class Nominator:
 
     def clear_below(self, priority: int, node_name: str) -> list[Pod]:
         """Take the nominations for a node from pods of lower priority; gives these pods."""
-        nominated = self._on_node[node_name].values() if node_name in self._on_node else ()
-        lower = [pod for pod in nominated if pod.spec.priority < priority]
+        lower = [pod for pod in self._nominated(node_name) if pod.spec.priority < priority]
         for pod in lower:
             self.nominate(pod, "")
         return lower
@@ -134,12 +131,18 @@ class Nominator:
         self._end(uid)
         del self._pods[uid], self._node_of[uid]
 
+    def _nominated(self, node_name: str) -> Collection[Pod]:
+        return self._on_node[node_name].values() if node_name in self._on_node else ()
+
+    def _free(self, pod: Pod, node_name: str) -> None:
+        self._columns.freed += 1
+        self.ended.append(assigned_to(pod, node_name))
+
     def _end(self, uid: str) -> None:
         """End a nomination, so that what had to leave it room may try again."""
         node_name = self.node_of(uid)
         if self._unlist(uid):
-            self._columns.freed += 1
-            self.ended.append(assigned_to(self._pods[uid], node_name))
+            self._free(self._pods[uid], node_name)
 
     def _unlist(self, uid: str) -> bool:
         node_name = self.node_of(uid)

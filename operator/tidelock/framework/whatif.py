@@ -281,8 +281,7 @@ def _needed_until(pod: Pod, own: Sequence[Entry], now: float) -> float:
     """Tell until when a pod, or a lock by its stand-in, needs room that it is given now."""
     for entry in own:
         if entry.uid == pod.uid:
-            begins = now if entry.begins_at is None else entry.begins_at
-            return entry.needed_until(entry.expiry_from(begins))
+            return entry.stay_from(now)[1]
     return pod.gone_by(now)
 
 

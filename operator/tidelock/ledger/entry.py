@@ -272,6 +272,11 @@ class Entry:
         """Tell until when its room is needed at most if the lock ends then; its pod may come at the last."""
         return inf if ends is None else ends + START_SECONDS + self.reservation.run_seconds
 
+    def stay_from(self, now: float) -> tuple[float, float]:
+        """Tell from when until when it needs room at most that it is given now."""
+        begins = now if self.begins_at is None else self.begins_at
+        return begins, self.needed_until(self.expiry_from(begins))
+
     def kept_of(self, room: Resources) -> Resources:
         """Give what stays of room that a lock had: no more than is asked for, if that can be read."""
         pod = self.reservation.pod

@@ -109,13 +109,14 @@ class Forecast:
             fits &= free >= units
             later &= free[self._rows] + self._freed[:, column] >= units
         if fits.any():
-            return Start(self._now, self._first(fits.nonzero()[0]))
+            return Start(self._now, self.first_of(fits.nonzero()[0]))
         if not later.any():
             return None
         at = float(self._ends[later].min())
-        return Start(at, self._first(self._rows[later & (self._ends == at)]))
+        return Start(at, self.first_of(self._rows[later & (self._ends == at)]))
 
-    def _first(self, rows: Rows) -> str:
+    def first_of(self, rows: Rows) -> str:
+        """Give the first of some nodes by name."""
         names: list[str] = [self._columns.nodes[row].name for row in rows.tolist()]
         return min(names)
 

@@ -172,9 +172,7 @@ class Cycle:
             else:
                 found = self._home(entry, pod, state, filtered) or self._choose(pod, state, *filtered)
             if isinstance(found, _Unfit):
-                begins = now if entry.begins_at is None else entry.begins_at
-                until = entry.needed_until(entry.expiry_from(begins))
-                found = self._between(profile, pod, state, found, begins, until) or found
+                found = self._between(profile, pod, state, found, *entry.stay_from(now)) or found
             if isinstance(found, _Unfit):
                 refusal = found.refusal
                 if _may_preempt(entry, pod):

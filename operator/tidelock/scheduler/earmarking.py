@@ -141,9 +141,7 @@ class Earmarking:
         if start is not None and start.at <= entry.given_up_at:
             return start.node
         least = shortages[candidates].min()
-        rows = (candidates & (shortages == least)).nonzero()[0]
-        names: list[str] = [columns.nodes[row].name for row in rows.tolist()]
-        return min(names)
+        return forecast.first_of((candidates & (shortages == least)).nonzero()[0])
 
     def _let_go(self, but: Entry | None = None) -> None:
         """Keep room for nobody, or for one alone; others may have been told so by an earlier process."""
