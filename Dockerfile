@@ -1,4 +1,5 @@
-FROM python:3.12-slim AS build
+# The digest is that of the index, so each platform gets its own image. Both stages name the same one.
+FROM python:3.12-slim@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea AS build
 WORKDIR /src
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv /opt/tidelock
@@ -12,7 +13,7 @@ COPY operator operator
 RUN pip install --no-deps --no-build-isolation .
 RUN pip uninstall --yes -r requirements-build.lock
 
-FROM python:3.12-slim
+FROM python:3.12-slim@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea
 COPY --from=build /opt/tidelock /opt/tidelock
 ENV PATH=/opt/tidelock/bin:$PATH PYTHONDONTWRITEBYTECODE=1
 # A number, as a kubelet can't tell from a name that it is not root's.

@@ -3,6 +3,9 @@ PYTHON ?= python3
 PYTHONS := 3.11 3.12 3.13
 VENV := .venv
 BIN := $(VENV)/bin
+# Fault runs of a night, and objects of a fuzz.
+RUNS ?= 2000
+OBJECTS ?= 10000
 # Tests that need no cluster are spread over all cores; the others share servers, and wait most of the time, so that
 # two lines of them fit on any machine.
 PURE := tests/unit tests/property tests/contract tests/model
@@ -11,7 +14,7 @@ TWO_LINES := --numprocesses=2 --dist=loadfile
 export PYTHONPATH := operator:hack
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test chromium web-view unit screenshots test-pythons verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants bench-dispatch audit sbom soak first-steps docs clean
+.PHONY: help venv test chromium web-view unit screenshots test-pythons verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants bench-dispatch audit sbom soak fuzz faults-nightly first-steps docs clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -23,8 +26,8 @@ $(VENV)/.installed: requirements-dev.lock pyproject.toml
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: venv ## Play the reservation story on a real control plane
-	$(BIN)/python -m demo
+demo: venv ## Play the reservation story on a real control plane; KUBELETS=1: on real kubelets
+	$(BIN)/python -m demo $(if $(KUBELETS),--kubelets)
 
 demo-water: venv ## Play load on a real control plane, by requests and by measured use, and draw it
 	mkdir -p build
@@ -52,8 +55,8 @@ screenshots: venv ## Renew the screens of kubectl tidelock that tests compare wi
 verify: venv ## Style, types, layers, generated files
 	hack/verify-all
 
-up: venv ## Start a development control plane
-	$(BIN)/python -m devcluster up
+up: venv ## Start a development control plane; with real kubelets: KUBELETS=number of nodes
+	$(BIN)/python -m devcluster up $(if $(KUBELETS),--kubelets=$(KUBELETS))
 
 down: venv ## Stop the development control plane
 	$(BIN)/python -m devcluster down
@@ -100,6 +103,16 @@ sbom: venv ## Write what the image consists of to build/tidelock.cdx.json (Cyclo
 
 soak: venv ## An hour of churn: what is lost, left over or grows
 	$(BIN)/python -m soak
+
+fuzz: venv ## Hostile objects of every kind: what ends, stalls or deceives the operator; OBJECTS=10000 SEED=...
+	$(BIN)/python -m fuzz --objects $(OBJECTS) $(if $(SEED),--seed $(SEED))
+
+faults-nightly: venv ## Fault runs of seeds that nobody has played yet, which it names: RUNS=2000
+	@first=$$($(BIN)/python -c 'import secrets; print(10**6 + secrets.randbelow(10**9))') && \
+	export TIDELOCK_FAULT_SEEDS=$$first-$$((first + $(RUNS) - 1)) && \
+	export TIDELOCK_OUTAGE_SEEDS=$$first-$$((first + $(RUNS) / 20)) && \
+	echo "TIDELOCK_FAULT_SEEDS=$$TIDELOCK_FAULT_SEEDS TIDELOCK_OUTAGE_SEEDS=$$TIDELOCK_OUTAGE_SEEDS" && \
+	$(BIN)/python -m pytest tests/faults/test_faults.py tests/faults/test_outages.py
 
 first-steps: venv ## How long it takes from a clone to the demo's end, a lock and the web view
 	PYTHONPATH=operator:hack:tests $(BIN)/python -m firststeps

@@ -4,7 +4,7 @@ Each `..._json` gives the object as the API server would, and its namesake decod
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -22,6 +22,7 @@ from tidelock.model.levels import (
     Windows,
     encode_node_level,
 )
+from tidelock.model.limits import ReservationQuota, decode_reservation_quota
 from tidelock.model.locks import Reservation, decode_reservation
 from tidelock.model.nodes import Node, decode_node
 from tidelock.model.pods import Pod, decode_pod
@@ -147,14 +148,19 @@ def reservation_json(
     status: Json | None = None,
     annotations: Mapping[str, str] | None = None,
     deleted: bool = False,
+    writes: Sequence[Json] = (),
     **spec: Any,
 ) -> Json:
-    """Give a Reservation of one cpu for a pod for ten minutes; None takes a field out of the spec."""
+    """Give a Reservation of one cpu for a pod for ten minutes; None takes a field out of the spec.
+
+    `writes` are those that the API server remembers, as managedFields.
+    """
     defaults = {"resources": {"cpu": "1"}, "owners": [{"pod": {"name": owner}}], "ttlSeconds": 600}
     metadata = _metadata(name, namespace, uid, version) | {
         "generation": generation,
         "creationTimestamp": format_instant(created),
         "annotations": dict(annotations or {}),
+        "managedFields": list(writes),
     }
     if deleted:
         metadata["deletionTimestamp"] = format_instant(NOW)
@@ -168,6 +174,13 @@ def reservation_json(
 
 def reservation(name: str = "lock", **fields: Any) -> Reservation:
     return decode_reservation(encode(reservation_json(name, **fields)))
+
+
+def quota(name: str = "team", *, namespace: str = NAMESPACE, **spec: Any) -> ReservationQuota:
+    """Give a ReservationQuota; without fields it allows any priority, and preemption."""
+    allowed = {"maxPriority": 1_000_000_000, "preemptionPolicy": "PreemptLowerPriority"}
+    metadata = {"name": name, "namespace": namespace, "generation": 3}
+    return decode_reservation_quota(encode({"metadata": metadata, "spec": spec or allowed}))
 
 
 def level(

@@ -33,7 +33,8 @@ def charted(helm: Path, tmp_path_factory: pytest.TempPathFactory) -> Charted:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build what is needed before the first test: a test's time-out is shorter than a cold build."""
     fixtures = {name for item in session.items for name in getattr(item, "fixturenames", ())}
-    own = fixtures & {"scheduled_cluster", "private_cluster", "bare_cluster", "kubectl"}
+    clusters = {"scheduled_cluster", "private_cluster", "bare_cluster", "kubelet_cluster", "attacked_cluster"}
+    own = fixtures & (clusters | {"kubectl"})
     cluster = own or ("controlplane" in fixtures and attached() is None)
     wanted: list[Callable[[], object]] = [find_binaries] if cluster else []
     wanted += [partial(find_program, name) for name in SOURCES if name.replace("-", "_") in fixtures]

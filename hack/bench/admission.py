@@ -1,9 +1,9 @@
 """How long the review of a binding takes: python -m bench.admission [--quick].
 
 On a control plane of its own, with bare nodes that each carry a lock, `tidelock run --admission` is asked
-about bindings as the API server would ask: over TLS connections that stay open, one at a time and many at
-once. Each binding that is admitted is then made, so that its pod is counted, seen and no longer expected. The
-exit status is 1 if a review was not answered, or not as the room is.
+about bindings as the API server would ask: by the token in the webhooks' path, over TLS connections that stay
+open, one at a time and many at once. Each binding that is admitted is then made, so that its pod is counted,
+seen and no longer expected. The exit status is 1 if a review was not answered, or not as the room is.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from http import HTTPStatus
 from typing import Any
 
 import aiohttp
@@ -25,12 +26,13 @@ from bench.figures import Figure, percentile, table
 from bench.programs import cpu_seconds, tidelock
 from bench.world import NAMESPACE, add_nodes, admin, each, install
 from devcluster import LocalCluster
+from devcluster.binders import webhook_configuration
 from devcluster.identity import EXTENDER, SYSTEM_NAMESPACE, operator_kubeconfig
 from devcluster.loopback import HOST, free_ports
 from devcluster.output import say
-from tidelock.binders.keeper import SECRETS
-from tidelock.binders.server import ADMISSION_PATH
-from tidelock.kube.client import PODS, RESERVATIONS, KubeClient
+from tidelock.binders.keeper import CONFIGURATION, SECRETS
+from tidelock.binders.tokens import ADMISSION_PATH
+from tidelock.kube.client import PODS, RESERVATIONS, WEBHOOKS, KubeClient
 
 _MILLI = 1000
 _TARGET = 10  # ms
@@ -51,9 +53,13 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
     wrong = 0
     async with admin(cluster) as client:
         await add_nodes(client, options.nodes)
+        configuration = webhook_configuration(cluster, port)
+        for webhook in configuration["webhooks"]:
+            webhook["objectSelector"] = {"matchLabels": {"asked": "by-the-api-server-too"}}  # none is
+        await client.create(WEBHOOKS.collection(), configuration)
         await asyncio.to_thread(program.start)
         await each(lambda number: _make_lock(client, number), range(options.nodes))
-        async with _reviews(client, port) as post:
+        async with _reviews(client) as post:
             await _until_locked(client, options.nodes)
             for name, workers in (("one at a time", 1), (f"{_AT_ONCE} at once", _AT_ONCE)):
                 say(f"{options.reviews} reviews, {name}.")
@@ -102,10 +108,11 @@ async def _measure(
 
 
 @asynccontextmanager
-async def _reviews(client: KubeClient, port: int) -> AsyncIterator[Any]:
+async def _reviews(client: KubeClient) -> AsyncIterator[Any]:
     """Give what posts a review of a binding, and tells whether it is allowed."""
     secret = msgspec.json.decode(await client.get(SECRETS.item("tidelock-tls", SYSTEM_NAMESPACE)))
     tls = ssl.create_default_context(cadata=base64.b64decode(secret["data"]["ca.crt"]).decode())
+    url = await _webhook_url(client)
     async with aiohttp.ClientSession() as session:
 
         async def post(name: str, binding: dict[str, Any]) -> bool:
@@ -117,12 +124,25 @@ async def _reviews(client: KubeClient, port: int) -> AsyncIterator[Any]:
                 "name": name,
                 "object": binding,
             }
-            url = f"https://{HOST}:{port}{ADMISSION_PATH}"
-            async with session.post(url, json={"request": request}, ssl=tls) as response:
-                answer: bool = (await response.json())["response"]["allowed"]
-                return answer
+            nonlocal url
+            while True:
+                async with session.post(url, json={"request": request}, ssl=tls) as response:
+                    if response.status != HTTPStatus.NOT_FOUND:
+                        answer: bool = (await response.json())["response"]["allowed"]
+                        return answer
+                url = await _webhook_url(client)  # the token was replaced
 
         yield post
+
+
+async def _webhook_url(client: KubeClient) -> str:
+    """Read where the API server calls, once the operator has written that."""
+    while True:
+        webhooks = msgspec.json.decode(await client.get(WEBHOOKS.item(CONFIGURATION)))["webhooks"]
+        url: str = webhooks[0]["clientConfig"]["url"]
+        if ADMISSION_PATH in url:
+            return url
+        await asyncio.sleep(_WAIT)
 
 
 async def _make_pod(client: KubeClient, name: str, cpu: str) -> str:

@@ -27,7 +27,7 @@ from bench.pods import clear
 from bench.programs import kube_scheduler, tidelock
 from bench.world import NAMESPACE, admin, each, install, install_kube_scheduler, put_nodes
 from devcluster import LocalCluster
-from devcluster.binders import NAMES, scheduler_configuration, webhook_configuration
+from devcluster.binders import NAMES, scheduler_configuration, scheduler_keys, webhook_configuration
 from devcluster.identity import EXTENDER, SYSTEM_NAMESPACE, operator_kubeconfig
 from devcluster.loopback import free_ports
 from devcluster.output import say
@@ -184,8 +184,10 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
     )
     (port,) = free_ports(1)
     ours = tidelock(cluster, kubeconfig)
-    door = ("--extender", "--admission", f"--tls-port={port}", f"--tls-names={','.join(NAMES)}")
-    ours = replace(ours, command=(*ours.command, *door))
+    keys = scheduler_keys(cluster)
+    door = ("--extender", f"--extender-clients={keys.authority}", "--admission", f"--tls-port={port}")
+    names = f"--tls-names={','.join(NAMES)}"
+    ours = replace(ours, command=(*ours.command, *door, names))
     contest = Contest(options.claimants, options.nodes, options.room)
     async with admin(cluster) as client:
         await client.create(WEBHOOKS.collection(), webhook_configuration(cluster, port))
@@ -194,7 +196,7 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
             authority = cluster.directory / "ca.crt"
             authority.write_bytes(await _authority(client))
             await _until_reviewed(client)
-        settings = scheduler_configuration(port, authority)
+        settings = scheduler_configuration(port, authority, keys)
         peer = kube_scheduler(cluster, peers_kubeconfig, PEER, settings)
         await asyncio.to_thread(peer.start)
         say(f"{options.rounds} rounds.")

@@ -29,9 +29,9 @@ from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.decider import Decider
 from tidelock.scheduler.feed import Feed
 
-_SCHEDULER = "bench"
-_NAMESPACE = "bench"
-_NOW = 1_800_000_000.0
+SCHEDULER = "bench"
+NAMESPACE = "bench"
+NOW = 1_800_000_000.0
 _FIT_ONLY = frozenset({"PrioritySort", "NodeResourcesFit", "DefaultBinder"})
 _APPS = 100  # of the pods that are placed already: the first is the app of those that spread
 _LOOK_AT_CLOCK = 100  # decisions between two looks at the processor clock, each a system call
@@ -55,12 +55,16 @@ class Workload:
     plugins: frozenset[str] = frozenset()
 
 
+DEFAULT = Workload(name="default", shape=plain_pod)
+"""Plain pods by the plugins that are enabled by default."""
+
+
 def workloads(locks: int) -> list[Workload]:
     """Give the plugin sets that are measured."""
     fit = tuple(plugin for plugin in DEFAULT_PLUGINS if plugin.name in _FIT_ONLY)
     return [
         Workload(name="fit", shape=plain_pod, enabled=fit),
-        Workload(name="default", shape=plain_pod),
+        DEFAULT,
         Workload(name="spread", shape=spread_pod, plugins=frozenset({"PodTopologySpread"})),
         Workload(
             name="anti-affinity",
@@ -77,17 +81,17 @@ class Stopped:
 
     def now(self) -> float:
         """Give the one instant."""
-        return _NOW
+        return NOW
 
     def monotonic(self) -> float:
         """Give the one instant."""
-        return _NOW
+        return NOW
 
 
 def furnished(workload: Workload, nodes: int, placed: int) -> tuple[Decider, Feed]:
     """Make a decider that knows nodes, placed pods in turn on all of them, and locks that are held."""
     builtins = replace(BUILTINS, defaults=tuple(workload.enabled))
-    decider = Decider(default_configuration(_SCHEDULER, builtins))
+    decider = Decider(default_configuration(SCHEDULER, builtins))
     feed = Feed(decider.cache, decider.book, decider.queue, decider.waiting_pods, Stopped(), lambda: None)
     for number, node in enumerate(_nodes(nodes)):
         feed.nodes.upsert(None, _measured(node, number) if workload.measured else node)
@@ -99,8 +103,8 @@ def furnished(workload: Workload, nodes: int, placed: int) -> tuple[Decider, Fee
         feed.reservations.upsert(None, decode_reservation(_lock(number)))
     for synced in (feed.nodes, feed.pods, feed.reservations):
         synced.synced()
-    while (due := decider.next_due()) is not None and due <= _NOW:
-        decider.step(_NOW)
+    while (due := decider.next_due()) is not None and due <= NOW:
+        decider.step(NOW)
     return decider, feed
 
 
@@ -125,10 +129,10 @@ def seconds_a_decision(decider: Decider, feed: Feed, waiting: Sequence[Pod], lim
         feed.pods.upsert(None, pod)
     begin = time.process_time()
     for done in range(1, len(waiting) + 1):
-        outcome = decider.step(_NOW)
+        outcome = decider.step(NOW)
         if not isinstance(outcome, Assumed):
             raise DecisionError(f"decision {done}: {outcome}")
-        decider.bound(outcome, _NOW)
+        decider.bound(outcome, NOW)
         if done % _LOOK_AT_CLOCK == 0 and time.process_time() - begin > limit:
             break
     return (time.process_time() - begin) / done
@@ -158,7 +162,7 @@ def _measured(node: Node, number: int) -> Node:
     """Give a node its measured use: from 10 to 59 % of the cpu, from 20 to 59 % of the memory."""
     cpu, memory = 10.0 + number % 50, 20.0 + number % 40
     windows = _windows(Stat(cpu, cpu, cpu), Stat(memory, memory, memory))
-    annotations = {NODE_LEVEL: encode_node_level(NodeLevel(_NOW, windows))}
+    annotations = {NODE_LEVEL: encode_node_level(NodeLevel(NOW, windows))}
     metadata = msgspec.structs.replace(node.metadata, annotations=annotations)
     return msgspec.structs.replace(node, metadata=metadata)
 
@@ -168,7 +172,7 @@ def _uses(placed: Sequence[Pod]) -> Uses:
     cores = [0.1 + number % 500 / 1000 for number in range(len(placed))]
     return Uses(
         {
-            pod.uid: PodMeans(_NOW, (cpu, _MEMORY) * len(WINDOW_SECONDS))
+            pod.uid: PodMeans(NOW, (cpu, _MEMORY) * len(WINDOW_SECONDS))
             for pod, cpu in zip(placed, cores, strict=True)
         },
         {},
@@ -188,15 +192,15 @@ def _sized(shape: Json, number: int) -> Json:
 
 
 def _pod(name: str, shape: Json) -> Pod:
-    body = pod_object(name, _SCHEDULER, shape)
-    body["metadata"]["namespace"] = _NAMESPACE
+    body = pod_object(name, SCHEDULER, shape)
+    body["metadata"]["namespace"] = NAMESPACE
     return decode_pod(_encode(_with_uid(body)))
 
 
 def _lock(number: int) -> bytes:
     name = f"lock-{number:06}"
     body = {
-        "metadata": {"name": name, "namespace": _NAMESPACE, "generation": 1},
+        "metadata": {"name": name, "namespace": NAMESPACE, "generation": 1},
         "spec": {
             "resources": {"cpu": "100m", "memory": "256Mi"},
             "owners": [{"pod": {"name": name}}],

@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from tidelock.cluster.columns import NOWHERE
 from tidelock.framework.config import default_configuration
 from tidelock.model.locks import Reservation, decode_reservation
 from tidelock.model.meta import Key
@@ -67,8 +68,7 @@ class Member:
             feed.nodes.upsert(None, node_of(machine))
         for sink in (feed.nodes, feed.pods, feed.reservations):
             sink.synced()
-        decider.columns.know({GPU: 0})
-        self.gpu = decider.columns.column_of[GPU]
+        self.gpu = decider.columns.column_of.get(GPU, NOWHERE)
 
     def create(self, job: Job) -> None:
         """Have a job's pod come."""

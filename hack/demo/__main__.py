@@ -1,13 +1,16 @@
 """Play the demo: python -m demo.
 
 In the cluster that TIDELOCK_KUBECONFIG names, if it is set; else in kind, where a Docker engine answers; else
-on a control plane that is built once with Go.
+on a control plane that is built once with Go. With --kubelets it is the
+latter, and its nodes have real kubelets.
 """
 
+import argparse
 import asyncio
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -24,6 +27,7 @@ async def play(cluster: Cluster, workers: list[str]) -> None:
     """Play all chapters; raises StepError at the first that goes differently."""
     async with KubeClient(load_connection(cluster.kubeconfig), user_agent="tidelock-demo") as client:
         world = World(cluster, client)
+        await world.measure(workers)
         print("\nThree workers:")
         await world.show()
         for number, (title, chapter) in enumerate(CHAPTERS, start=1):
@@ -31,7 +35,9 @@ async def play(cluster: Cluster, workers: list[str]) -> None:
             await chapter(world, workers)
 
 
-def _stage(folder: Path) -> AbstractContextManager[tuple[Cluster, list[str]]]:
+def _stage(folder: Path, *, kubelets: bool) -> AbstractContextManager[tuple[Cluster, list[str]]]:
+    if kubelets:
+        return own_control_plane(folder, kubelets=True)
     if (cluster := attached()) is not None:
         return installed(cluster)
     if choose(os.environ.get(VARIABLE)) is Provider.KIND:
@@ -41,11 +47,18 @@ def _stage(folder: Path) -> AbstractContextManager[tuple[Cluster, list[str]]]:
     return own_control_plane(folder)
 
 
-def main() -> int:
+def main(arguments: Sequence[str]) -> int:
     """Set up, play, take down; 0 if the story went as it should."""
+    parser = argparse.ArgumentParser(prog="demo", description="Play the story of a lock.")
+    parser.add_argument(
+        "--kubelets",
+        action="store_true",
+        help="on a control plane of its own, whose nodes have real kubelets",
+    )
+    options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="tidelock-demo-") as folder:
         try:
-            with _stage(Path(folder)) as (cluster, workers):
+            with _stage(Path(folder), kubelets=options.kubelets) as (cluster, workers):
                 cluster.kubectl("create", "namespace", NAMESPACE)
                 try:
                     asyncio.run(play(cluster, workers))
@@ -59,4 +72,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

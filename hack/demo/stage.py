@@ -14,13 +14,19 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 @contextmanager
-def own_control_plane(folder: Path) -> Iterator[tuple[Cluster, list[str]]]:
-    """Start a control plane of the story's own, with the operator as a process of this machine."""
+def own_control_plane(folder: Path, *, kubelets: bool = False) -> Iterator[tuple[Cluster, list[str]]]:
+    """Start a control plane of the story's own, with the operator as a process of this machine.
+
+    The workers have real kubelets, or kwok plays them.
+    """
     with ExitStack() as stack:
-        cluster = stack.enter_context(start_cluster(folder))
+        cluster = stack.enter_context(start_cluster(folder, kwok=not kubelets))
         cluster.kubectl("apply", "--filename", str(_ROOT / "crds"))
         for worker in WORKERS:
-            add_kwok_node(cluster, worker)
+            if kubelets:
+                cluster.add_kubelet(worker)
+            else:
+                add_kwok_node(cluster, worker)
         identity = operator_kubeconfig(cluster, folder)
         stack.enter_context(running_operator(identity, folder / "operator.log"))
         yield cluster, list(WORKERS)

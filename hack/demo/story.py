@@ -25,22 +25,24 @@ def check(claim: str, holds: object) -> None:
 
 async def a_lock_holds_its_room(world: World, workers: list[str]) -> None:
     first, *others = workers
-    await world.reserve("web-0", "2", owner="reserved-pod", nodeName=first)
+    locked, large = world.cores(2), world.cores(3)
+    await world.reserve("web-0", locked, owner="reserved-pod", nodeName=first)
     status = await world.active("web-0")
-    check(f"2 cpu are locked on {first} for pod reserved-pod", status["nodeName"] == first)
-    await world.create_pod("filler-1", "3")
-    await world.create_pod("filler-2", "3")
+    check(f"{locked} cpu are locked on {first} for pod reserved-pod", status["nodeName"] == first)
+    await world.create_pod("filler-1", large)
+    await world.create_pod("filler-2", large)
     nodes = {(await world.bound(name))[0] for name in ("filler-1", "filler-2")}
-    check(f"pods of 3 cpu fill {' and '.join(others)}", nodes == set(others))
+    check(f"pods of {large} cpu fill {' and '.join(others)}", nodes == set(others))
     await world.show()
 
 
 async def an_ordinary_pod_waits(world: World, workers: list[str]) -> None:
-    await world.create_pod("ordinary", "3")
+    needed, locked = world.cores(3), world.cores(2)
+    await world.create_pod("ordinary", needed)
     note = await world.refused("ordinary")
     print(f"      {note}")
     check("the event counts the nodes", note.startswith(f"0/{len(workers)} nodes are available"))
-    check("the event gives the numbers", "cpu 3 needed" in note and "2 locked" in note)
+    check("the event gives the numbers", f"cpu {needed} needed" in note and f"{locked} locked" in note)
     check("the event names the reservation", "demo/web-0" in note)
     check("pod ordinary stays Pending", not (await world.pod("ordinary"))["spec"].get("nodeName"))
     await world.show()
@@ -48,16 +50,17 @@ async def an_ordinary_pod_waits(world: World, workers: list[str]) -> None:
 
 async def the_owner_takes_its_lock(world: World, workers: list[str]) -> None:
     first = workers[0]
-    await world.create_pod("reserved-pod", "2")
+    await world.create_pod("reserved-pod", world.cores(2))
     node, _ = await world.bound("reserved-pod")
     check(f"reserved-pod lands on {first}", node == first)
     await world.until(
         "the reservation is gone", lambda: world.reservation("web-0"), lambda seen: seen is None
     )
     check("the reservation is gone", holds=True)
-    await world.create_pod("small", "1500m")
+    small = world.cores(1.5)
+    await world.create_pod("small", small)
     node, _ = await world.bound("small")
-    check(f"a pod of 1.5 cpu then runs on {first}", node == first)
+    check(f"a pod of {small} cpu then runs on {first}", node == first)
     await world.show()
 
 
@@ -65,9 +68,9 @@ async def a_lock_expires(world: World, workers: list[str]) -> None:
     for name in ("reserved-pod", "small", "ordinary"):
         await world.delete_pod(name)
     for _ in range(_TRIES):
-        await world.reserve("brief", "2", owner="nobody", ttlSeconds=10, nodeName=workers[0])
+        await world.reserve("brief", world.cores(2), owner="nobody", ttlSeconds=10, nodeName=workers[0])
         ends = expiry(await world.active("brief"))
-        await world.create_pod("patient", "3")
+        await world.create_pod("patient", world.cores(3))
         await world.refused("patient")
         await world.show()
         _, seen = await world.bound("patient")
@@ -83,7 +86,7 @@ async def a_lock_expires(world: World, workers: list[str]) -> None:
 
 
 async def a_lock_for_any_node(world: World, workers: list[str]) -> None:
-    await world.reserve("anywhere", "3", owner="anybody")
+    await world.reserve("anywhere", world.cores(3), owner="anybody")
     status = await world.active("anywhere")
     check(f"a lock for any node finds {workers[0]}", status["nodeName"] == workers[0])
     await world.show()
@@ -108,8 +111,8 @@ async def an_infeasible_lock(world: World, workers: list[str]) -> None:
 
 async def two_managers_race(world: World, workers: list[str]) -> None:
     names = ["manager-a", "manager-b"]
-    # What is left on the first worker is less than twice this much.
-    await asyncio.gather(*(world.reserve(n, "500m", owner=n, nodeName=workers[0]) for n in names))
+    last = world.cores(0.5)  # what is left on the first worker is less than twice this much
+    await asyncio.gather(*(world.reserve(n, last, owner=n, nodeName=workers[0]) for n in names))
 
     async def decided() -> list[bool]:
         seen = [await world.reservation(name) or {} for name in names]

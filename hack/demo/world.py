@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, TypeVar
 
 from devcluster import Cluster
@@ -18,6 +18,8 @@ NAMESPACE = "demo"
 SCHEDULER = "tidelock-scheduler"
 _POLL_SECONDS = 0.005
 _PATIENCE_SECONDS = 60.0
+_MILLI = 1000
+_WORKER = 3900  # millicores of the workers that the story is written for
 
 
 class StepError(AssertionError):
@@ -30,6 +32,16 @@ class World:
     def __init__(self, cluster: Cluster, client: KubeClient) -> None:
         self.cluster = cluster
         self._client = client
+        self._core = _MILLI
+
+    async def measure(self, workers: Collection[str]) -> None:
+        """Shrink the story's cores to fit workers that have less than it is written for."""
+        free = await self.free_cpu()
+        self._core = min(_MILLI, *(free[worker] * _MILLI // _WORKER for worker in workers))
+
+    def cores(self, count: float) -> str:
+        """Write an amount of cpu in the cores of the story, of which a worker has 3.9."""
+        return format_quantity(CPU, int(count * self._core))
 
     async def create_pod(self, name: str, cpu: str) -> None:
         """Create a pod of one container that requests this much cpu."""

@@ -20,7 +20,11 @@ def main(arguments: Sequence[str]) -> int:
             case "up":
                 if options.kubernetes:
                     os.environ[binaries.VARIABLE] = options.kubernetes
-                resident.up(options.provider or os.environ.get(VARIABLE), scheduler=options.scheduler)
+                resident.up(
+                    options.provider or os.environ.get(VARIABLE),
+                    scheduler=options.scheduler,
+                    kubelets=options.kubelets,
+                )
             case "down":
                 resident.down()
             case "status":
@@ -46,9 +50,22 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument(
         "--scheduler", action="store_true", help="with the stock kube-scheduler (kind always has it)"
     )
+    up.add_argument(
+        "--kubelets",
+        type=_count,
+        default=0,
+        metavar="N",
+        help="with N nodes of 1 CPU and real kubelets, worker-1 and so on; of the provider go",
+    )
     commands.add_parser("down", help="stop it and delete its data")
     commands.add_parser("status", help="show what runs")
     return parser
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of nodes such as 2")
+    return int(text)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ import yaml
 
 from devcluster.cluster import Cluster
 from devcluster.identity import EXTENDER, MANIFESTS, SYSTEM_NAMESPACE, rendered
+from devcluster.keys import Keys
+from devcluster.local import LocalCluster
 from devcluster.loopback import HOST
 
 _KUBE_SCHEDULER = MANIFESTS / "components" / "extender" / "kube-scheduler.yaml"
@@ -19,15 +21,24 @@ def webhook_configuration(cluster: Cluster, port: int) -> dict[str, Any]:
     kind = "ValidatingWebhookConfiguration"
     (configuration,) = [each for each in rendered(cluster, EXTENDER) if each["kind"] == kind]
     for webhook in configuration["webhooks"]:
-        path = webhook["clientConfig"].pop("service")["path"]
-        webhook["clientConfig"]["url"] = f"https://{HOST}:{port}{path}"
+        del webhook["clientConfig"]["service"]
+        webhook["clientConfig"]["url"] = f"https://{HOST}:{port}"
     return dict(configuration)
 
 
-def scheduler_configuration(port: int, authority: Path, **extender: Any) -> dict[str, Any]:
+def scheduler_keys(cluster: LocalCluster) -> Keys:
+    """Return the keys by which kube-scheduler proves itself to the extender: those of the cluster's admin."""
+    return Keys.under(cluster.directory / "keys")
+
+
+def scheduler_configuration(port: int, authority: Path, keys: Keys, **extender: Any) -> dict[str, Any]:
     """Read the configuration for kube-scheduler, with the extender at a port of this machine."""
     settings: dict[str, Any] = yaml.safe_load(_KUBE_SCHEDULER.read_text())
     (offered,) = settings["extenders"]
     offered |= {"urlPrefix": f"https://{HOST}:{port}/extender", "httpTimeout": "30s", **extender}
-    offered["tlsConfig"]["caFile"] = str(authority)
+    offered["tlsConfig"] |= {
+        "caFile": str(authority),
+        "certFile": str(keys.admin_certificate),
+        "keyFile": str(keys.admin_key),
+    }
     return settings

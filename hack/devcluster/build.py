@@ -19,6 +19,7 @@ PACKAGES: Mapping[str, str] = {
     "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
     "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
     "kubectl": "k8s.io/kubernetes/cmd/kubectl",
+    "kubemark": "k8s.io/kubernetes/cmd/kubemark",
     "kwok": "sigs.k8s.io/kwok/cmd/kwok",
 }
 NEWEST = "1.36"  # of the versions of Kubernetes, and the default

@@ -25,18 +25,23 @@ class Keys:
     admin_key: Path
     service_account_key: Path
 
+    @classmethod
+    def under(cls, directory: Path) -> "Keys":
+        """Return the paths below a directory."""
+        return cls(
+            authority=directory / "ca.crt",
+            server_certificate=directory / "server.crt",
+            server_key=directory / "server.key",
+            admin_certificate=directory / "admin.crt",
+            admin_key=directory / "admin.key",
+            service_account_key=directory / "service-account.key",
+        )
+
 
 def make_keys(directory: Path) -> Keys:
     """Write an authority's certificate, and what it signed: a loopback server and a cluster admin."""
     directory.mkdir(parents=True, exist_ok=True)
-    keys = Keys(
-        authority=directory / "ca.crt",
-        server_certificate=directory / "server.crt",
-        server_key=directory / "server.key",
-        admin_certificate=directory / "admin.crt",
-        admin_key=directory / "admin.key",
-        service_account_key=directory / "service-account.key",
-    )
+    keys = Keys.under(directory)
     authority = _Authority()
     keys.authority.write_bytes(_certificate_pem(authority.certificate))
 

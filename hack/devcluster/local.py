@@ -9,9 +9,12 @@ from devcluster import programs
 from devcluster.binaries import find_binaries
 from devcluster.cluster import Cluster
 from devcluster.component import Component
+from devcluster.errors import DevClusterError
 from devcluster.keeper import Keeper
 from devcluster.keys import make_keys
 from devcluster.kubeconfig import write_kubeconfig
+from devcluster.kubelets import Kubelet, describe_kubelet, remove_leftovers
+from devcluster.nodes import wait_until_ready
 from devcluster.processes import stop_recorded
 
 
@@ -20,7 +23,8 @@ class LocalCluster(Cluster):
 
     Attributes:
         directory: keys, data, logs and process records; it outlives the cluster.
-        components: by program name; kube-controller-manager, kube-scheduler and kwok only if asked for.
+        components: by program name; kube-controller-manager, kube-scheduler and kwok only if asked for,
+            kubelets never.
 
     """
 
@@ -47,9 +51,28 @@ class LocalCluster(Cluster):
         """The API server."""
         return self.components["kube-apiserver"]
 
+    def add_kubelet(self, node_name: str, *flags: str) -> Kubelet:
+        """Start a real kubelet and wait until its node is Ready and takes pods; `flags` are for kubemark.
+
+        To change them, stop the node's kubelet and add it again.
+
+        Raises:
+            DevClusterError: the kubelet did not start, or the cluster has kwok.
+            WaitTimeoutError: its node did not become Ready, or kept the taint that a new node gets.
+
+        """
+        if "kwok" in self.components:
+            raise DevClusterError("kwok plays the kubelets of this cluster: start it without.")
+        self.kubectl("set", "subject", "clusterrolebinding", "system:node", "--group=system:nodes")
+        kubelet = describe_kubelet(self.directory, self.kubeconfig, node_name, *flags)
+        kubelet.start()
+        wait_until_ready(self, node_name)
+        return kubelet
+
     def stop(self) -> None:
-        """End all components; harmless when they have ended."""
+        """End all components and kubelets; harmless when they have ended."""
         stop_recorded(self.directory)
+        remove_leftovers(self.directory)
         if self._keeper is not None:
             self._keeper.close()
             self._keeper = None
@@ -62,6 +85,7 @@ def start_cluster(
     scheduler_settings: Mapping[str, Any] = MappingProxyType({}),
     scheduler_flags: Sequence[str] = (),
     controller_manager: bool = True,
+    controller_manager_flags: Sequence[str] = (),
     kwok: bool = True,
     fsync: bool = False,
     outlive: bool = False,
@@ -82,7 +106,7 @@ def start_cluster(
     write_kubeconfig(site.kubeconfig, site.url, site.keys)
     components = [programs.etcd(site, fsync=fsync), programs.apiserver(site)]
     if controller_manager:
-        components.append(programs.controller_manager(site))
+        components.append(programs.controller_manager(site, controller_manager_flags))
     if scheduler:
         components.append(programs.scheduler(site, scheduler_settings, scheduler_flags))
     if kwok:

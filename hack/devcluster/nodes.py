@@ -1,4 +1,4 @@
-"""Nodes without machines, for clusters where kwok plays the kubelets."""
+"""Nodes without machines, for clusters where kwok plays the kubelets, and when any node takes pods."""
 
 import json
 from collections.abc import Mapping
@@ -30,8 +30,18 @@ def add_kwok_node(
 
     """
     cluster.kubectl("create", "-f", "-", input=json.dumps(_manifest(name, cpu, memory, pods, labels or {})))
+    wait_until_ready(cluster, name, timeout)
+
+
+def wait_until_ready(cluster: Cluster, name: str, timeout: float = 60.0) -> None:
+    """Wait until a node exists, is Ready and takes pods; `timeout` is in seconds.
+
+    Raises:
+        WaitTimeoutError: it does not, in time.
+
+    """
     wait_for(
-        lambda: _obstacles(json.loads(cluster.kubectl("get", "node", name, "-o", "json"))),
+        lambda: _obstacles(cluster.kubectl("get", "node", name, "--ignore-not-found", "-o", "json")),
         until=lambda obstacles: not obstacles,
         what=f"node {name} to be Ready",
         timeout=timeout,
@@ -52,8 +62,11 @@ def _manifest(name: str, cpu: str, memory: str, pods: int, labels: Mapping[str, 
     }
 
 
-def _obstacles(node: Mapping[str, Any]) -> list[str]:
-    """Say what keeps pods off a new node."""
+def _obstacles(text: str) -> list[str]:
+    """List what keeps pods off a new node, which is written as JSON if it exists."""
+    if not text:
+        return ["there is no such node"]
+    node = json.loads(text)
     conditions = {each["type"]: each["status"] for each in node["status"].get("conditions", [])}
     ready = [] if conditions.get("Ready") == "True" else [f"Ready={conditions.get('Ready')}"]
     return ready + [taint["key"] for taint in node["spec"].get("taints", []) if taint["key"] == _NOT_READY]

@@ -125,8 +125,11 @@ def apiserver(site: Site) -> Component:
     )
 
 
-def controller_manager(site: Site) -> Component:
-    """Return the controllers: Deployments become pods, namespaces end, Ready nodes lose their taint."""
+def controller_manager(site: Site, flags: Sequence[str]) -> Component:
+    """Return the controllers: Deployments become pods, namespaces end, Ready nodes lose their taint.
+
+    `flags` are more flags.
+    """
     return site.component(
         "kube-controller-manager",
         site.ports.controller_manager,
@@ -140,6 +143,7 @@ def controller_manager(site: Site) -> Component:
         "--leader-elect=false",
         f"--kube-api-qps={_REQUESTS_PER_SECOND}",
         f"--kube-api-burst={_REQUESTS_PER_SECOND}",
+        *flags,
     )
 
 

@@ -9,6 +9,7 @@ from devcluster import binaries, kind
 from devcluster.cluster import attach
 from devcluster.errors import DevClusterError
 from devcluster.kubeconfig import server_url
+from devcluster.kubelets import NAME_PREFIX, remove_leftovers
 from devcluster.local import start_cluster
 from devcluster.locks import exclusive
 from devcluster.processes import recorded, stop_recorded
@@ -17,9 +18,14 @@ from devcluster.provider import Provider, choose
 _BUSY = "Waiting for another command on the development cluster to end."
 
 
-def up(wanted: str | None, *, scheduler: bool) -> None:
-    """Start the cluster unless it runs, and print how to use it."""
-    if choose(wanted) is Provider.KIND:
+def up(wanted: str | None, *, scheduler: bool, kubelets: int = 0) -> None:
+    """Start the cluster unless it runs, and print how to use it.
+
+    With kubelets there are so many nodes, worker-1 and so on; without, kwok plays the kubelets of all nodes.
+    """
+    if choose(wanted or (Provider.GO if kubelets else None)) is Provider.KIND:
+        if kubelets:
+            raise DevClusterError("The provider kind has kubelets of its own: choose the provider go.")
         kind.up(_kind_kubeconfig())
         _explain(_kind_kubeconfig())
         return
@@ -27,13 +33,17 @@ def up(wanted: str | None, *, scheduler: bool) -> None:
         if _intact():
             if scheduler and "kube-scheduler" not in recorded(_directory()):
                 raise DevClusterError("The cluster runs without kube-scheduler: take it down first.")
+            if kubelets and kubelets != (number := _kubelets()):
+                raise DevClusterError(f"The cluster runs with {number} kubelets: take it down first.")
             kubernetes = os.environ.get(binaries.VARIABLE)
             if kubernetes and (running := _version()) != kubernetes:
                 raise DevClusterError(f"The cluster runs Kubernetes {running}: take it down first.")
             print("The cluster is already running.")
         else:
             _clear()
-            start_cluster(_directory(), scheduler=scheduler, outlive=True)
+            cluster = start_cluster(_directory(), scheduler=scheduler, kwok=not kubelets, outlive=True)
+            for number in range(1, kubelets + 1):
+                cluster.add_kubelet(f"worker-{number}")
     _explain(_directory() / "kubeconfig")
     if shutil.which("kubectl") is None:
         print(f"  alias kubectl={binaries.find_binaries().programs['kubectl']}")
@@ -68,6 +78,10 @@ def _intact() -> bool:
     return bool(processes) and all(process.alive for process in processes)
 
 
+def _kubelets() -> int:
+    return sum(name.startswith(NAME_PREFIX) for name in recorded(_directory()))
+
+
 def _version() -> str:
     """Ask the cluster that runs for its version of Kubernetes."""
     answer = json.loads(attach(_directory() / "kubeconfig").kubectl("get", "--raw=/version"))
@@ -76,6 +90,7 @@ def _version() -> str:
 
 def _clear() -> None:
     stop_recorded(_directory())
+    remove_leftovers(_directory())
     shutil.rmtree(_directory(), ignore_errors=True)
 
 

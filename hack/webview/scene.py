@@ -111,7 +111,8 @@ def ordinary() -> Scene:
     scene.stage.settle()
     scene.clock.advance(250)
     scene.stage.settle()
-    scene.lock("train-5", {"cpu": "16", "memory": "128Gi", _GPU: "3"}, ttlSeconds=900)
+    trained = {"cpu": "16", "memory": "128Gi", _GPU: "3"}
+    scene.lock("train-5", trained, nodeName="gpu-3", ttlSeconds=900)
     scene.lock("search-0", {"cpu": "4", "memory": "16Gi"}, ttlSeconds=3600)
     scene.lock("search-1", {"cpu": "4", "memory": "16Gi"}, ttlSeconds=3600)
     scene.stage.settle()

@@ -46,7 +46,8 @@ class Stage:
         for change in changes:
             self.recent.changed(change, decider.book.entries.get(change.meta.key))
         for key in decider.book.changed:
-            self.recent.waits(decider.book.entries[key])
+            entry = decider.book.entries[key]
+            self.recent.waits(entry, entry.refused_at)
         decider.book.changed.clear()
 
     @asynccontextmanager

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
 from random import Random
 from typing import Any, Literal, NoReturn
 
@@ -15,33 +16,37 @@ from tidelock.binders.keeper import Keeper
 from tidelock.binders.server import Door
 from tidelock.clock import Clock
 from tidelock.framework.config import Configuration
-from tidelock.handlers import lifecycle, reservations, waterlevels
+from tidelock.handlers import lifecycle, supervision, waterlevels
+from tidelock.isolation import Isolation
 from tidelock.kube.client import (
     RESERVATIONGROUPS,
     RESERVATIONQUOTES,
-    RESERVATIONS,
     RESERVATIONSCHEDULES,
+    WATERLEVELS,
     KubeClient,
 )
 from tidelock.kube.config import Connection
-from tidelock.kube.errors import ApiError
+from tidelock.kube.errors import ApiError, NotFound
 from tidelock.kube.events import EventRecorder
 from tidelock.kube.lease import Leadership
 from tidelock.kube.skew import watch_skew
 from tidelock.kube.watch import Reflector
+from tidelock.listening import ListenError
 from tidelock.load.loop import LoadLoop
 from tidelock.load.metrics import LoadMetrics
 from tidelock.load.slices import AT_LEISURE, in_slices
 from tidelock.model.lockgroups import decode_group
 from tidelock.model.lockschedules import decode_schedule
-from tidelock.model.meta import Key
+from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.quotes import decode_quote
 from tidelock.running import background, until
 from tidelock.scheduler.binding import Binder
 from tidelock.scheduler.decider import Decider
 from tidelock.scheduler.evictions import Evictor
 from tidelock.scheduler.extenders import Extenders
+from tidelock.scheduler.faults import Faults
 from tidelock.scheduler.feed import Feed
+from tidelock.scheduler.gates import GateReporter
 from tidelock.scheduler.gauges import Gauges
 from tidelock.scheduler.groups import GroupKeeper
 from tidelock.scheduler.loop import Loop
@@ -50,7 +55,7 @@ from tidelock.scheduler.quota_status import QuotaReporter
 from tidelock.scheduler.quotes import QuoteDesk
 from tidelock.scheduler.recent import MOST, Recent
 from tidelock.scheduler.schedules import ScheduleKeeper
-from tidelock.scheduler.tasks import Tasks, TurnTaking
+from tidelock.scheduler.tasks import About, Tasks, TurnTaking
 from tidelock.scheduler.tools import Tools
 from tidelock.scheduler.watches import OTHERS, OWN, reflectors
 from tidelock.serving import MetricsToken
@@ -61,14 +66,19 @@ from tidelock.web.view import View
 
 logger = logging.getLogger(__name__)
 
-# Seconds that a turn of the decision loop may take.
-_STUCK = 30.0
+STUCK = 30.0
+"""Seconds that a turn of the decision loop may take."""
+
 # Seconds after which it is told that the API server is silent: each of many watches has a bookmark a minute.
 _SILENT = 60
 # Seconds that writes under way and events that wait get at the end: whoever leads next waits for them. Most
 # requests take a hundredth of that.
 _LAST_WRITES = 0.5
 _LAST_EVENTS = 0.25
+# Seconds after which a process that must end has ended, whatever its tasks and threads do: after a fault or
+# the loss of the Lease, and after a signal.
+_LAST_MOMENT = 1.5
+_LAST_MOMENT_ASKED = 20.0
 
 
 class Leader:
@@ -77,6 +87,8 @@ class Leader:
     Attributes:
         telemetry: what is measured of it, from the start of the process on.
         profiles: schedulerNames of the pods that it places.
+        isolation: takes the faults that cost an object, or a part, and not the process.
+        end_within: has the process end within so many seconds, by force if need be; for `main` to set.
 
     """
 
@@ -90,20 +102,29 @@ class Leader:
         clock: Clock,
         rng: Random,
     ) -> None:
-        """Put the parts together; raises ConfigurationError if a file that is named in it can't be used."""
+        """Put the parts together.
+
+        Raises:
+            ConfigurationError: a file that is named in the configuration can't be used.
+            ClientsError: the certificates of schedulers can't be used.
+
+        """
         self._connection, self._client, self._leadership = connection, client, leadership
         self._clock, self._rng = clock, rng
         self._instance = settings.instance
+        self._ending = False
+        self.end_within: Callable[[float], None] = lambda _seconds: None
         self.telemetry = Telemetry(clock.monotonic, rng)
         self._extenders = Extenders(configuration.extenders)
-        self._tasks = tasks = Tasks(rng)
         self._recorder = EventRecorder(
             client,
             "tidelock.dev/operator",
             settings.instance,
-            busy=lambda: tasks.busy,
+            busy=lambda: self._tasks.busy,
             last_seconds=_LAST_EVENTS,
         )
+        self.isolation = Isolation(self.telemetry.object_failed, self._recorder.record, clock.monotonic)
+        self._tasks = tasks = Tasks(rng, self.isolation)
         self._decider = decider = Decider(
             configuration,
             move_after=settings.move_after_seconds,
@@ -111,20 +132,22 @@ class Leader:
             on_enqueue=self.telemetry.queued,
             api=TurnTaking(client, tasks),
             recorder=self.telemetry,
+            on_failure=self.isolation.failed,
         )
         self.profiles = tuple(decider.profiles)
         self._recent = Recent(MOST if settings.web_view else 0)
-        tools = Tools(client, self._recorder, self.telemetry, clock, tasks, self._recent)
-        self._publisher = Publisher(tools, decider.book)
+        tools = Tools(client, self._recorder, self.telemetry, clock, tasks, self._recent, self.isolation)
         self._groups = GroupKeeper(tools, decider.book)
         self._schedules = ScheduleKeeper(tools, decider.book)
         self._quotas = QuotaReporter(tools, decider.book.quotas)
         self._desk = QuoteDesk(tools, decider)
+        binder = Binder(tools, decider, self._extenders)
+        self._gates = GateReporter(tools, decider, binder)
         self._loop = Loop(
             decider,
-            Binder(tools, decider, self._extenders),
-            Evictor(tools, decider),
-            self._publisher,
+            binder,
+            Evictor(tools, decider, settings.borrower_grace_seconds),
+            Publisher(tools, decider.book, lambda: self._loop.wake()),  # noqa: PLW0108 -- made below
             self.telemetry,
             clock,
         )
@@ -140,6 +163,9 @@ class Leader:
         self._reflectors: list[Reflector[Any]] = []
         self._door = self._make_door(settings)
         self._load = self._make_load()
+        self._kopf = self._make_kopf()
+        self._faults = Faults(self._recorder.record, lambda: self._reflectors)
+        self.telemetry.registry.register(self._faults)
         self.telemetry.registry.register(Gauges(decider.book, decider.columns, decider.queue))
         self.telemetry.ready.set_function(lambda: float(self._feed.ready))
         self.telemetry.tasks.set_function(lambda: float(len(asyncio.all_tasks())))
@@ -147,12 +173,26 @@ class Leader:
     @property
     def alive(self) -> bool:
         """Whether decisions are made, or need not be: somebody else leads."""
-        return self._leadership.waiting or self._clock.monotonic() - self._loop.last_turn < _STUCK
+        return self._leadership.waiting or self._clock.monotonic() - self._loop.last_turn < STUCK
 
     @property
     def ready(self) -> bool:
         """Whether the cluster is read, or need not be: somebody else leads."""
-        return self._leadership.waiting or self._feed.ready
+        return not self._ending and (self._leadership.waiting or self._feed.ready)
+
+    @property
+    def details(self) -> dict[str, str]:
+        """The watches and Kopf operators while it leads, and the Lease while it stands by.
+
+        Each comes with why it does not work, or nothing.
+        """
+        if self._leadership.waiting:
+            return {"lease": self._leadership.silence}
+        watches = {
+            f"watch/{each.resource.plural}": type(each.lost).__name__ if each.lost is not None else ""
+            for each in self._reflectors
+        }
+        return watches | {f"kopf/{self._kopf.resource.plural}": self._kopf.problem}
 
     @property
     def standing(self) -> Standing:
@@ -174,8 +214,8 @@ class Leader:
         """Decide and write until `stop` is set or a signal comes, then give the Lease up.
 
         The parts end in the opposite order of that in which they begin: first what decides, then the writes
-        under way, the events that tell of them, and the Lease. Kopf, which takes seconds to end beside
-        thousands of locks, is last: by then somebody else leads, and nothing here can be written any more.
+        under way, the events that tell of them, and the Lease. Kopf, which may take seconds to end, is last:
+        by then another process leads, and this one can't write any more.
 
         Raises:
             LeaseLostError: another process leads now, or might.
@@ -184,7 +224,7 @@ class Leader:
         """
         self._decider.book.lead(self._leadership.epoch)
         async with (
-            lifecycle.running(self._handlers(), self._loop.started, stop) as kopf_task,
+            supervision.running((self._kopf,), self._loop.started, stop) as kopf_task,
             self._leadership.term(),
             self._extenders,
             self._recorder,
@@ -193,6 +233,8 @@ class Leader:
         ):
             ends = (crashed, kopf_task)
             await until(stop, asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED))
+            self._ending = True
+            self.end_within(_LAST_MOMENT_ASKED if stop.is_set() else _LAST_MOMENT)
             logger.info("stopping")
             for end in ends:
                 if end.done():
@@ -203,34 +245,47 @@ class Leader:
         yield self._leadership.keep()
         pods = self._feed.pods if self._door is None else self._door.arrivals
         whole = self._extenders.configured
-        self._reflectors = list(reflectors(self._client, self._feed, pods, self._rng, whole=whole))
-        client, rng = self._client, self._rng
-        self._reflectors += (
-            Reflector(client, RESERVATIONQUOTES, decode_quote, self._desk, rng=rng, optional=True),
-            Reflector(client, RESERVATIONGROUPS, decode_group, self._groups, rng=rng, optional=True),
-            Reflector(client, RESERVATIONSCHEDULES, decode_schedule, self._schedules, rng=rng, optional=True),
+        client, rng, noted, failed = self._client, self._rng, self._faults.noted, self.isolation.failed
+        self._reflectors = list(
+            reflectors(client, self._feed, pods, rng, whole=whole, on_faults=noted, on_failure=failed)
         )
+        for resource, decode, sink in (
+            (RESERVATIONQUOTES, decode_quote, self._desk),
+            (RESERVATIONGROUPS, decode_group, self._groups),
+            (RESERVATIONSCHEDULES, decode_schedule, self._schedules),
+        ):
+            self._reflectors.append(
+                Reflector(
+                    client,
+                    resource,
+                    decode,
+                    sink,
+                    rng=rng,
+                    absent_if=(NotFound,),
+                    on_faults=noted,
+                    on_failure=failed,
+                )
+            )
         for reflector in self._reflectors:
             yield reflector.run()
         yield self._loop.run(self._feed)
-        yield self._quotas.run(self._loop.started)
-        yield self._desk.run(self._loop.started)
-        yield self._groups.run(self._loop.started)
-        yield self._schedules.run(self._loop.started)
-        yield self._load.run()
-        yield watch_skew(self._client, self._clock.now, self.telemetry.clock_skew.set)
-        yield self._tasks.crash()
+        started, supervise = self._loop.started, self.isolation.supervise
+        yield supervise("gates", lambda: self._gates.run(started))
+        yield supervise("quotas", lambda: self._quotas.run(started))
+        yield supervise("quotes", lambda: self._desk.run(started))
+        yield supervise("groups", lambda: self._groups.run(started))
+        yield supervise("schedules", lambda: self._schedules.run(started))
+        yield supervise("load", self._load.run)
+        yield supervise("clock", lambda: watch_skew(client, self._clock.now, self.telemetry.clock_skew.set))
         if self._door is not None:
-            yield self._door.run()
+            yield supervise("binders", self._door.run, fatal=(ListenError,))
 
-    def _handlers(self) -> kopf.OperatorRegistry:
+    def _make_kopf(self) -> supervision.SupervisedOperator:
+        """Make the Kopf operator of WaterLevels."""
         registry = kopf.OperatorRegistry()
         lifecycle.register(registry, self._connection)
-        reservations.register(registry, RESERVATIONS, self._publisher)
-        reservations.register(registry, RESERVATIONGROUPS, self._groups)
-        reservations.register(registry, RESERVATIONSCHEDULES, self._schedules)
-        waterlevels.register(registry, self._client, self._load, self._clock)
-        return registry
+        waterlevels.register(registry, self._client, self._load, self._clock, self._tasks.retry_pauses)
+        return supervision.SupervisedOperator(WATERLEVELS, registry, self.telemetry, self._rng)
 
     def _make_load(self) -> LoadLoop:
         """Make what measures nodes and workloads; the decisions take over what it finds in slices."""
@@ -239,14 +294,16 @@ class Leader:
             self._client,
             decider.cache,
             decider.objects.replica_sets,
-            decider.objects.water_levels,
             self._recorder,
             LoadMetrics(self.telemetry.registry, self._clock.now),
             self._clock,
             busy=lambda: tasks.busy,
             ready=lambda: self._feed.ready,
+            isolation=self.isolation,
         )
-        load.on_uses(lambda uses: tasks.spawn(in_slices(decider.measurements.take(uses), AT_LEISURE)))
+        about = About("measurements", WATERLEVELS, ObjectMeta(""))
+        take = decider.measurements.take
+        load.on_uses(lambda uses: tasks.spawn(in_slices(take(uses), AT_LEISURE), about))
         return load
 
     def _make_door(self, settings: Settings) -> Door | None:
@@ -255,14 +312,18 @@ class Leader:
             return None
         guard = Guard(self._decider)
         namespace, _, name = settings.tls_secret.partition("/")
+        keeper = Keeper(self._client, Key(namespace, name), settings.tls_names, self._clock)
+        if settings.extender and settings.extender_clients:
+            keeper.trust(Path(settings.extender_clients))
         return Door(
             guard,
             Arrivals(self._feed.pods, guard, self._clock),
-            Keeper(self._client, Key(namespace, name), settings.tls_names, self._clock),
+            keeper,
             Endpoint(self._client, Key(namespace, SERVICE), settings.tls_address, settings.tls_port),
             self._client,
             self._clock,
             self.telemetry,
+            self.isolation,
             address=settings.listen,
             port=settings.tls_port,
             ready=self._answers,

@@ -1,8 +1,13 @@
-"""Logs as text for people or JSON for collectors: a constant message, and fields beside it."""
+"""Logs as text for people or JSON for collectors: a constant message, and fields beside it.
+
+What others wrote into a field forges no line: each record is one line, after which a traceback is indented.
+"""
 
 import json
 import logging
 from datetime import UTC, datetime
+
+from tidelock.model.printable import printable, printable_json
 
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -20,13 +25,14 @@ def _time(record: logging.LogRecord) -> str:
 
 
 class TextFormatter(logging.Formatter):
-    """One line a record: time, level, logger, message, fields."""
+    """One line a record: time, level, logger, message, fields; the lines of a traceback are indented."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Write a record."""
         fields = "".join(f" {name}={value!s}" for name, value in _fields(record).items())
         line = f"{_time(record)} {record.levelname:7} {record.name}: {record.getMessage()}{fields}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        traceback = self.formatException(record.exc_info).split("\n") if record.exc_info else ()
+        return "\n".join((printable(line), *(f"  {printable(each)}" for each in traceback)))
 
 
 class JsonFormatter(logging.Formatter):
@@ -43,12 +49,16 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+        return printable_json(json.dumps(line, default=str))
 
 
 def configure_logs(log_format: str, level: str) -> None:
-    """Log to standard error from now on; Kopf's chatter below warnings is left out."""
+    """Log to standard error from now on; of Kopf, only warnings about objects.
+
+    `handlers.supervision` logs why Kopf fails, once and without the tracebacks of each try.
+    """
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
-    logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLogger().level))
+    logging.getLogger("kopf").setLevel(logging.CRITICAL)
+    logging.getLogger("kopf.objects").setLevel(max(logging.WARNING, logging.getLogger().level))

@@ -6,8 +6,8 @@ import gc
 import ipaddress
 import logging
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from uuid import uuid4
 import uvloop
 
 from tidelock import __version__
+from tidelock.binders.keeper import ClientsError
 from tidelock.clock import SystemClock
 from tidelock.framework.config import Configuration, default_configuration, read_configuration
 from tidelock.framework.configfile import ConfigurationError
@@ -25,11 +26,13 @@ from tidelock.handlers import lifecycle
 from tidelock.kube.client import KubeClient
 from tidelock.kube.config import ConfigError, Connection, load_connection
 from tidelock.kube.lease import Alone, Leadership, Lease, LeaseLostError, LeaseTimes
-from tidelock.leader import Leader
+from tidelock.kube.lease_thread import LeaseThread
+from tidelock.leader import STUCK, Leader
+from tidelock.listening import ListenError
 from tidelock.logs import configure_logs
 from tidelock.plugins.registry import BUILTINS
-from tidelock.running import until
-from tidelock.serving import ListenError, MetricsToken, TokenError, serve
+from tidelock.running import end_within, until
+from tidelock.serving import MetricsToken, TokenError, serve
 from tidelock.settings import Settings
 from tidelock.simulation import command as simulate
 
@@ -37,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 # Connections for the Lease alone: one to watch it, one to write it.
 _LEASE_CONNECTIONS = 2
+# Seconds that the process has to end, by itself, when it has lost its Lease.
+_LAST_MOMENT = 2.0
 # When to look for cyclic garbage. What is decoded lives long and has no cycles: at Python's pace the search
 # would take a third of a start beside 10,000 locks.
 _GARBAGE = (50_000, 20, 100)
@@ -48,7 +53,7 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
     Raises:
         ConfigurationError: the configuration file is wrong.
         ConfigError: there is no way to reach a cluster.
-        ListenError, TokenError: metrics or other binders can't be served as configured.
+        ListenError, TokenError, ClientsError: metrics or other binders can't be served as configured.
         LeaseLostError: another process leads now, or might.
 
     """
@@ -57,24 +62,24 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
     connection = load_connection(settings.kubeconfig or None)
     clock, rng = SystemClock(), Random()  # noqa: S311 -- for jitter
     agent = f"tidelock/{__version__}"
-    own = KubeClient(connection, user_agent=agent, connections=_LEASE_CONNECTIONS)
-    leadership = _leadership(settings, connection, own, rng)
-    client = KubeClient(
-        connection, user_agent=agent, may_write=leadership.check, manager=lambda: leadership.manager
-    )
-    leader = Leader(settings, configuration, connection, client, leadership, clock, rng)
-    async with own, client, _served(settings, leader) as port:
-        logger.info(
-            "started",
-            extra={
-                "version": __version__,
-                "port": port,
-                "server": connection.server,
-                "schedulers": ", ".join(leader.profiles),
-            },
+    async with _leadership(settings, connection, agent, rng) as leadership:
+        client = KubeClient(
+            connection, user_agent=agent, may_write=leadership.check, manager=lambda: leadership.manager
         )
-        if await until(stop, leadership.acquire()):
-            await leader.lead(stop)
+        leader = Leader(settings, configuration, connection, client, leadership, clock, rng)
+        leader.end_within = end_within
+        async with client, _served(settings, leader) as port:
+            logger.info(
+                "started",
+                extra={
+                    "version": __version__,
+                    "port": port,
+                    "server": connection.server,
+                    "schedulers": ", ".join(leader.profiles),
+                },
+            )
+            if await until(stop, leadership.acquire()):
+                await leader.lead(stop)
 
 
 def _served(settings: Settings, leader: Leader) -> AbstractAsyncContextManager[int]:
@@ -87,16 +92,22 @@ def _served(settings: Settings, leader: Leader) -> AbstractAsyncContextManager[i
         leader.telemetry.registry,
         alive=lambda: leader.alive,
         ready=lambda: leader.ready,
+        details=lambda: leader.details,
         token=token,
         site=None if site is None else site.application,
     )
 
 
-def _leadership(settings: Settings, connection: Connection, client: KubeClient, rng: Random) -> Leadership:
+@asynccontextmanager
+async def _leadership(
+    settings: Settings, connection: Connection, agent: str, rng: Random
+) -> AsyncIterator[Leadership]:
     if not settings.leader_elect:
-        return Alone()
+        yield Alone()
+        return
     duration = float(settings.lease_duration_seconds)
-    return Lease(
+    client = KubeClient(connection, user_agent=agent, connections=_LEASE_CONNECTIONS)
+    lease = Lease(
         client,
         name=settings.lease_name,
         namespace=settings.lease_namespace or connection.namespace,
@@ -104,6 +115,10 @@ def _leadership(settings: Settings, connection: Connection, client: KubeClient, 
         rng=rng,
         times=LeaseTimes(duration=duration, renew_deadline=duration * 2 / 3, retry_period=duration * 2 / 15),
     )
+    thread = LeaseThread(lease, client, patience=STUCK)
+    thread.on_lost = partial(end_within, _LAST_MOMENT)
+    async with thread.running():
+        yield thread
 
 
 def _configuration(settings: Settings) -> Configuration:
@@ -160,6 +175,11 @@ def _add_scheduling(run: argparse.ArgumentParser) -> None:
         type=float,
         help="how long a lock has to wait before room that comes free is kept for it",
     )
+    run.add_argument(
+        "--borrower-grace-seconds",
+        type=_positive,
+        help="longest grace period of a borrower that is evicted for an owner",
+    )
 
 
 def _add_serving(run: argparse.ArgumentParser) -> None:
@@ -205,6 +225,11 @@ def _add_binders(run: argparse.ArgumentParser) -> None:
         action="store_true",
         help="serve the extender API, for schedulers that shall honour locks",
     )
+    run.add_argument(
+        "--extender-clients",
+        metavar="FILE",
+        help="PEM file with the certificates of these schedulers, or of authorities that signed these alone",
+    )
     run.add_argument("--admission", action="store_true", help="review the bindings of others")
     run.add_argument("--tls-port", type=_port, help="port for these, over TLS")
     run.add_argument(
@@ -232,6 +257,13 @@ def _address(text: str) -> str:
         return str(ipaddress.ip_address(text)) if text else ""
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r}: should be an IP address") from None
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} should be a whole number of seconds from 1")
+    return number
 
 
 def _port(text: str) -> int:
@@ -273,7 +305,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigurationError as error:
         sys.stderr.write(f"tidelock: configuration {settings.config}: {error}\n")
         return 1
-    except (ConfigError, ListenError, TokenError, LeaseLostError) as error:
+    except (ConfigError, ListenError, TokenError, ClientsError, LeaseLostError) as error:
         sys.stderr.write(f"tidelock: {error}\n")
         return 1
     return 0

@@ -1,9 +1,19 @@
 """Coroutines that run beside others: endless work in the background, work until a flag is set."""
 
 import asyncio
+import faulthandler
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, NoReturn
+
+
+def end_within(seconds: float) -> None:
+    """Have the process end within some seconds, whatever its tasks and threads do then.
+
+    A thread that needs no Python ends it by force, so not even a call that never returns keeps that off. It
+    writes where each thread stands to stderr, and the exit status is 1.
+    """
+    faulthandler.dump_traceback_later(seconds, exit=True)
 
 
 async def until(stop: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:

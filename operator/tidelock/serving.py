@@ -1,36 +1,19 @@
 """The HTTP server for probes, metrics and the web view."""
 
 import asyncio
-import errno
 import hmac
 import logging
-import os
-import socket
-import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import MappingProxyType
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from tidelock.listening import Handler, Limits, bounded, listening
+
 logger = logging.getLogger(__name__)
-
-_OTHER_PORT = "; choose another port by {option}"
-_OTHER_ADDRESS = "; name an address of this machine by --listen"
-_ADVICE: Mapping[int, str] = MappingProxyType(
-    {errno.EADDRINUSE: _OTHER_PORT, errno.EACCES: _OTHER_PORT, errno.EADDRNOTAVAIL: _OTHER_ADDRESS}
-)
-# Seconds that requests get at the end.
-_LAST = 1.0
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-class ListenError(Exception):
-    """The address cannot be listened on."""
 
 
 class TokenError(Exception):
@@ -76,28 +59,10 @@ class MetricsToken:
         return token
 
 
-async def listen(
-    runner: web.AppRunner, address: str, port: int, *, option: str, tls: ssl.SSLContext | None = None
-) -> None:
-    """Have a server listen; `option` is what its port is set by.
-
-    Raises:
-        ListenError: the port is taken, or the address is not one of this machine's.
-
-    """
-    try:
-        await web.TCPSite(runner, address, port, ssl_context=tls).start()
-    except OSError as error:
-        raise ListenError(f"cannot listen on {address}:{port}: {_reason(error, option)}") from error
-
-
-def _reason(error: OSError, option: str) -> str:
-    """Say why an address can't be listened on, and what to do; asyncio's own text names it once more."""
-    if isinstance(error, socket.gaierror):
-        return f"{error.strerror}{_OTHER_ADDRESS}"
-    number = error.errno or errno.EADDRNOTAVAIL  # Python 3.13 leaves it out where no address could be bound
-    advice = _ADVICE.get(number, "")
-    return f"{os.strerror(number)}{advice.format(option=option)}"
+def _verbose(details: Mapping[str, str], *, passed: bool) -> str:
+    """Write details as the API server does for `/readyz?verbose`."""
+    lines = [f"[-]{name} failed: {why}" if why else f"[+]{name} ok" for name, why in details.items()]
+    return "\n".join([*lines, f"readyz check {'passed' if passed else 'failed'}", ""])
 
 
 @asynccontextmanager
@@ -108,37 +73,41 @@ async def serve(
     *,
     alive: Callable[[], bool],
     ready: Callable[[], bool],
+    details: Callable[[], Mapping[str, str]] = dict,
     token: MetricsToken | None = None,
     site: web.Application | None = None,
 ) -> AsyncIterator[int]:
     """Answer /metrics, /healthz and /readyz while the context lasts, and /web/ by the site; gives the port.
 
     With a token, /metrics is for those who show it; kubelets have none, so that probes stay open.
+    `/readyz?verbose` lists the `details`: parts by name, each with why it does not work, or nothing. These do
+    not decide whether the process is ready.
 
     Raises:
         ListenError: the port is taken, or the address is not one of this machine's.
 
     """
 
-    def probe(holds: Callable[[], bool]) -> Callable[[web.Request], Awaitable[web.Response]]:
+    def probe(holds: Callable[[], bool]) -> Handler:
         async def answer(_: web.Request) -> web.Response:
             return web.Response(text="ok") if holds() else web.Response(status=503, text="not yet")
 
         return answer
 
+    async def readyz(request: web.Request) -> web.StreamResponse:
+        if "verbose" not in request.query:
+            return await probe(ready)(request)
+        passed = ready()
+        return web.Response(status=200 if passed else 503, text=_verbose(details(), passed=passed))
+
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    application = web.Application()
+    application = bounded(Limits())
     application.router.add_get("/metrics", metrics if token is None else token.guard(metrics))
     application.router.add_get("/healthz", probe(alive))
-    application.router.add_get("/readyz", probe(ready))
+    application.router.add_get("/readyz", readyz)
     if site is not None:
         application.add_subapp("/web/", site)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=_LAST)
-    await runner.setup()
-    try:
-        await listen(runner, address, port, option="--port")
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
+    async with listening(application, address, port, option="--port") as served:
+        yield served

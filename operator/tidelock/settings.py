@@ -22,7 +22,11 @@ class Settings:
         log_level: least severe level that is logged, such as "info".
         move_after_seconds: how long a lock for any node stays on a node that is cordoned or not ready.
         earmark_after_seconds: how long a lock has to wait before room that comes free is kept for it.
+        borrower_grace_seconds: longest grace period, in whole seconds, of a borrower that is evicted for an
+            owner.
         extender: whether to serve the extender API, by which other schedulers honour locks.
+        extender_clients: file with the certificates by which these schedulers are known, or those of their
+            authorities, in PEM; without it none of them is answered.
         admission: whether to review the bindings of others.
         tls_port: port on `listen` for both, over TLS.
         tls_address: address of this process, as the endpoint of the Service tidelock-binders while it leads,
@@ -49,7 +53,9 @@ class Settings:
     log_level: str = "info"
     move_after_seconds: float = 300.0
     earmark_after_seconds: float = 60.0
+    borrower_grace_seconds: int = 30
     extender: bool = False
+    extender_clients: str = ""
     admission: bool = False
     tls_port: int = 8443
     tls_address: str = ""

@@ -250,6 +250,24 @@ class Telemetry(Recorder):
         self.ready = Gauge(
             "tidelock_ready", "1 when all watched resources have been listed.", registry=self.registry
         )
+        self.kopf_up = Gauge(
+            "tidelock_kopf_up",
+            "1 while Kopf handles a kind, 0 before and after it has failed.",
+            ("resource",),
+            registry=self.registry,
+        )
+        self.object_errors = Counter(
+            "tidelock_object_errors_total",
+            "Faults of the operator, each of which cost one object, or a part, one step.",
+            ("step", "resource"),
+            registry=self.registry,
+        )
+        self.kopf_failures = Counter(
+            "tidelock_kopf_failures_total",
+            "Failures of Kopf, each of which is followed by another start, by kind and reason.",
+            ("resource", "reason"),
+            registry=self.registry,
+        )
         self.tasks = Gauge(
             "tidelock_tasks", "Tasks of the event loop that have not ended.", registry=self.registry
         )
@@ -291,6 +309,10 @@ class Telemetry(Recorder):
         self.lives.labels(life.namespace, life.outcome).inc()
         self.idle.labels(life.namespace, str(life.used).lower()).inc(life.idle)
         self.occupied.labels(life.namespace).inc(life.occupied)
+
+    def object_failed(self, step: str, resource: str) -> None:
+        """Count a fault of the operator that cost an object, or a part, a step."""
+        self.object_errors.labels(step, resource).inc()
 
     def changed(self, change: Change) -> None:
         """Count a transition of a lock."""

@@ -75,9 +75,9 @@ class Api:
         query = urlencode({"fieldManager": "gitops", "force": "true"})
         return self._request("PATCH", f"{path}?{query}", manifest, _APPLY_PATCH)
 
-    def delete(self, path: str) -> None:
-        """Delete an object, or all of a collection, without a grace period."""
-        self._request("DELETE", _with(path, "gracePeriodSeconds=0"))
+    def delete(self, path: str, *, grace: int = 0) -> None:
+        """Delete an object, or all of a collection, with a grace period in seconds."""
+        self._request("DELETE", _with(path, f"gracePeriodSeconds={grace}"))
 
     def watch(self, path: str, seconds: int, **parameters: str) -> Iterator[tuple[str, Manifest]]:
         """Yield (type, object) of the events of a collection, for so many seconds at most."""

@@ -5,6 +5,7 @@ import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -14,7 +15,7 @@ from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import Component, LocalCluster, wait_for
 from devcluster.binaries import find_binaries
-from devcluster.binders import NAMES, webhook_configuration
+from devcluster.binders import NAMES, scheduler_keys, webhook_configuration
 from devcluster.identity import EXTENDER, SYSTEM_NAMESPACE, operator_kubeconfig
 from devcluster.loopback import HOST, Health, free_ports
 from tidelock.binders.keeper import CONFIGURATION, SECRETS
@@ -26,6 +27,11 @@ ADDRESS = "10.11.12.13"
 SECRET = SECRETS.item("tidelock-tls", SYSTEM_NAMESPACE)
 
 
+def known_schedulers(cluster: LocalCluster) -> str:
+    """Option by which the operator knows the schedulers of a cluster."""
+    return f"--extender-clients={scheduler_keys(cluster).authority}"
+
+
 def addresses(port: int, address: str = ADDRESS) -> tuple[str, ...]:
     """Options by which the operator listens at a port of this machine, and tells of an address."""
     return f"--tls-port={port}", f"--tls-address={address}", f"--tls-names={','.join(NAMES)}"
@@ -35,7 +41,9 @@ def addresses(port: int, address: str = ADDRESS) -> tuple[str, ...]:
 def operating(cluster: LocalCluster, folder: Path, *options: str, port: int) -> Iterator[OperatorProcess]:
     """Run the operator with its door open, to the end of which nothing must have gone wrong inside of it."""
     kubeconfig = operator_kubeconfig(cluster, folder, EXTENDER)
-    with OperatorProcess(kubeconfig, folder, *options, *addresses(port)) as process:
+    with OperatorProcess(
+        kubeconfig, folder, *options, known_schedulers(cluster), *addresses(port)
+    ) as process:
         yield process
         assert process.stop() == 0
     assert "Traceback" not in process.log
@@ -44,33 +52,40 @@ def operating(cluster: LocalCluster, folder: Path, *options: str, port: int) -> 
 def authority(api: Api, folder: Path) -> Path:
     """Read the authority of the operator's certificate out of the Secret, as an installation does."""
 
-    def found() -> Manifest:
-        try:
-            return api.get(SECRET)
-        except RefusedError:
-            return {}
-
-    data = wait_for(found, what="the Secret with the certificate", timeout=60)["data"]
+    data: Manifest = wait_for(
+        lambda: api.get(SECRET).get("data") or {}, what="the Secret's certificate", timeout=60
+    )
     file = folder / "ca.crt"
     file.write_bytes(base64.b64decode(data["ca.crt"]))
     return file
 
 
 @contextmanager
-def webhooks(cluster: LocalCluster, api: Api, port: int, authority: Path | None = None) -> Iterator[None]:
+def webhooks(cluster: LocalCluster, api: Api, port: int) -> Iterator[None]:
     """Have the API server ask at a port of this machine, as the manifests have it ask a Service.
 
-    The operator tells it whom to trust at its start, and then once a minute, unless it is known here.
+    The operator tells it whom to trust, and by which token to call, within seconds.
     """
-    configuration = webhook_configuration(cluster, port)
-    if authority is not None:
-        for webhook in configuration["webhooks"]:
-            webhook["clientConfig"]["caBundle"] = base64.b64encode(authority.read_bytes()).decode()
-    api.create(WEBHOOKS.collection(), configuration)
+    api.create(WEBHOOKS.collection(), webhook_configuration(cluster, port))
     try:
         yield
     finally:
         api.delete(WEBHOOKS.item(CONFIGURATION))
+
+
+def webhook_urls(api: Api) -> list[str]:
+    """Read where the API server calls."""
+    webhooks = api.get(WEBHOOKS.item(CONFIGURATION))["webhooks"]
+    return [webhook["clientConfig"]["url"] for webhook in webhooks]
+
+
+def repoint(api: Api, port: int) -> None:
+    """Have the API server call at another port of this machine, as the Service leads to another address."""
+    configuration = api.get(WEBHOOKS.item(CONFIGURATION))
+    for webhook in configuration["webhooks"]:
+        url = urlsplit(webhook["clientConfig"]["url"])
+        webhook["clientConfig"]["url"] = url._replace(netloc=f"{HOST}:{port}").geturl()
+    api.replace(WEBHOOKS.item(CONFIGURATION), configuration)
 
 
 def bind(pod: Pod, node: Node, *, uid: bool = True) -> str:

@@ -150,27 +150,27 @@ API_SERVER_REFUSES = [
     Malformed(
         "resources and template",
         reservation(template={"spec": {"containers": [{"name": "web"}]}}),
-        "spec",
+        "spec.template",
         "exactly one of resources and template",
     ),
     Malformed(
         "neither resources nor template",
         reservation(resources=None),
-        "spec",
+        "spec.resources",
         "exactly one of resources and template",
     ),
     # Time
     Malformed(
         "expireAt and ttlSeconds",
         reservation(expireAt="2035-01-01T00:00:00Z"),
-        "spec",
-        "exactly one of expireAt and ttlSeconds",
+        "spec.expireAt",
+        "exactly one of ttlSeconds and expireAt",
     ),
     Malformed(
         "neither expireAt nor ttlSeconds",
         reservation(ttlSeconds=None),
-        "spec",
-        "exactly one of expireAt and ttlSeconds",
+        "spec.ttlSeconds",
+        "exactly one of ttlSeconds and expireAt",
     ),
     Malformed(
         "expireAt in words", reservation(ttlSeconds=None, expireAt="tomorrow"), "spec.expireAt", "date-time"
@@ -207,6 +207,21 @@ API_SERVER_REFUSES = [
             "between the years 1970 and 9998",
         )
         for instant in ("0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "9999-12-31T23:59:59.9999Z")
+    ),
+    *(
+        Malformed(
+            f"expireAt {text}", reservation(ttlSeconds=None, expireAt=text), "spec.expireAt", "should match"
+        )
+        for text in (
+            "2035-01-01T00:00:00+24:00",
+            "2035-01-01T00:00:00+12:60",
+            "2035-01-01T00:00:00,5Z",
+            "2035-01-01t00:00:00Z",
+            "2035-01-01T00:00:00z",
+        )
+    ),
+    Malformed(
+        "startAt with a lower-case t", reservation(startAt="2035-01-01t00:00:00z"), "spec.startAt", "match"
     ),
     Malformed(
         "expireAt before the first year",
@@ -320,6 +335,14 @@ API_SERVER_REFUSES = [
         owned({"selector": {"matchLabels": {"app": "a b"}}}),
         "spec.owners[0].selector.matchLabels.app",
         "should match",
+    ),
+    Malformed(
+        "too many conditions in all owners",
+        owned(
+            *16 * [{"selector": {"matchExpressions": 5 * [{"key": "app", "operator": "Exists"}]}}],
+        ),
+        "spec.owners",
+        "at most 64 labels and expressions",
     ),
     Malformed(
         "unknown selector operator",
@@ -458,6 +481,18 @@ API_SERVER_REFUSES = [
         reservation(preemptionPolicy="Always"),
         "spec.preemptionPolicy",
         "PreemptLowerPriority",
+    ),
+    Malformed(
+        "two phases and preemption",
+        reservation(commit={}, preemptionPolicy="PreemptLowerPriority"),
+        "spec.preemptionPolicy",
+        "commit is refused beside preemptionPolicy PreemptLowerPriority",
+    ),
+    Malformed(
+        "two phases and moves",
+        reservation(commit={}, mayMove={"automatically": True}),
+        "spec.mayMove",
+        "commit is refused beside mayMove.automatically",
     ),
     Malformed("priority in words", reservation(priority="high"), "spec.priority", "must be of type integer"),
     Malformed(

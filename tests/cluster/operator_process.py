@@ -63,6 +63,16 @@ class OperatorProcess:
         return self._process is not None and self._process.poll() is None
 
     @property
+    def pid(self) -> int:
+        """The id of the process that was started last."""
+        return self._started().pid
+
+    @property
+    def exit_status(self) -> int | None:
+        """With which status it ended, less than 0 for a signal; None while it runs."""
+        return self._started().poll()
+
+    @property
     def log(self) -> str:
         """What it has written, over all its starts."""
         return self._log.read_text()
@@ -81,14 +91,17 @@ class OperatorProcess:
             WaitTimeoutError: it was not ready in time; names its log.
 
         """
-        health = Health(self.port, "/readyz", None)
         wait_for(
-            lambda: health.ok() or not self.running,
+            lambda: self.healthy("/readyz") or not self.running,
             what=f"the operator to be ready; its log is {self._log}",
             timeout=_START_TIMEOUT,
             interval=0.05,
         )
         assert self.running, f"the operator ended at its start:\n{self.log}"
+
+    def healthy(self, probe: str = "/healthz") -> bool:
+        """Whether a probe is answered with 200 within two seconds."""
+        return Health(self.port, probe, None).ok()
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Ask it to end by a signal and return its exit status."""

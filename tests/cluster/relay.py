@@ -1,5 +1,6 @@
-"""A relay in front of the API server that notes what is asked of it, and can lose an answer."""
+"""A relay in front of the API server that notes requests, and can lose an answer or break a watch."""
 
+import json
 import re
 import socket
 import ssl
@@ -9,6 +10,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPSConnection, IncompleteRead
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
@@ -18,6 +20,7 @@ _OBJECTS = re.compile(
     r"/(?P<plural>[^/]+)(?:/(?P<name>[^/]+)(?:/(?P<subresource>[^/]+))?)?"
 )
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_ERROR = b'{"type":"ERROR","object":{"kind":"Status","code":500,"message":"etcd leader changed"}}\n'
 _OF_ONE_CONNECTION = {"connection", "keep-alive", "transfer-encoding"}
 
 
@@ -36,12 +39,14 @@ class Record:
         used: the rights that the requests took.
         refused: requests that were answered with 401 or 403.
         lose: rights; of each, the next answer is thrown away when the server has done its work.
+        fail: rights to watch; a watch gets an ERROR event at its start, and an open one after its next event.
 
     """
 
     used: set[Right] = field(default_factory=set)
     refused: list[str] = field(default_factory=list)
     lose: set[Right] = field(default_factory=set)
+    fail: set[Right] = field(default_factory=set)
 
 
 class _Relay(ThreadingHTTPServer):
@@ -92,8 +97,10 @@ class _Handler(BaseHTTPRequestHandler):
                 if name.lower() not in _OF_ONE_CONNECTION:
                     self.send_header(name, value)
             self.end_headers()
-            while chunk := answer.read1():
+            while right not in record.fail and (chunk := answer.read1()):
                 self.wfile.write(chunk)
+            if right in record.fail:
+                self.wfile.write(_ERROR)
 
     do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815 -- the base class calls these
 
@@ -110,6 +117,15 @@ def relay(server: str, tls: ssl.SSLContext) -> Iterator[tuple[str, Record]]:
             listener.shutdown()
             listener.hang_up()
             thread.join()
+
+
+def through(kubeconfig: Path, url: str) -> Path:
+    """Make a kubeconfig lead to another URL."""
+    content = json.loads(kubeconfig.read_text())
+    for cluster in content["clusters"]:
+        cluster["cluster"] = {"server": url}
+    kubeconfig.write_text(json.dumps(content))
+    return kubeconfig
 
 
 def right_of(method: str, target: str) -> Right | None:

@@ -65,7 +65,7 @@ def test_a_borrower_stays_when_the_lock_is_deleted(world: World) -> None:
 
 
 def test_what_does_not_go_together_is_refused(world: World) -> None:
-    with pytest.raises(RefusedError, match="a borrowable lock is not for reuse"):
+    with pytest.raises(RefusedError, match="reuse is refused beside borrowable"):
         world.lock(borrowable=True, reuse="Always")
     lock = world.lock(borrowable=True)
     with pytest.raises(RefusedError, match="borrowable is immutable"):

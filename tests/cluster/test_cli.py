@@ -251,7 +251,7 @@ def test_a_bad_file_is_refused_by_types_and_by_the_rules_of_the_api_server(
 
     assert told.status == 1
     assert "spec.ttlSeconds: Invalid value: 0: should be greater than or equal to 1" in told.out
-    assert "exactly one of expireAt and ttlSeconds is required" in told.out
+    assert "spec.expireAt: Forbidden: exactly one of ttlSeconds and expireAt is required" in told.out
 
 
 def test_a_healthy_cluster_is_green_and_one_without_an_operator_is_not(

@@ -11,7 +11,7 @@ from cluster.api import Api
 from cluster.door import authority, operating, stock_scheduler, until_reviewed, webhooks
 from cluster.world import World
 from devcluster import LocalCluster
-from devcluster.binders import scheduler_configuration
+from devcluster.binders import scheduler_configuration, scheduler_keys
 from devcluster.loopback import free_ports
 
 ROUNDS = 3
@@ -33,7 +33,7 @@ def test_of_many_claimants_as_many_get_room_as_fit(private_cluster: LocalCluster
     ):
         with closing(World(api)) as trial:
             until_reviewed(trial)
-        settings = scheduler_configuration(port, authority(api, tmp_path))
+        settings = scheduler_configuration(port, authority(api, tmp_path), scheduler_keys(private_cluster))
         with stock_scheduler(private_cluster, settings | {"profiles": [{"schedulerName": PEER}]}):
             asyncio.run(play())
         violations = process.metrics().get('tidelock_reservation_violations_total{policy="Keep"}', 0)

@@ -6,17 +6,27 @@ from pathlib import Path
 import pytest
 
 from demo.story import CHAPTERS
+from devcluster.binaries import wanted_version
+from devcluster.build import NEWEST
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.timeout(900)
-def test_the_demo_goes_as_its_story_says() -> None:
+@pytest.mark.parametrize("options", [[], ["--kubelets"]], ids=["kwok", "kubelets"])
+def test_the_demo_goes_as_its_story_says(options: list[str]) -> None:
+    if options and wanted_version() != NEWEST:
+        pytest.skip("a kubelet must not be newer than its API server")
     environment = {**os.environ, "PYTHONPATH": "operator:hack", "TIDELOCK_PROVIDER": "go"}
     environment.pop("TIDELOCK_KUBECONFIG", None)
 
     played = subprocess.run(
-        [sys.executable, "-m", "demo"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "demo", *options],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
     assert played.returncode == 0, played.stdout + played.stderr

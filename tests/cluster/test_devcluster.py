@@ -1,4 +1,5 @@
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -213,6 +214,29 @@ def test_up_is_idempotent_until_down(devcluster: Command, tmp_path: Path) -> Non
     assert devcluster("down") == (0, "The cluster is down.\n")
     assert not any(process.alive for process in processes.values())
     assert devcluster("status") == (1, "The cluster is not up.\n")
+
+
+def test_up_with_kubelets_has_nodes_until_down(devcluster: Command, tmp_path: Path) -> None:
+    directory = tmp_path / "tidelock" / "devcluster"
+    code, told = devcluster("up", "--provider=go", "--kubelets=1")
+    assert code == 0, told
+    assert set(recorded(directory)) >= {"kubelet-worker-1"}
+    cluster = attach(directory / "kubeconfig")
+    nodes = cluster.kubectl("get", "nodes", "--output=jsonpath={.items[*].status.allocatable.cpu}")
+    assert nodes == "1"
+    assert devcluster("up", "--provider=go", "--kubelets=2") == (
+        1,
+        "The cluster runs with 1 kubelets: take it down first.\n",
+    )
+    leftovers = re.findall(r"/\w+/hollow-kubelet\.\d+", (directory / "kubelet-worker-1.log").read_text())
+    assert devcluster("down") == (0, "The cluster is down.\n")
+    assert leftovers
+    assert not any(Path(each).exists() for each in leftovers)
+
+
+def test_kubelets_and_kwok_do_not_share_a_cluster(private: LocalCluster) -> None:
+    with pytest.raises(DevClusterError, match="kwok plays the kubelets"):
+        private.add_kubelet("worker-9")
 
 
 def test_up_replaces_a_broken_cluster(devcluster: Command, tmp_path: Path) -> None:

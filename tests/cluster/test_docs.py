@@ -3,8 +3,6 @@
 import os
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.request import urlopen
@@ -13,16 +11,15 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from cluster.crds import SAMPLES, install_crds
+from cluster.crds import install_crds
 from cluster.operator_process import OperatorProcess
+from cluster.shell import TUTORIAL, Shell, play
 from cluster.world import World
 from devcluster import Cluster, DevClusterError
-from devcluster.binaries import find_binaries
 from devcluster.identity import rendered
 from devcluster.loopback import HOST
 from documents import ROOT, Block, Command, Kind, blocks, commands, kind_of, objects
 
-TUTORIAL = ROOT / "docs" / "tutorial.md"
 MANIFESTS = ("manifests/base", "manifests/monitoring")
 # Objects of these groups are for other operators, whose CRDs are not here.
 FOREIGN: Mapping[str, str] = {"monitoring.coreos.com": "of the Prometheus operator"}
@@ -34,53 +31,6 @@ _WRITES = frozenset({"annotate", "apply", "create", "delete", "label", "patch"})
 # What makes a command of Helm a dry run, also beside objects of the chart that other tests have applied.
 _TAKEN = ("--dry-run=server", "--take-ownership", "--force-conflicts")
 _HELM: Mapping[str, tuple[str, ...]] = {"install": _TAKEN, "upgrade": _TAKEN, "uninstall": ("--dry-run",)}
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z|\b\d+(\.\d+)?(ms|s|m)(\d+s)?\b")
-
-
-class Shell:
-    """Runs commands of a page in a folder, where a namespace of the test's own stands for `shop`."""
-
-    def __init__(self, cluster: Cluster, folder: Path, namespace: str) -> None:
-        (folder / "tidelock").symlink_to(ROOT)  # a clone beside the folder of who installs it
-        self.folder, self.namespace = folder / "own", namespace
-        self.folder.mkdir()
-        self.programs = programs = folder / "bin"
-        programs.mkdir()
-        (programs / "kubectl").symlink_to(find_binaries().programs["kubectl"])
-        kubeconfig = folder / "kubeconfig"
-        kubeconfig.write_bytes(cluster.kubeconfig.read_bytes())
-        path = os.pathsep.join((str(programs), str(Path(sys.executable).parent), os.environ["PATH"]))
-        helm = {f"HELM_{each}_HOME": str(folder / each.lower()) for each in ("CACHE", "CONFIG", "DATA")}
-        own = {"PATH": path, "KUBECONFIG": str(kubeconfig), "NO_COLOR": "1"}
-        self._environment = os.environ | own | helm
-        for name in ("crds", "docs", "manifests"):
-            (self.folder / name).symlink_to(ROOT / name)
-        (self.folder / "pod.yaml").write_text((SAMPLES / "pod.yaml").read_text())
-
-    def own(self, text: str) -> str:
-        """Put the test's own names in the place of the page's."""
-        return re.sub(r"\bshop\b", self.namespace, re.sub(r"\bworker-", f"{self.namespace}-worker-", text))
-
-    def shown(self, text: str) -> str:
-        """Put the page's names back."""
-        return text.replace(f"{self.namespace}-worker-", "worker-").replace(self.namespace, "shop")
-
-    def file(self, block: Block) -> None:
-        """Keep a block with a title as a file of that name."""
-        if block.title:
-            (self.folder / block.title).write_text(self.own(block.text))
-
-    def run(self, typed: str, folder: str = ".") -> subprocess.CompletedProcess[str]:
-        """Run one line."""
-        return subprocess.run(
-            ["bash", "-o", "pipefail", "-c", self.own(typed)],
-            cwd=self.folder / folder,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            timeout=150,
-            check=False,
-        )
 
 
 @pytest.fixture(scope="module")
@@ -157,6 +107,8 @@ def test_kubectl_and_helm_know_the_commands(shell: Shell) -> None:
         for command in commands(block) if block.language in {"sh", "console"} else ():
             if command.words[0] == "cd":
                 folder = command.words[1]
+            elif command.words[0] == "openssl":
+                shell.run(shlex.join(command.words), folder).check_returncode()
             elif command.words[0] == "helm" or (
                 command.words[0] == "kubectl" and command.words[1] != "tidelock"
             ):
@@ -199,23 +151,6 @@ def test_the_tutorial_goes_as_it_says(
         page.run("kubectl delete waterlevel tutorial --ignore-not-found --wait=false")
         page.run("kubectl delete namespace shop --ignore-not-found --wait=false")
     assert played > 20
-
-
-def play(page: Shell, command: Command) -> None:
-    done = page.run(command.typed)
-    expected, failed, _ = command.printed.partition("\n(exit status 1)")
-    assert done.returncode == bool(failed), f"{command}: {done.stderr}"
-    if command.block.language == "console":
-        told = plain(page.shown(done.stderr + done.stdout))
-        pattern = re.escape(plain(expected)).replace("…", ".*")
-        assert re.fullmatch(pattern, told, re.DOTALL), (
-            f"{command} printed:\n{told}\nand not:\n{plain(expected)}"
-        )
-
-
-def plain(text: str) -> str:
-    """Leave out what differs each time: moments, durations, the width of columns."""
-    return "\n".join(" ".join(_MOMENT.sub("…", line).split()) for line in text.strip().splitlines())
 
 
 def until_nodes_are_known(world: World, name: str) -> None:

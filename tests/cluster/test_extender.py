@@ -11,17 +11,19 @@ from cluster.api import Api, Manifest, RefusedError
 from cluster.door import ADDRESS, BY_STOCK, authority, bound_nodes, operating, stock_scheduler
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
-from devcluster.binders import scheduler_configuration
+from devcluster.binders import scheduler_configuration, scheduler_keys
 from devcluster.identity import SYSTEM_NAMESPACE
+from devcluster.keys import Keys
 from devcluster.loopback import free_ports
 from tidelock.binders.endpoint import SERVICE, SLICES
 
 
 class Extender(NamedTuple):
-    """Where the operator answers, and whose certificates a scheduler is to trust."""
+    """Where the operator answers, whose certificates a scheduler is to trust, and by which it is known."""
 
     port: int
     authority: Path
+    keys: Keys
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,7 @@ def extender(private_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp("extending")
     api = Api(private_cluster.kubeconfig)
     with operating(private_cluster, folder, "--extender", port=port):
-        yield Extender(port, authority(api, folder))
+        yield Extender(port, authority(api, folder), scheduler_keys(private_cluster))
 
 
 def test_the_leader_is_the_endpoint_of_the_service(extender: Extender, private_cluster: LocalCluster) -> None:

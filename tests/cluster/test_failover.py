@@ -14,16 +14,34 @@ from urllib.request import urlopen
 import pytest
 
 from cluster.api import Api, RefusedError
-from cluster.door import BY_STOCK, addresses, authority, bind, until_reviewed, webhooks
+from cluster.door import (
+    BY_STOCK,
+    addresses,
+    authority,
+    bind,
+    known_schedulers,
+    repoint,
+    until_reviewed,
+    webhooks,
+)
 from cluster.leases import forget_lease
 from cluster.live import Node, Pod
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
-from devcluster.identity import EXTENDER, SYSTEM_NAMESPACE, operator_kubeconfig
+from devcluster.binders import scheduler_keys
+from devcluster.identity import (
+    EXTENDER,
+    SERVICE_ACCOUNT,
+    SYSTEM_NAMESPACE,
+    operator_kubeconfig,
+    token_kubeconfig,
+)
 from devcluster.loopback import HOST, free_ports
 from tidelock.binders.endpoint import SERVICE, SLICES
 from tidelock.binders.server import EXTENDER_PATH
+from tidelock.kube.client import PODS, RESERVATIONQUOTAS
+from tidelock.kube.lease import LEASES
 
 SECONDS = 20  # of the Lease; a leader on a machine that stalls must not lose it
 
@@ -122,29 +140,33 @@ def test_other_binders_are_answered_by_whoever_leads(
     operator_kubeconfig(private_cluster, tmp_path, EXTENDER)  # for the rights that come with it
     ports, own = free_ports(2), ("10.11.12.1", "10.11.12.2")
     first, second = (
-        replica(name, "--extender", "--admission", *addresses(port, address))
+        replica(
+            name, "--extender", known_schedulers(private_cluster), "--admission", *addresses(port, address)
+        )
         for name, port, address in zip(("first", "second"), ports, own, strict=True)
     )
     api = private_world.api
     until_endpoint(api, own[0], ports[0])
-    trusted = authority(api, tmp_path)
+    keys = scheduler_keys(private_cluster)
+    tls = ssl.create_default_context(cafile=authority(api, tmp_path))
+    tls.load_cert_chain(keys.admin_certificate, keys.admin_key)
     with webhooks(private_cluster, api, ports[0]):
         until_reviewed(private_world)
         node = private_world.node(cpu="4")
         private_world.active_lock("web-0", "3", node)
         stranger = private_world.pod("stranger", "2", **BY_STOCK)
         assert "3 locked by" in bind(stranger, node)
-        assert "beside reservations" in asked(trusted, ports[0], stranger, node)
+        assert "beside reservations" in asked(tls, ports[0], stranger, node)
         with pytest.raises(ConnectionRefusedError):
-            asked(trusted, ports[1], stranger, node)
+            asked(tls, ports[1], stranger, node)
 
         assert first.stop() == 0
         until_endpoint(api, own[1], ports[1])
         with pytest.raises(ConnectionRefusedError):
-            asked(trusted, ports[0], stranger, node)
+            asked(tls, ports[0], stranger, node)
         assert "failed calling webhook" in bind(stranger, node)  # as the way there is still the former
-        assert "beside reservations" in asked(trusted, ports[1], stranger, node)
-    with webhooks(private_cluster, api, ports[1], trusted):
+        assert "beside reservations" in asked(tls, ports[1], stranger, node)
+        repoint(api, ports[1])
         until_reviewed(private_world)
         assert "3 locked by" in bind(stranger, node)
     assert second.stop() == 0
@@ -163,9 +185,8 @@ def until_endpoint(api: Api, address: str, port: int) -> None:
     wait_for(found, until=lambda there: there == (address, port), what=f"the Service to lead to {address}")
 
 
-def asked(trusted: Path, port: int, pod: Pod, node: Node) -> str:
+def asked(tls: ssl.SSLContext, port: int, pod: Pod, node: Node) -> str:
     """Ask at a port as a scheduler asks its extender, whether a pod fits; gives the reason if it does not."""
-    tls = ssl.create_default_context(cafile=trusted)
     with closing(HTTPSConnection(HOST, port, timeout=60, context=tls)) as connection:
         body = json.dumps({"Pod": pod.read(), "NodeNames": [node.name]})
         connection.request("POST", f"{EXTENDER_PATH}/filter", body)
@@ -201,10 +222,76 @@ def test_the_api_server_refuses_what_a_former_leader_sends(
         path = f"/apis/tidelock.dev/v1alpha1/namespaces/{private_world.namespace}/reservations/web-0/status"
         as_operator.replace(f"{path}?fieldManager={manager}&dryRun=All", lock)
 
-    for write in (bind, release):
+    def evict(manager: str) -> None:
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod.name}}
+        as_operator.create(f"{pod.path}/eviction?fieldManager={manager}&dryRun=All", eviction)
+
+    quota = private_world.quota(maxPriority=1).read() or {}
+
+    def count(manager: str) -> None:
+        path = RESERVATIONQUOTAS.item("team", private_world.namespace, "status")
+        as_operator.replace(f"{path}?fieldManager={manager}&dryRun=All", quota)
+
+    for write in (bind, release, evict, count):
         for manager in ("tidelock-1", "tidelock", "tidelock-2x"):
             with pytest.raises(RefusedError, match="is over: the Lease is at 2") as refusal:
                 write(manager)
             assert refusal.value.status == HTTPStatus.FORBIDDEN
         write("tidelock-2")
-        write("tidelock-3")  # the next one may be ahead of what the API server has seen of the Lease
+        # What nobody is, a thief of the token can claim to be.
+        with pytest.raises(RefusedError, match="leadership 3 has not begun: the Lease is at 2"):
+            write("tidelock-3")
+
+
+def test_only_the_pod_that_holds_the_lease_writes(
+    private_cluster: LocalCluster, private_world: World, private_kubeconfig: Path, tmp_path: Path
+) -> None:
+    """Any pod of the operator, and any thief of its token, could claim the number of the leader."""
+    api = private_world.api
+    spec = {"holderIdentity": "tidelock-a_1", "leaseTransitions": 7, "leaseDurationSeconds": 15}
+    api.create(LEASES.collection(SYSTEM_NAMESPACE), {"metadata": {"name": "tidelock"}, "spec": spec})
+    kubeconfigs = {
+        name: pod_kubeconfig(private_cluster, name, tmp_path) for name in ("tidelock-a", "tidelock-b")
+    }
+    node, pod = private_world.node(cpu="4"), private_world.pod("plain", schedulerName="nobody")
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": pod.name, "namespace": pod.namespace},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node.name},
+    }
+
+    def written(name: str) -> str:
+        try:
+            path = f"{pod.path}/binding?fieldManager=tidelock-7&dryRun=All"
+            Api(kubeconfigs[name]).create(path, binding)
+        except RefusedError as refusal:
+            return str(refusal)
+        return ""
+
+    try:
+        # The API server takes a moment to see the Lease.
+        wait_for(
+            lambda: written("tidelock-b"),
+            until=lambda text: "the Lease is held by tidelock-a_1" in text,
+            what="the other pod to be refused",
+        )
+        assert written("tidelock-a") == ""
+    finally:
+        forget_lease(api)
+        for name in kubeconfigs:
+            api.delete(PODS.item(name, SYSTEM_NAMESPACE))
+
+
+def pod_kubeconfig(cluster: LocalCluster, name: str, directory: Path) -> Path:
+    """Make a pod of the operator's, and log in with the token that its kubelet would get."""
+    own = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    spec = {
+        "serviceAccountName": SERVICE_ACCOUNT,
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [{"name": "main", "image": "example.org/none", "securityContext": own}],
+    }
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+    Api(cluster.kubeconfig).create(PODS.collection(SYSTEM_NAMESPACE), pod)
+    bound = (f"--bound-object-name={name}", "--bound-object-kind=Pod")
+    return token_kubeconfig(cluster, SERVICE_ACCOUNT, SYSTEM_NAMESPACE, directory / name, *bound)

@@ -1,9 +1,11 @@
 """Pods that must not be scheduled yet, and the moment from which they may."""
 
-from cluster.live import Pod, condition
+from cluster.api import Manifest
+from cluster.live import Pod, condition, in_seconds
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import wait_for
+from tidelock.kube.client import EVENTS
 
 GATES = [{"name": "example.com/quota"}, {"name": "example.com/image"}]
 REQUIRE = {"annotations": {"tidelock.dev/require-reservation": "true"}}
@@ -82,6 +84,62 @@ def test_a_pod_that_requires_its_reservation_is_gated_until_that_is_active(
     assert pod.until_bound() == locked.name
     lock.until_gone()
     until_gated(operator, 0)
+
+
+def until_told(pod: Pod, *words: str) -> str:
+    """Wait until a gated pod is told, in these words among others, what it waits for; return all of it."""
+
+    def told(stored: Manifest) -> Manifest:
+        return condition(stored["status"], "PodScheduled")
+
+    found = pod.until(
+        lambda stored: all(word in told(stored).get("message", "") for word in words), f"be told {words}"
+    )
+    assert (told(found)["status"], told(found)["reason"]) == ("False", "SchedulingGated")
+    return str(told(found)["message"])
+
+
+def notes(world: World, pod: Pod) -> list[str]:
+    """List the notes of the events that say why a pod is not scheduled."""
+    events = world.api.get(EVENTS.collection(world.namespace))["items"]
+    mine = (each for each in events if each["regarding"].get("uid") == pod.uid)
+    return [str(each["note"]) for each in mine if each["reason"] == "FailedScheduling"]
+
+
+def test_a_gated_pod_is_told_which_reservation_it_waits_for_and_why(
+    world: World, operator: OperatorProcess
+) -> None:
+    """It had no condition and no event: its reservation might have been missing, pending or over."""
+    node = world.node(cpu="1")
+    pod = world.pod(metadata=REQUIRE)
+    missing = until_told(pod, "none names this pod")
+
+    lock = world.lock(cpu="2", node=node, expireAt=in_seconds(600), retention="Retain")
+    pending = until_told(pod, f"{lock.name}, which is Pending: InsufficientCapacity")
+
+    lock.edit(expireAt=in_seconds(0.5))
+    expired = until_told(pod, f"{lock.name} is Expired since ", "spec.expireAt has passed")
+    lock.delete()
+    lock.until_gone()
+    wait_for(
+        lambda: notes(world, pod), until={missing, pending, expired}.issubset, what="an event of each reason"
+    )
+    assert sorted(notes(world, pod)) == sorted((missing, pending, expired))
+    assert until_told(pod, "is Expired since") == expired
+
+    world.lock(cpu="1", node=node)
+    assert pod.until_bound() == node.name
+
+
+def test_a_pod_with_gates_of_its_own_is_told_of_its_reservation_after_them(
+    world: World, operator: OperatorProcess
+) -> None:
+    """The condition went on to say that scheduling is blocked by gates, which had been taken away."""
+    pod = world.pod(metadata=REQUIRE, schedulingGates=GATES)
+    until_gated(operator, 1)
+    until_told(pod, "non-empty scheduling gates")
+    gates_of(pod)
+    until_told(pod, "none names this pod")
 
 
 def test_a_gated_pod_that_is_deleted_is_forgotten(world: World, operator: OperatorProcess) -> None:

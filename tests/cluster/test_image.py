@@ -47,6 +47,12 @@ def test_the_context_is_what_is_copied_and_nothing_else() -> None:
     assert sorted(copied()) == [pattern[1:] for pattern in patterns if pattern.startswith("!")]
 
 
+def test_both_stages_begin_with_the_same_pinned_image() -> None:
+    bases = {dict(stage)["FROM"].partition(" ")[0] for stage in stages()}
+    assert len(bases) == 1
+    assert re.fullmatch(r"python:3\.\d+-slim@sha256:[0-9a-f]{64}", bases.pop())
+
+
 def test_the_image_runs_the_operator_as_nobody() -> None:
     final = dict(stages()[-1])
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", final["USER"])

@@ -33,7 +33,7 @@ def expressions(count: int, values: int) -> list[dict[str, Any]]:
 
 
 def many_owners() -> Manifest:
-    selector = {"matchLabels": labels(64), "matchExpressions": expressions(16, values=48)}
+    selector = {"matchLabels": labels(2), "matchExpressions": expressions(2, values=64)}
     return reservation(owners=16 * [{"selector": selector}])
 
 

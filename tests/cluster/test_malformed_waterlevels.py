@@ -57,7 +57,7 @@ def test_the_api_server_takes(api: Cluster, changes: dict[str, Any]) -> None:
         ),
         ({"nodeSelector": {}}, "spec.nodeSelector", "an empty selector is refused"),
         ({"refreshSeconds": 0}, "spec.refreshSeconds", "greater than or equal to 5"),
-        ({"refreshSeconds": 600}, "spec.stalenessSeconds", "at least refreshSeconds"),
+        ({"refreshSeconds": 1200}, "spec.stalenessSeconds", "at least refreshSeconds"),
         ({"windows": []}, "spec.windows", "at least 1 items"),
         ({"windows": 2 * [{"duration": "1h", "weight": 1}]}, "spec.windows[1]", "Duplicate"),
         ({"windows": [{"duration": "5m", "weight": 1}]}, "spec.windows[0].duration", "Unsupported value"),

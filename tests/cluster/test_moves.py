@@ -148,7 +148,7 @@ def test_what_is_under_way_goes_on_after_a_crash(world: World, private_operator:
 
 
 def test_what_does_not_go_together_is_refused(world: World) -> None:
-    with pytest.raises(RefusedError, match="evicts nobody by its priority"):
+    with pytest.raises(RefusedError, match="preemptionPolicy is refused beside mayMove"):
         world.lock(mayMove={}, preemptionPolicy="PreemptLowerPriority")
     with pytest.raises(RefusedError, match="waits until pods have moved"):
         world.lock(mayMove={}, pendingDeadlineSeconds=0)

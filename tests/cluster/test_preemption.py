@@ -18,6 +18,7 @@ PREEMPTING = {"preemptionPolicy": "PreemptLowerPriority"}
 @pytest.fixture
 def world(private_world: World, private_operator: OperatorProcess) -> World:
     del private_operator
+    private_world.quota()
     return private_world
 
 

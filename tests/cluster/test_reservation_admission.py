@@ -182,6 +182,7 @@ def test_locks_and_pods_that_race_never_get_the_same_room(world: World) -> None:
 
 
 def test_when_room_comes_it_goes_by_priority(world: World) -> None:
+    world.quota()
     node = world.node(cpu="2")
     resident = world.bound_pod(node, cpu="2")
     ordinary = [world.lock(name, "1", node) for name in ("a", "b")]

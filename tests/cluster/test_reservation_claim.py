@@ -1,6 +1,9 @@
 """How locks and their owners come together, and what becomes of everybody else."""
 
 from decimal import Decimal
+from typing import Any
+
+import pytest
 
 from cluster.live import condition
 from cluster.world import World
@@ -131,6 +134,27 @@ def test_of_two_pods_that_match_one_lock_one_wins_and_the_other_is_ordinary(worl
     winner.delete()
     assert other.until_bound() == node.name
     assert lock.status() == status
+
+
+@pytest.mark.parametrize("bound_by_others", [False, True])
+def test_of_locks_that_match_by_labels_a_pod_takes_the_best_fit_and_says_so(
+    world: World, bound_by_others: bool
+) -> None:
+    """All of them ended when it was bound."""
+    node = world.node(cpu="8")
+    owners = [{"selector": {"matchLabels": {"app": "web"}}}]
+    large, fitting, small = (
+        world.active_lock(f"lock-{cpu}", cpu, node, owners=owners, retention="Retain")
+        for cpu in ("4", "2", "1")
+    )
+    labelled = {"labels": {"app": "web"}}
+    bound: dict[str, Any] = {"nodeName": node.name} if bound_by_others else {}
+    pod = world.pod("web-0", cpu="2", metadata=labelled, **bound)
+    assert fitting.until_phase("Consumed")["boundPod"]["uid"] == pod.uid
+    said = pod.until(lambda pod: pod["spec"].get("nodeName"), what="the pod to be bound")
+    assert said["metadata"]["annotations"]["tidelock.dev/claimed-locks"] == fitting.uid
+    world.until_known(pod)
+    assert (large.status()["phase"], small.status()["phase"]) == ("Active", "Active")
 
 
 def test_pods_of_a_deployment_are_owners(world: World) -> None:

@@ -155,6 +155,7 @@ def test_a_lock_that_can_move_nowhere_is_held_where_it_is(world: World) -> None:
 
 
 def test_when_a_node_shrinks_the_lowest_priority_loses_then_the_newest(world: World) -> None:
+    world.quota()
     node = world.node(cpu="4")
     vital = world.active_lock("vital", "1", node, priority=5)
     older = world.active_lock("older", "1", node)

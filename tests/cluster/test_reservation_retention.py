@@ -2,8 +2,8 @@
 
 import time
 
-from cluster.live import in_seconds
-from cluster.operator_process import OperatorProcess
+from cluster.live import condition, in_seconds
+from cluster.operator_process import Launch, OperatorProcess
 from cluster.world import World
 from tidelock.model.instants import parse_instant
 from tidelock.model.pods import CLAIMED_LOCKS
@@ -95,7 +95,27 @@ def test_somebodys_finalizer_keeps_the_object_but_not_the_room(world: World) -> 
     lock.delete()
     waiting.until_phase("Active")
 
-    assert lock.read() is not None
+    status = lock.until_phase("Terminating")
+    for kind in ("Active", "Ready"):
+        told = condition(status, kind)
+        assert (told["status"], told["reason"]) == ("False", "Terminating")
+    lock.merge({"metadata": {"finalizers": None}})
+    lock.until_gone()
+
+
+def test_a_lock_that_was_deleted_while_no_operator_ran_says_so_by_the_next(
+    launch: Launch, private_world: World
+) -> None:
+    """It went on saying Active=True for as long as its finalizer kept it, though its room was given away."""
+    world, operator = private_world, launch()
+    node = world.node(cpu="2")
+    lock = world.active_lock(cpu="2", node=node)
+    lock.merge({"metadata": {"finalizers": [FINALIZER]}})
+    operator.kill()
+    lock.delete()
+    operator.start()
+    assert condition(lock.until_phase("Terminating"), "Active")["status"] == "False"
+    world.active_lock("next", "2", node)
     lock.merge({"metadata": {"finalizers": None}})
     lock.until_gone()
 

@@ -2,7 +2,8 @@
 
 from decimal import Decimal
 
-from cluster.live import in_seconds, until_past
+from cluster.api import Manifest
+from cluster.live import condition, in_seconds, until_past
 from cluster.operator_process import Launch
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
@@ -48,6 +49,41 @@ def test_what_happened_while_it_was_down_is_made_up_for(launch: Launch, private_
     late.until_phase("Active")
     assert shrunk.until(lambda found: found["status"]["resources"] == {"cpu": "1"}, "shrink")
     assert world.taken_cpu(node) == Decimal(8)
+
+
+def test_what_was_asked_for_while_it_was_down_is_given_by_its_deadline_alone(
+    launch: Launch, private_world: World
+) -> None:
+    """Locks became active 58 s after their creation, when the operator started: too late for anybody."""
+    world, operator = private_world, launch()
+    node = world.node(cpu="8")
+    full = world.lock("full", "9", node, pendingDeadlineSeconds=6)
+    full.until_phase("Pending")
+    leased = world.active_lock("leased", node=node, lease={"durationSeconds": 1, "graceSeconds": 1})
+    held = world.active_lock("held", node=node, commit={"withinSeconds": 2})
+    operator.kill()
+    node.resize(cpu="16")
+    gone = [world.lock(f"gone-{seconds}", "1", node, pendingDeadlineSeconds=seconds) for seconds in (0, 5)]
+    gang = world.group(members=2, pendingDeadlineSeconds=5)
+    patient = world.lock("patient", "1", node, pendingDeadlineSeconds=600)
+    until_past(in_seconds(7))
+
+    operator.start()
+    for lock in (*gone, full):
+        status = lock.until_phase("Rejected")
+        assert "had passed when the operator saw it" in condition(status, "Active")["message"]
+        assert not any(says_active(version) for _, version in lock.history())
+    status = gang.until(lambda found: found["status"].get("phase") == "Rejected", "be rejected")["status"]
+    assert condition(status, "Active")["reason"] == "DeadlineExceeded"
+    patient.until_phase("Active")
+    leased.until_gone()
+    held.until_gone()
+    assert world.taken_cpu(node) == Decimal(1)
+
+
+def says_active(version: Manifest) -> bool:
+    conditions = version.get("status", {}).get("conditions", [])
+    return any(each["type"] == "Active" and each["status"] == "True" for each in conditions)
 
 
 def test_crashes_amid_a_rush_never_book_room_twice(launch: Launch, private_world: World) -> None:

@@ -1,6 +1,5 @@
 """The operator's ClusterRole: enough for all that it does, and nothing that it never uses."""
 
-import json
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
@@ -15,7 +14,7 @@ from cluster.crds import SAMPLES, install_crds
 from cluster.disks import Disks, using
 from cluster.live import Pod, condition
 from cluster.operator_process import OperatorProcess
-from cluster.relay import Record, Right, relay
+from cluster.relay import Record, Right, relay, through
 from cluster.water_level import water_level
 from cluster.workloads import install_clone_sets, make_workloads
 from cluster.world import World
@@ -111,15 +110,6 @@ def granted(cluster: Cluster) -> set[Right]:
 def _qualified(resource: str, group: str) -> str:
     plural, slash, subresource = resource.partition("/")
     return f"{plural}{'.' if group else ''}{group}{slash}{subresource}"
-
-
-def through(kubeconfig: Path, url: str) -> Path:
-    """Make a kubeconfig lead to another URL."""
-    content = json.loads(kubeconfig.read_text())
-    for cluster in content["clusters"]:
-        cluster["cluster"] = {"server": url}
-    kubeconfig.write_text(json.dumps(content))
-    return kubeconfig
 
 
 def review(verb: str, group: str, resource: str) -> Manifest:

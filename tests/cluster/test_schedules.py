@@ -183,6 +183,17 @@ def test_times_have_no_place_in_the_template(world: World, field: str, value: ob
         world.schedule(template={"spec": template})
 
 
+def test_two_phases_and_preemption_have_no_place_in_the_template_together(world: World) -> None:
+    """The API server took such a schedule, whose windows would have evicted pods when they were prepared."""
+    template = {"resources": {"cpu": "1"}, "owners": [{"pod": {"name": "web-0"}}], "commit": {}}
+    refusal = "spec.template.spec.preemptionPolicy: .*commit is refused beside preemptionPolicy"
+    with pytest.raises(RefusedError, match=refusal):
+        world.schedule(template={"spec": template | {"preemptionPolicy": "PreemptLowerPriority"}})
+    refusal = "spec.template.spec.mayMove: .*commit is refused beside mayMove.automatically"
+    with pytest.raises(RefusedError, match=refusal):
+        world.schedule(template={"spec": template | {"mayMove": {"automatically": True}}})
+
+
 def test_a_field_out_of_its_range_is_told_in_the_status(world: World) -> None:
     told = until_reason(world.schedule(schedule="0 26 * * *"), "InvalidSpec")
     assert told["status"] == "False"

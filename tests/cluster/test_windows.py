@@ -46,8 +46,8 @@ def test_windows_after_one_another_share_a_node(world: World) -> None:
     ("edit", "problem"),
     [
         ({"startAt": in_seconds(7200)}, "startAt is immutable"),
-        ({"runSeconds": 60}, "runSeconds, and with it ttlSeconds and expireAt, is immutable"),
-        ({"ttlSeconds": 60}, "runSeconds, and with it ttlSeconds and expireAt, is immutable"),
+        ({"runSeconds": 60}, "spec.runSeconds: Forbidden: runSeconds is immutable"),
+        ({"ttlSeconds": 60}, "spec.ttlSeconds: Forbidden: ttlSeconds is immutable beside runSeconds"),
     ],
     ids=["startAt", "runSeconds", "ttlSeconds"],
 )

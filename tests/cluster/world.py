@@ -36,19 +36,22 @@ class World:
     """Makes the nodes, pods and locks of one test, and clears them away."""
 
     def __init__(self, api: Api, namespace: str = "") -> None:
-        """Make the test's namespace: of that name, where a test has one of the same name in two clusters."""
-        self.api = api
+        """Make the test's namespace: of that name, where a test has one of the same name in two clusters.
+
+        `api` makes what is in the namespace; `admin`, here the same, makes quotas and all that is outside.
+        """
+        self.admin = self.api = api
         self.namespace = namespace or f"test-{secrets.token_hex(4)}"
         self.selector = {_LABEL: self.namespace}
         api.create(_NAMESPACES.collection(), {"metadata": {"name": self.namespace}})
 
     def close(self) -> None:
         """Take away all that was made; a test's WaterLevel has the name of its namespace."""
-        self.api.delete(f"{WATERLEVELS.collection()}?fieldSelector=metadata.name={self.namespace}")
+        self.admin.delete(f"{WATERLEVELS.collection()}?fieldSelector=metadata.name={self.namespace}")
         for resource in (RESERVATIONSCHEDULES, RESERVATIONGROUPS, RESERVATIONS, PODS):
-            self.api.delete(resource.collection(self.namespace))
-        self.api.delete(f"{NODES.collection()}?labelSelector={_LABEL}={self.namespace}")
-        self.api.delete(_NAMESPACES.item(self.namespace))
+            self.admin.delete(resource.collection(self.namespace))
+        self.admin.delete(f"{NODES.collection()}?labelSelector={_LABEL}={self.namespace}")
+        self.admin.delete(_NAMESPACES.item(self.namespace))
 
     def node_name(self, name: str) -> str:
         """Give the name that the node called `name` has, or will have, among those of all tests."""
@@ -64,7 +67,7 @@ class World:
     ) -> Node:
         """Create a node that is Ready and takes pods."""
         size = {"cpu": cpu, "memory": "16Gi", "pods": "110", **(extended or {})}
-        created = self.api.create(
+        created = self.admin.create(
             NODES.collection(),
             {
                 "metadata": {
@@ -78,7 +81,7 @@ class World:
                 },
             },
         )
-        node = Node(self.api, NODES, created)
+        node = Node(self.admin, NODES, created)
         node.merge({"spec": {"taints": None}})  # what admission puts on every new node
         return node
 
@@ -119,7 +122,7 @@ class World:
             "value": value,
             "preemptionPolicy": policy,
         }
-        made = Live(self.api, _CLASSES, self.api.apply(_CLASSES.item(name), manifest))
+        made = Live(self.admin, _CLASSES, self.admin.apply(_CLASSES.item(name), manifest))
         wait_for(lambda: self._admits(name), what=f"pods of class {name} to be admitted")
         return made
 
@@ -213,15 +216,18 @@ class World:
         return Lock(self.api, RESERVATIONS, found)
 
     def quota(self, name: str = "team", **spec: Any) -> Live:
-        """Put a limit on the locks of this test, and wait until the operator knows it."""
+        """Put a quota on the locks of this test, and wait until the operator knows it.
+
+        Without fields it allows any priority, and preemption.
+        """
         manifest = {
             "apiVersion": RESERVATIONQUOTAS.api_version,
             "kind": RESERVATIONQUOTAS.kind,
             "metadata": {"name": name},
-            "spec": spec,
+            "spec": spec or {"maxPriority": 1_000_000_000, "preemptionPolicy": "PreemptLowerPriority"},
         }
-        made = self.api.create(RESERVATIONQUOTAS.collection(self.namespace), manifest)
-        quota = Live(self.api, RESERVATIONQUOTAS, made)
+        made = self.admin.create(RESERVATIONQUOTAS.collection(self.namespace), manifest)
+        quota = Live(self.admin, RESERVATIONQUOTAS, made)
         quota.until(lambda found: found["status"]["observedGeneration"] == 1, "be known to the operator")
         return quota
 
@@ -239,7 +245,7 @@ class World:
     def event_reasons(self, about: Live) -> set[str]:
         """Reasons of the events about an object."""
         path = f"{EVENTS.collection(self.namespace)}?fieldSelector=regarding.name={about.name}"
-        events = self.api.get(path)["items"]
+        events = self.admin.get(path)["items"]
         return {event["reason"] for event in events if event["regarding"]["uid"] == about.uid}
 
     def taken_cpu(self, node: Node) -> Decimal:

@@ -17,7 +17,8 @@ FINALIZER = "tidelock.dev/test"
 class Scenario:
     """Objects to create in this order; the pods that are `wanting` are scheduled one after the other.
 
-    ExpectedUse that have a finalizer are to be deleted, which leaves them there, and leaving.
+    Residents that have a finalizer are deleted, which leaves them there, and leaving. The status of a
+    resident is written as its kubelet would write it.
     """
 
     seed: int

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from random import Random
 
 from differential.profiles import NAMES
+from differential.resizes import add_resizes
 from differential.scenario import FINALIZER, SCENARIO, UPSTREAM, ZONE, Json, Scenario
 from differential.volumes import add_volumes
 
@@ -47,6 +48,7 @@ def make_scenario(seed: int, plugins: frozenset[str], pods: int) -> Scenario:
     scenario.wanting = [write.wanting(index) for index in range(pods)]
     _choose_profiles(scenario)
     _let_some_leave(scenario)
+    add_resizes(scenario)
     if "VolumeBinding" in plugins:
         add_volumes(scenario)
     return scenario

@@ -22,7 +22,9 @@ DIFFERENCES = Path(__file__).resolve().parents[2] / "docs" / "differences.md"
 # Kept apart from what plugins say of a pod; and a pod that is gated is a Success in kube-scheduler's metrics.
 THEIR_POINTS = {("PreBindPreFlight", "Skip")}
 OUR_POINTS = {("PreEnqueue", "UnschedulableAndUnresolvable")}
-OUR_PLUGINS = {("Reservation",), ("WaterLevelBalance",)} | {(name,) for name in DISABLED}
+OUR_PLUGINS = {("Reservation",), ("UnreadableObjects",), ("WaterLevelBalance",)} | {
+    (name,) for name in DISABLED
+}
 # A tenth of all decisions are measured; it has a part in few, of which kube-scheduler may measure none.
 SELDOM = {("DefaultPreemption",)}
 # Whether a pod's backoff was over when something happened.

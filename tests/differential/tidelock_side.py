@@ -69,7 +69,8 @@ class TidelockSide:
 
     def _judge(self, pod: Pod) -> Judgement:
         """Ask each plugin of the profile about all nodes."""
-        opinions = examine(self._decider.cache, self._decider.profiles[pod.spec.scheduler_name], pod, _NOW)
+        decider = self._decider
+        opinions = examine(decider.cache, decider.book, decider.profiles[pod.spec.scheduler_name], pod, _NOW)
         fitting = [each for each in opinions if not each.objections]
         scores: dict[str, dict[str, int]] = {}
         for each in fitting:

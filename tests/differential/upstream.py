@@ -95,6 +95,7 @@ class Upstream:
         await self._all(self._create, _CSI_NODES, (each for s in scenarios for each in s.csi_nodes))
         await self._all(self._create_node, NODES, (each for s in scenarios for each in s.nodes))
         await self._all(self._create, PODS, (each for s in scenarios for each in s.residents))
+        await self._all(self._report, PODS, (each for s in scenarios for each in s.residents))
         await self._all(self._delete, PODS, _leaving(scenarios))
         await self._until_known(sum(len(each.nodes) for each in scenarios), scenarios[0].name)
 
@@ -154,6 +155,13 @@ class Upstream:
         await self._create(resource, each)
         taints = {"spec": {"taints": each["spec"]["taints"] or None}}  # admission has added one
         await self._client.patch(resource.item(each["metadata"]["name"]), taints)
+
+    async def _report(self, resource: Resource, each: Json) -> None:
+        """Write the status of a pod as its kubelet would; creating the pod has dropped it."""
+        if "status" in each:
+            metadata = each["metadata"]
+            path = f"{resource.item(metadata['name'], metadata['namespace'])}/status"
+            await self._client.patch(path, {"status": each["status"]})
 
     async def _release(self, resource: Resource, each: Json) -> None:
         metadata = each["metadata"]

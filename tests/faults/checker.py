@@ -11,6 +11,8 @@ What a lock may be beside a plain one has rules of its own, which refine these.
 from collections.abc import Iterable
 from typing import Protocol
 
+from faults.choices import Choices
+from faults.deadlines import Deadlines
 from faults.gangs import Gangs
 from faults.history import Happening, Json
 from faults.holds import Holds
@@ -57,7 +59,10 @@ class Checker:
         self._overcommitted: set[tuple[str, ...]] = set()  # told once, at its first version
         self._rules: list[Rule] = [
             rule(self._world)
-            for rule in (Leases, Holds, Gangs, Sharing, Usage, Quoting, Windows, Schedules, Moves)
+            for rule in (
+                *(Deadlines, Leases, Holds, Gangs, Choices, Sharing),
+                *(Usage, Quoting, Windows, Schedules, Moves),
+            )
         ]
 
     def play(self, happenings: Iterable[Happening]) -> list[str]:

@@ -106,6 +106,11 @@ class JumpingClock:
     def monotonic(self) -> float:
         return self._loop.time()
 
+    @property
+    def behind(self) -> float:
+        """Seconds by which it shows less than it has shown, as after it was set back."""
+        return max([self.now(), *(shown for _, shown in self.peaks)]) - self.now()
+
     def jump(self, seconds: float) -> None:
         """Go forward, or back."""
         self.peaks.append((self._loop.time(), self.now()))

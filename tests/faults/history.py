@@ -3,9 +3,9 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from tidelock.kube.client import (
     NODES,
@@ -15,9 +15,11 @@ from tidelock.kube.client import (
     RESERVATIONQUOTES,
     RESERVATIONS,
     RESERVATIONSCHEDULES,
+    WATERLEVELS,
     KubeClient,
     Params,
 )
+from tidelock.kube.errors import ApiError
 from tidelock.kube.lines import LineSplitter
 from tidelock.scheduler.watches import OTHERS
 
@@ -27,11 +29,13 @@ BUDGETS = OTHERS["pod_disruption_budgets"][0]
 
 RESOURCES = (
     *(NODES, PODS, RESERVATIONS, RESERVATIONGROUPS),
-    *(RESERVATIONQUOTES, RESERVATIONQUOTAS, RESERVATIONSCHEDULES, BUDGETS),
+    *(RESERVATIONQUOTES, RESERVATIONQUOTAS, RESERVATIONSCHEDULES, BUDGETS, WATERLEVELS),
 )
 """What the operator watches or writes."""
 
 _SILENCE = 36000.0  # seconds of the loop: nothing is planned to go wrong here
+
+_PAUSE = 1.0
 
 Json = dict[str, Any]
 
@@ -68,19 +72,45 @@ class Happening:
 
 @dataclass(slots=True)
 class Record:
-    """What happened in one world, in the order of the versions once all watches have told of it."""
+    """What happened in one world, in the order of the versions once all watches have told of it.
+
+    Attributes:
+        failures: why the record is not whole; empty if it is.
+        followed: kinds of which a watch is open.
+
+    """
 
     clock: Callable[[], float]
     happenings: list[Happening] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    followed: set[str] = field(default_factory=set)
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def note(self, kind: str, event: Json) -> None:
         """Note an event of a watch."""
-        assert event["type"] in {"ADDED", "MODIFIED", "DELETED"}, event
+        if event["type"] not in {"ADDED", "MODIFIED", "DELETED"}:
+            raise ConnectionError(f"the watch of {kind} tells {event}")
         state, gone = event["object"], event["type"] == "DELETED"
         version, at = int(state["metadata"]["resourceVersion"]), asyncio.get_running_loop().time()
         self.happenings.append(Happening(version, kind, gone, state, self.clock(), at))
         self.news.set()
+
+    def note_list(self, kind: str, listed: Json) -> None:
+        """Note how what there is differs from what has been told: what was between that is lost."""
+        known = {name: state for (of, name), state in self.current().items() if of == kind}
+        for state in listed["items"]:
+            meta, before = state["metadata"], known.pop(state["metadata"]["name"], None)
+            if before is not None and before["metadata"]["uid"] != meta["uid"]:
+                self._note_end(kind, before, meta["resourceVersion"])
+                before = None
+            if before is None or before["metadata"]["resourceVersion"] != meta["resourceVersion"]:
+                self.note(kind, {"type": "MODIFIED", "object": state})
+        for state in known.values():
+            self._note_end(kind, state, listed["metadata"]["resourceVersion"])
+
+    def _note_end(self, kind: str, last: Json, version: str) -> None:
+        meta = last["metadata"] | {"resourceVersion": version}
+        self.note(kind, {"type": "DELETED", "object": last | {"metadata": meta}})
 
     def ordered(self) -> list[Happening]:
         """List everything in the order in which it happened."""
@@ -98,36 +128,62 @@ class Record:
 
 
 @asynccontextmanager
-async def recording(client: KubeClient, world: str, clock: Callable[[], float]) -> AsyncIterator[Record]:
-    """Record what happens in a world while the context lasts; the clock is its operator's."""
+async def recording(
+    client: KubeClient, world: str, clock: Callable[[], float], *, lasting: bool = False
+) -> AsyncIterator[Record]:
+    """Record what happens in a world while the context lasts; the clock is its operator's.
+
+    A record that is lasting goes on when the API server has been away.
+    """
     record = Record(clock)
     followers = []
     for resource in RESOURCES:
         path = resource.collection(world)
-        params = {} if resource.namespaced else {"labelSelector": f"{WORLD_LABEL}={world}"}
-        listed = json.loads(await client.get(path, params))
+        selector = {} if resource.namespaced else {"labelSelector": f"{WORLD_LABEL}={world}"}
+        listed = json.loads(await client.get(path, selector))
         assert not listed["items"], f"{world} is not new"
         version = listed["metadata"]["resourceVersion"]
-        watch = params | {"watch": "true", "resourceVersion": version, "timeoutSeconds": "7200"}
-        followers.append(asyncio.create_task(_follow(client, resource.plural, path, watch, record)))
+        follow = _outlast if lasting else _follow
+        followers.append(
+            asyncio.create_task(follow(client, resource.plural, path, selector, version, record))
+        )
     try:
         yield record
     finally:
-        ended = [task for task in followers if task.done()]
         for task in followers:
             task.cancel()
-        await asyncio.gather(*followers, return_exceptions=True)
-        for task in ended:
-            task.result()
+        ends = await asyncio.gather(*followers, return_exceptions=True)
+        record.failures += [f"the record is not whole: {end!r}" for end in ends if isinstance(end, Exception)]
 
 
-async def _follow(client: KubeClient, kind: str, path: str, params: Params, record: Record) -> None:
+async def _follow(
+    client: KubeClient, kind: str, path: str, selector: Params, version: str, record: Record
+) -> NoReturn:
     lines = LineSplitter()
+    params = {**selector, "watch": "true", "resourceVersion": version, "timeoutSeconds": "7200"}
     async with client.stream(path, params, silence_seconds=_SILENCE) as stream:
-        while chunk := await stream.read():
-            for line in lines.feed(chunk):
-                record.note(kind, json.loads(line))
-    raise AssertionError(f"the watch of {kind} has ended")
+        record.followed.add(kind)
+        try:
+            while chunk := await stream.read():
+                for line in lines.feed(chunk):
+                    record.note(kind, json.loads(line))
+        finally:
+            record.followed.discard(kind)
+    raise ConnectionError(f"the watch of {kind} has ended")
+
+
+async def _outlast(
+    client: KubeClient, kind: str, path: str, selector: Params, version: str, record: Record
+) -> NoReturn:
+    """Follow a kind, and list it again whenever that has ended."""
+    while True:
+        with suppress(ApiError, ConnectionError):
+            await _follow(client, kind, path, selector, version, record)
+        with suppress(ApiError):  # the API server is away, or does not know the kind
+            listed = json.loads(await client.get(path, selector))
+            record.note_list(kind, listed)
+            version = listed["metadata"]["resourceVersion"]
+        await asyncio.sleep(_PAUSE)
 
 
 def _gist(kind: str, state: Json) -> str:

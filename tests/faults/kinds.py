@@ -252,6 +252,27 @@ def _of_budget(action: str) -> Draw:
     return lambda rng: (action, {"number": rng.choice((0, 0, 0, 1)), "least": rng.choice((0, 1, 1, 2, 3))})
 
 
+def _level(rng: Random) -> Action:
+    return "water level", {"number": rng.randrange(2), "refresh": rng.choice((10, 30))}
+
+
+def _edit_level(rng: Random) -> Action:
+    return "edit water level", {"number": rng.randrange(2), "refresh": rng.choice((10, 30, 60))}
+
+
+def _delete_level(rng: Random) -> Action:
+    return "delete water level", {"number": rng.randrange(2)}
+
+
+LEVELS = Kind(
+    "water levels",
+    opening=(_level,),
+    actions=(*(_level,) * 3, *(_edit_level,) * 3, _delete_level),
+    watched=("waterlevels", "waterlevels"),
+    writes=("level status", "level status"),
+)
+"""WaterLevels, of which Kopf tells: a share of the runs has them beside all else."""
+
 KINDS = {
     kind.name: kind
     for kind in (

@@ -1,7 +1,7 @@
 """One life of the operator, wired as `main.operate` does it.
 
-What it lacks: Kopf, whose second look must not be needed; the Lease, which `tests/model` and
-`tests/cluster/test_lease.py` look after; measurements, and watches of what only some plugins read.
+What it lacks: the Lease, which `tests/model` and `tests/cluster/test_lease.py` look after; measurements, as
+no source answers; watches of what only some plugins read; and Kopf, unless there are WaterLevels.
 """
 
 import asyncio
@@ -10,9 +10,14 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+import kopf
+
 from faults.hasty import JumpingClock
 from faults.history import BUDGETS
+from isolating import Isolating
 from tidelock.framework.config import default_configuration
+from tidelock.handlers import lifecycle, waterlevels
+from tidelock.handlers.supervision import SupervisedOperator, running
 from tidelock.kube.client import (
     NODES,
     PODS,
@@ -21,6 +26,7 @@ from tidelock.kube.client import (
     RESERVATIONQUOTES,
     RESERVATIONS,
     RESERVATIONSCHEDULES,
+    WATERLEVELS,
     KubeClient,
 )
 from tidelock.kube.config import Connection
@@ -28,6 +34,8 @@ from tidelock.kube.events import EventRecorder
 from tidelock.kube.watch import Reflector, WatchSettings
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render
+from tidelock.load.loop import LoadLoop
+from tidelock.load.metrics import LoadMetrics
 from tidelock.model.limits import decode_reservation_quota
 from tidelock.model.lockgroups import decode_group
 from tidelock.model.locks import decode_reservation
@@ -41,6 +49,7 @@ from tidelock.scheduler.decider import Decider
 from tidelock.scheduler.evictions import Evictor
 from tidelock.scheduler.extenders import Extenders
 from tidelock.scheduler.feed import Feed
+from tidelock.scheduler.gates import GateReporter
 from tidelock.scheduler.groups import GroupKeeper
 from tidelock.scheduler.loop import Loop
 from tidelock.scheduler.publisher import Publisher
@@ -71,17 +80,33 @@ _BUDGETS = "pod_disruption_budgets"
 class Life:
     """An operator from its start to its end, which may be a crash."""
 
-    def __init__(self, connection: Connection, url: str, clock: JumpingClock, rng: Random) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        url: str,
+        clock: JumpingClock,
+        rng: Random,
+        epoch: int = 0,
+        *,
+        levels: bool = False,
+    ) -> None:
+        """Put the parts together, what serves WaterLevels among them if there are `levels`."""
         self.clock = clock
         configuration = default_configuration(SCHEDULER, BUILTINS)
-        self._client = KubeClient(replace(connection, server=url), user_agent="tidelock/faults")
-        self.tasks = Tasks(rng)
+        self._client = KubeClient(
+            replace(connection, server=url),
+            user_agent="tidelock/faults",
+            manager=lambda: f"tidelock-{epoch}",
+        )
+        self.isolation = Isolating()
+        self.tasks = Tasks(rng, self.isolation)
         telemetry = Telemetry(clock.monotonic, rng)
         self.decider = Decider(
             configuration,
             earmark_after=EARMARK_AFTER,
             api=TurnTaking(self._client, self.tasks),
             recorder=telemetry,
+            epoch=epoch,
         )
         self._extenders = Extenders(())
         self._recorder = EventRecorder(
@@ -91,15 +116,17 @@ class Life:
             busy=lambda: self.tasks.busy,
             monotonic=clock.monotonic,
         )
-        tools = Tools(self._client, self._recorder, telemetry, clock, self.tasks, Recent())
+        tools = Tools(self._client, self._recorder, telemetry, clock, self.tasks, Recent(), self.isolation)
         self.publisher = Publisher(tools, self.decider.book)
         self.groups = GroupKeeper(tools, self.decider.book)
         self.schedules = ScheduleKeeper(tools, self.decider.book)
         self.desk = QuoteDesk(tools, self.decider)
         self._reporter = QuotaReporter(tools, self.decider.book.quotas)
+        binder = Binder(tools, self.decider, self._extenders)
+        self._gates = GateReporter(tools, self.decider, binder)
         self._loop = Loop(
             self.decider,
-            Binder(tools, self.decider, self._extenders),
+            binder,
             Evictor(tools, self.decider),
             self.publisher,
             telemetry,
@@ -133,20 +160,39 @@ class Life:
             )
         }
 
+        self._load = LoadLoop(
+            self._client,
+            decider.cache,
+            decider.objects.replica_sets,
+            self._recorder,
+            LoadMetrics(telemetry.registry, clock.now),
+            clock,
+            busy=lambda: self.tasks.busy,
+            ready=lambda: feed.ready,
+            isolation=self.isolation,
+        )
+        registry = kopf.OperatorRegistry()
+        lifecycle.register(registry, replace(connection, server=url))
+        waterlevels.register(registry, self._client, self._load, clock, self.tasks.retry_pauses)
+        self._kopf = [SupervisedOperator(WATERLEVELS, registry, telemetry, rng)] if levels else []
+
     async def live(self) -> None:
         """Run until cancelled, which is a crash: nothing that is under way comes to an end."""
-        async with self._client, self._extenders:
+        kopf_runs = running(self._kopf, self._loop.started, asyncio.Event())
+        async with kopf_runs, self._client, self._extenders:
             await self._recorder.__aenter__()
             work = [
                 asyncio.create_task(each)
                 for each in (
                     *(reflector.run() for reflector in self._reflectors.values()),
                     self._loop.run(self.feed),
+                    self._gates.run(self._loop.started),
                     self._reporter.run(self._loop.started),
                     self.desk.run(self._loop.started),
                     self.groups.run(self._loop.started),
                     self.schedules.run(self._loop.started),
-                    self.tasks.crash(),
+                    self.isolation.crash(),
+                    *(self._load.run() for _ in self._kopf),
                 )
             ]
             try:
@@ -195,6 +241,10 @@ class Life:
             f"groups or schedules lag: {kept}": bool(kept),
             "quotes wait": bool(self.desk._waiting or self.desk._busy),
             "quotas lag": bool(decider.book.quotas.changed),
+            "gated pods are to be told": bool(
+                self._gates._due or decider.queue.gated or decider.book.touched
+            ),
+            "Kopf does not work": any(each.problem for each in self._kopf),
         }
         return "; ".join(text for text, holds in reasons.items() if holds)
 
@@ -213,11 +263,12 @@ class Life:
 
     def knows(self) -> dict[tuple[str, str], tuple[str, str]]:
         """Give uid and version of each object in its copies, by kind and name."""
+        levels = ((name, group.body["metadata"]) for name, group in self._load._groups.items())
         return {
             (kind, key.name): (stored.meta.uid, stored.meta.resource_version)
             for kind, reflector in self._reflectors.items()
             for key, stored in reflector.store.items()
-        }
+        } | {("waterlevels", name): (meta["uid"], meta["resourceVersion"]) for name, meta in levels}
 
 
 async def end(task: asyncio.Task[Any]) -> None:

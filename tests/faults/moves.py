@@ -16,10 +16,14 @@ from faults.reading import (
     is_bound,
     is_evicted,
     is_on,
+    owns,
     phase_of,
     reason_of,
+    requests,
+    room_of,
     says,
     selects,
+    total,
 )
 from faults.sharing import excess
 from faults.world import ROOMLESS, SLACK, World
@@ -192,7 +196,13 @@ class Moves:
     # Room.
 
     def _check_pod(self, each: Happening) -> None:
-        """A pod that comes to the node of a plan under way leaves the lock its room."""
+        """A pod that comes to the node of a plan under way leaves the lock its room.
+
+        One that comes into its own lock takes none of it.
+        """
+        node_name = each.state["spec"]["nodeName"]
+        if self._has_own_room(each.state, node_name):
+            return
         binds = (
             asked.start
             for asked in self._world.circumstances.asked
@@ -200,7 +210,16 @@ class Moves:
         )
         came_at = self._came_at[each.uid]
         decided = min((start for start in binds if came_at - SLACK <= start <= each.at), default=-inf)
-        self._check_guest(each, each.state["spec"]["nodeName"], decided)
+        self._check_guest(each, node_name, decided)
+
+    def _has_own_room(self, pod: Json, node_name: str) -> bool:
+        """Whether locks that a pod owns held what it takes on its node."""
+        node = self._world.nodes.get(node_name)
+        if node is None:
+            return False
+        here = (lock for lock in self._world.locks.values() if holds(lock) and is_on(lock, node))
+        room = total(room_of(lock) for lock in here if owns(lock, pod))
+        return all(units <= room.get(name, 0) for name, units in requests(pod).items())
 
     def _check_rival(self, each: Happening, before: Json | None) -> None:
         """A lock that is given there, and is of no higher priority, does so too."""

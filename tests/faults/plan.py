@@ -10,12 +10,15 @@ from random import Random
 from typing import Any
 
 from faults.draws import ACTIONS, CODES, DISTURBANCES, NODES, SIZES, Draw, jump, jump_ahead, lock, pod
-from faults.kinds import KINDS, Kind
+from faults.kinds import KINDS, LEVELS, Kind
 
 WATCHED = ("nodes", "pods", "reservations")
 """What is watched in every run."""
 
 _PAUSES = (None, None, None, 0.0, 0.0, 0.05, 0.2, 1.0)
+
+# Part of the runs in which Kopf runs too: it takes as long as all else to start.
+_LEVELS = 0.2
 
 # Each kind of fault as often as it is named.
 _OF_WRITES = (
@@ -67,6 +70,7 @@ class Plan:
         faults: by point and number, from 1: `("bind", 2)` befalls the second binding that is posted, and
             `("line pods", 3)` the third event that watches of pods deliver.
         kinds: what there is beside plain locks and pods.
+        outages: whether it has outages of the API server as a whole.
 
     """
 
@@ -76,6 +80,7 @@ class Plan:
     steps: tuple[Step, ...]
     faults: Mapping[tuple[str, int], Fault]
     kinds: tuple[str, ...] = ()
+    outages: bool = False
 
     def __str__(self) -> str:
         faults = [f"  {point} {number}: {fault}" for (point, number), fault in sorted(self.faults.items())]
@@ -84,10 +89,12 @@ class Plan:
         return "\n".join([told, "steps:", *steps, "faults:", *faults])
 
 
-def make_plan(seed: int) -> Plan:
-    """Make the plan of a seed."""
+def make_plan(seed: int, levels: float = _LEVELS) -> Plan:
+    """Make the plan of a seed; `levels` is the share of plans that have WaterLevels."""
     rng = Random(seed)  # noqa: S311 -- to be repeated
     kinds = _kinds(Random(f"{seed}/kinds"))  # noqa: S311 -- to be repeated
+    if Random(f"{seed}/levels").random() < levels:  # noqa: S311 -- to be repeated
+        kinds.append(LEVELS)
     disturbed = rng.random() < 0.4
     cores = max((kind.sizes for kind in kinds), default=SIZES)
     sizes = {name: rng.choice(cores) for name in NODES}

@@ -1,6 +1,7 @@
 """A proxy between one operator and the API server. It knows watches line by line, and fails as planned.
 
-It shows its operator one namespace and the nodes of one label alone, so that many runs share a server.
+It shows its operator one namespace, and the nodes and WaterLevels of one label, alone: so many runs share a
+server.
 """
 
 import asyncio
@@ -25,7 +26,11 @@ from faults.plan import Fault
 from tidelock.model.instants import format_instant
 
 _GROUP = "tidelock.dev"
-_OWN = ("reservations", "reservationgroups", "reservationquotes", "reservationquotas", "reservationschedules")
+_CLUSTER_WIDE = {"nodes", "waterlevels"}
+_OWN = (
+    *("reservations", "reservationgroups", "reservationquotes", "reservationquotas", "reservationschedules"),
+    "waterlevels",
+)
 _BUDGETS = "poddisruptionbudgets"
 _RESERVATIONS = f"reservations.{_GROUP}"
 _POINTS = {
@@ -41,6 +46,7 @@ _POINTS = {
     Right("delete", f"reservationquotes.{_GROUP}"): "delete quote",
     Right("update", f"reservationquotas.{_GROUP}/status"): "quota status",
     Right("update", f"reservationschedules.{_GROUP}/status"): "schedule status",
+    Right("patch", f"waterlevels.{_GROUP}/status"): "level status",
     Right("get", "pods"): "read",
     Right("create", "events.events.k8s.io"): "event",
     **{
@@ -93,32 +99,51 @@ class Told(NamedTuple):
     at: float
 
 
+# Objects whose deadlines count from their creation.
+_DATED = frozenset({"Reservation", "ReservationGroup"})
+
+
 class Stamps:
-    """When pods were bound, by the operator's clock, as the API server's goes otherwise than the loop."""
+    """When pods were bound, and locks and groups made, by the operator's clock.
+
+    The API server's clock goes otherwise than the loop.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._bound: dict[str, float] = {}
+        self._made: dict[str, float] = {}
 
     def note(self, uid: str) -> None:
         """Note that a pod is being bound now."""
         self._bound.setdefault(uid, self._clock())
 
-    def corrected(self, pod: Any) -> Any:
-        """Have a pod say when it was bound."""
-        bound_at = self._bound.get(pod["metadata"]["uid"])
-        for condition in pod.get("status", {}).get("conditions", ()):
+    def note_made(self, uid: str) -> None:
+        """Note that a lock or a group has been made now, unless it was seen before."""
+        self._made.setdefault(uid, self._clock())
+
+    def corrected(self, told: Any) -> Any:
+        """Have a pod say when it was bound, and a lock or a group when it was made."""
+        uid = told["metadata"].get("uid", "")
+        if told.get("kind") in _DATED:
+            self.note_made(uid)
+            told["metadata"]["creationTimestamp"] = format_instant(int(self._made[uid]))
+            told["metadata"].pop("managedFields", None)  # which have the times of all writes
+            return told
+        bound_at = self._bound.get(uid)
+        for condition in told.get("status", {}).get("conditions", ()):
             if condition["type"] == "PodScheduled" and condition["status"] == "True" and bound_at is not None:
                 condition["lastTransitionTime"] = format_instant(int(bound_at))
-        return pod
+        return told
 
     def rewritten(self, text: bytes) -> bytes:
-        """Correct the JSON of a pod, of a list of pods, or of an event of one."""
-        if b"PodScheduled" not in text:
+        """Correct the JSON of such an object, of a list of them, or of an event of one."""
+        if b"PodScheduled" not in text and b'"kind":"Reservation' not in text:
             return text
         told = json.loads(text)
-        for pod in told["items"] if "items" in told else [told.get("object", told)]:
-            self.corrected(pod)
+        for each in told["items"] if "items" in told else [told.get("object", told)]:
+            if "metadata" in each:  # discovery names kinds too
+                self.corrected(each)
         return json.dumps(told, separators=(",", ":")).encode() + (b"\n" if text.endswith(b"\n") else b"")
 
 
@@ -136,9 +161,10 @@ class Proxy:
     Attributes:
         log: requests, in the order in which they came.
         told: events and lists that the operator got.
-        stamps: when pods were bound.
+        stamps: when pods were bound, and locks and groups made.
         fired: the faults that have befallen something, for people.
         crash: set when the operator is to be killed.
+        away: whether all connections are refused.
 
     """
 
@@ -148,14 +174,14 @@ class Proxy:
         server: str,
         *,
         namespace: str,
-        node_selector: str,
+        selector: str,
         faults: Mapping[tuple[str, int], Fault],
         stamps: Stamps,
     ) -> None:
         self._session = session
         self._server = server
         self._namespace = namespace
-        self._node_selector = node_selector
+        self._selector = selector
         self._faults = dict(faults)
         self.stamps = stamps
         self._counts: Counter[str] = Counter()
@@ -169,6 +195,7 @@ class Proxy:
         self.told: list[Told] = []
         self.fired: list[str] = []
         self.crash = asyncio.Event()
+        self.away = False
 
     async def open(self) -> str:
         """Open a door for one life of the operator; returns its URL."""
@@ -230,8 +257,8 @@ class Proxy:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer a request. If the operator hangs up, a question ends, and a write goes its way."""
-        if self._runner is None:
-            return _abort(request)  # sent by the dead
+        if self._runner is None or self.away:
+            return _abort(request)  # sent by the dead, or to them
         request[_HUNG_UP] = asyncio.Event()
         task = asyncio.create_task(self._pass(request))
         self._handlers.add(task)
@@ -265,7 +292,7 @@ class Proxy:
                 return answer
         finally:
             passed.end = loop.time()
-        return web.Response()
+        return _abort(request)
 
     async def _answer(self, request: web.BaseRequest, fault: Fault | None) -> web.Response:
         body = await request.read()
@@ -324,14 +351,15 @@ class Proxy:
                     read = await _read(answer)
         except aiohttp.ClientError as error:  # an idle connection may end at the same moment
             return _Answer(HTTPStatus.BAD_GATEWAY, "text/plain", str(error).encode())
-        return read._replace(body=self.stamps.rewritten(read.body)) if method == "GET" else read
+        good = read.status < HTTPStatus.BAD_REQUEST and method != "DELETE"
+        return read._replace(body=self.stamps.rewritten(read.body)) if good else read
 
     def _target(self, request: web.BaseRequest) -> URL:
         """Give the URL at the server, narrowed to what this operator is to see."""
         path, query = request.path, dict(parse_qsl(request.query_string, keep_blank_values=True))
         found = _COLLECTION.fullmatch(path)
-        if found and found[2] == "nodes":
-            query["labelSelector"] = self._node_selector
+        if found and found[2] in _CLUSTER_WIDE:
+            query["labelSelector"] = self._selector
         elif found:
             path = f"{found[1]}/namespaces/{self._namespace}/{found[2]}"
         return URL(f"{self._server}{path}?{urlencode(query)}", encoded=True)

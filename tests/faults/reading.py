@@ -30,6 +30,24 @@ def may_be_owned_by(lock: Json, name: str) -> bool:
     return any(term.get("pod", {"name": name})["name"] == name for term in lock["spec"]["owners"])
 
 
+def is_for_any(lock: Json, pod: Json) -> bool:
+    """Whether a lock that a pod is an owner of is as much for others of its workload."""
+    named = ({**lock, "spec": {"owners": [term]}} for term in lock["spec"]["owners"] if "pod" in term)
+    special = lock["spec"].get("reuse") == "Always" or "group" in lock["spec"]
+    return not special and not any(owns(each, pod) for each in named)
+
+
+def claims(pod: Json) -> frozenset[str] | None:
+    """Give the uids of the locks that a bound pod says it took; None if it says nothing."""
+    said = pod["metadata"].get("annotations", {}).get("tidelock.dev/claimed-locks")
+    return None if said is None or not pod["spec"].get("nodeName") else frozenset(said.split(","))
+
+
+def has_taken(lock: Json, pod: Json) -> bool:
+    """Whether an owner that is bound ends a lock: of those for any pod of a workload what it says it took."""
+    return not is_for_any(lock, pod) or lock["metadata"]["uid"] in (claims(pod) or ())
+
+
 def condition(state: Json, kind: str) -> Json:
     """Give a condition of an object; an empty one if it has none."""
     conditions: list[Json] = state.get("status", {}).get("conditions", [])

@@ -6,13 +6,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 import aiohttp
 
 from faults.draws import NUMBERS
 from faults.hasty import JumpingClock
 from faults.history import BUDGETS, WORLD_LABEL, Json
+from faults.kinds import LEVELS
 from faults.life import SCHEDULER, Life, end
 from faults.plan import Plan
 from faults.proxy import Proxy
@@ -24,6 +25,7 @@ from tidelock.kube.client import (
     RESERVATIONQUOTES,
     RESERVATIONS,
     RESERVATIONSCHEDULES,
+    WATERLEVELS,
     KubeClient,
     Resource,
 )
@@ -44,6 +46,7 @@ _GRACE = 2
 _DEAD_FOR = 0.5
 _LONGEST_WAIT = 20.0
 _LOOK = 0.1
+_RANKS = 9  # number of the quota that allows the priorities which are drawn; no other is drawn with it
 
 
 Action = Callable[..., Awaitable[object]]
@@ -52,6 +55,20 @@ Action = Callable[..., Awaitable[object]]
 
 class UnfitError(Exception):
     """What is to be done can't be done to the object of this number: another may do."""
+
+
+class Outages(Protocol):
+    """Outages of the API server as a whole."""
+
+    @property
+    def actions(self) -> Mapping[str, Action]:
+        """The outages, and their ends, by the names of steps."""
+
+    async def elect(self) -> int:
+        """Begin another leadership, and return its number."""
+
+    async def mend(self) -> None:
+        """End all outages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +89,7 @@ class Story:
     world: str
     clock: JumpingClock
     proxy: Proxy
+    outages: Outages | None = None
     life: Life | None = None
     lives: int = 0
     foreign: set[str] = field(default_factory=set)
@@ -88,7 +106,9 @@ class Story:
             url = await self.proxy.open()
             self.lives += 1
             rng = Random(f"{self.plan.seed}/{self.lives}")  # noqa: S311 -- to be repeated
-            self.life = Life(self.site.operator, url, self.clock, rng)
+            epoch = await self.outages.elect() if self.outages is not None else 0
+            levels = LEVELS.name in self.plan.kinds
+            self.life = Life(self.site.operator, url, self.clock, rng, epoch, levels=levels)
             living = asyncio.create_task(self.life.live())
             crash = asyncio.create_task(self.proxy.crash.wait())
             try:
@@ -114,12 +134,16 @@ class Story:
 
     async def play(self) -> None:
         """Do all that is planned; what the API server refuses is not done."""
+        await self.create_quota(_RANKS, {"maxPriority": 9, "preemptionPolicy": "PreemptLowerPriority"})
         for name, cpu in self.plan.sizes.items():
             await self.put_node(name, cpu)
+        actions = _ACTIONS | dict(self.outages.actions if self.outages is not None else {})
         for step in self.plan.steps:
             await (self._until_idle() if step.pause is None else asyncio.sleep(step.pause))
             self.note(f"{step.action} {dict(step.arguments)}")
-            await self._do(_ACTIONS[step.action], step.arguments)
+            await self._do(actions[step.action], step.arguments)
+        if self.outages is not None:
+            await self.outages.mend()
         for holder in self.holders:
             holder.cancel()
         for number in range(NUMBERS):  # else an eviction might wait for ever
@@ -415,6 +439,32 @@ class Story:
         """Wait until so many seconds after the next minute begins, by the operator's clock, or before."""
         await asyncio.sleep(60 - self.clock.now() % 60 + offset)
 
+    # Water levels.
+
+    async def create_level(self, number: int, refresh: int) -> None:
+        """Have nodes be measured by a source that is not there."""
+        body = {
+            "apiVersion": WATERLEVELS.api_version,
+            "kind": WATERLEVELS.kind,
+            "metadata": {"name": self._level(number), "labels": {WORLD_LABEL: self.world}},
+            "spec": {
+                "nodeSelector": {"matchLabels": {WORLD_LABEL: self.world}},
+                "source": {"metricsServer": {}},
+                "refreshSeconds": refresh,
+            },
+        }
+        await self.site.admin.create(WATERLEVELS.collection(), body)
+
+    async def edit_level(self, number: int, refresh: int) -> None:
+        path = WATERLEVELS.item(self._level(number))
+        await self.site.admin.patch(path, {"spec": {"refreshSeconds": refresh}})
+
+    async def delete_level(self, number: int) -> None:
+        await self.site.admin.delete(WATERLEVELS.item(self._level(number)))
+
+    def _level(self, number: int) -> str:
+        return f"{self.world}-level-{number}"
+
     # Quotes and quotas.
 
     async def create_quote(self, number: int, cpu: str, node: str, ttl: int) -> None:
@@ -445,7 +495,8 @@ class Story:
             "metadata": {"name": name},
             "spec": spec,
         }
-        await self.site.admin.create(resource.collection(self.world), body)
+        made = json.loads(await self.site.admin.create(resource.collection(self.world), body))
+        self.proxy.stamps.note_made(made["metadata"]["uid"])
 
     # Pods.
 
@@ -525,6 +576,7 @@ class Story:
     async def bind_by_another(self, number: int, node: str) -> None:
         path = PODS.item(f"web-{number}", self.world)
         uid = (await self.stored(path))["metadata"]["uid"]
+        bound_before = uid in self.foreign
         self.foreign.add(uid)
         self.proxy.stamps.note(uid)
         body = {
@@ -533,7 +585,12 @@ class Story:
             "metadata": {"name": f"web-{number}", "uid": uid},
             "target": {"apiVersion": "v1", "kind": "Node", "name": self.name_of(node)},
         }
-        await self.site.admin.create(f"{path}/binding", body)
+        try:
+            await self.site.admin.create(f"{path}/binding", body)
+        except ApiError as error:
+            if not bound_before and not error.outcome_unknown:
+                self.foreign.discard(uid)
+            raise
 
     async def jump(self, seconds: float) -> None:
         self.clock.jump(seconds)
@@ -578,6 +635,9 @@ _ACTIONS: dict[str, Action] = {
     "borrower": Story.create_borrower,
     "passing pod": Story.create_passing,
     "end borrower": Story.end_borrower,
+    "water level": Story.create_level,
+    "edit water level": Story.edit_level,
+    "delete water level": Story.delete_level,
     "quote": Story.create_quote,
     "delete quote": Story.delete_quote,
     "quota": Story.create_quota,

@@ -1,5 +1,6 @@
 """What the operator does wrong is found: one that has a fault planted in it does not pass."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
@@ -10,10 +11,12 @@ from typing import Any
 import pytest
 
 from devcluster import LocalCluster
+from faults.kinds import LEVELS
 from faults.plan import Fault, Plan, Step
 from faults.trial import play
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.nominator import Nominator
+from tidelock.handlers.supervision import SupervisedOperator
 from tidelock.kube.watch import Reflector
 from tidelock.ledger import book, entry, rooms
 from tidelock.ledger.groups import Group
@@ -69,6 +72,14 @@ def _locks_are_forgotten_at_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         book, "adopt", lambda lock, now: entry.Entry(lock, seen_waiting_at=now, pending_since=now)
     )
+
+
+def _kopf_is_not_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run(self: SupervisedOperator, stop: asyncio.Event, ended: asyncio.Event) -> None:
+        await self._run_once(stop, ended)
+        await ended.wait()
+
+    monkeypatch.setattr(SupervisedOperator, "run", run)
 
 
 def _locks_do_not_expire(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,6 +198,8 @@ _GROUP = Step(
     },
 )
 _A_MINUTE_LATER = Step(5.0, "clock jumps", {"seconds": 60})
+_KOPF_IS_REFUSED = {("watch waterlevels", number): Fault("refused", code=403) for number in (1, 2)}
+_LEVEL = Step(5.0, "water level", {"number": 0, "refresh": 30})
 _COMMIT = Step(5.0, "commit lock", {"number": 0, "stale": False})
 _QUOTE = Step(None, "quote", {"number": 0, "cpu": "1", "node": "", "ttl": 300})
 _QUOTA = Step(None, "quota", {"number": 0, "spec": {"hard": {"cpu": "2"}}})
@@ -241,6 +254,7 @@ _RIVALS = (
             {},
         ),
         (_suspension_is_not_heard, "I5", (_SCHEDULE, _SUSPENDED), {}),
+        (_kopf_is_not_started_again, "I5", (_LEVEL,), _KOPF_IS_REFUSED),
     ],
 )
 def test_a_planted_fault_is_found(
@@ -252,7 +266,8 @@ def test_a_planted_fault_is_found(
     steps: tuple[Step, ...],
     faults: dict[tuple[str, int], Fault],
 ) -> None:
-    plan = Plan(0, {"a": "4"}, disturbed=False, steps=steps, faults=faults)
+    kinds = (LEVELS.name,) if _LEVEL in steps else ()
+    plan = Plan(0, {"a": "4"}, disturbed=False, steps=steps, faults=faults, kinds=kinds)
 
     assert play(bare_cluster.kubeconfig, operator_identity, plan).violations == []
     plant(monkeypatch)

@@ -1,6 +1,8 @@
 """The real operator behind a faulty proxy in front of a real API server keeps I1 to I5, whatever goes wrong.
 
-TIDELOCK_FAULT_SEEDS says which runs to play, as `0-4999`, or a single one such as `17`; by default 200.
+All that is known of a run that fails is in a file, which the message names.
+
+TIDELOCK_FAULT_SEEDS says which runs to play, as `0-4999`, or a single one such as `17`; by default 400.
 """
 
 import os
@@ -16,7 +18,7 @@ from devcluster import LocalCluster
 from faults.plan import make_plan
 from faults.trial import play
 
-_FIRST, _, _LAST = os.environ.get("TIDELOCK_FAULT_SEEDS", "0-199").partition("-")
+_FIRST, _, _LAST = os.environ.get("TIDELOCK_FAULT_SEEDS", "0-399").partition("-")
 _SEEDS = range(int(_FIRST), int(_LAST or _FIRST) + 1)
 _SEEDS_A_TEST = 20
 _SHOWN = 3
@@ -42,5 +44,7 @@ def test_promises_are_kept_whatever_goes_wrong(
 ) -> None:
     play_one = partial(play, bare_cluster.kubeconfig, operator_identity)
     failed = [verdict for verdict in players.map(play_one, map(make_plan, seeds)) if verdict.violations]
+    files = [f"  {each.keep()}: {each.violations[0]}" for each in failed]
     told = "\n\n".join(map(str, failed[:_SHOWN]))
-    assert not failed, f"{len(failed)} of {len(seeds)}: {[each.plan.seed for each in failed]}\n{told}"
+    tale = failed[0].tale if failed else []
+    assert not failed, "\n".join([f"{len(failed)} of {len(seeds)} runs, each whole in:", *files, told, *tale])

@@ -89,9 +89,7 @@ async def _behind(faults: Mapping[tuple[str, int], Fault]) -> AsyncIterator[Oper
     limits = aiohttp.ClientTimeout(total=_PATIENCE)
     async with aiohttp.ClientSession() as session, aiohttp.ClientSession(timeout=limits) as asking:
         url = f"http://{HOST}:{server.addresses[0][1]}"
-        proxy = Proxy(
-            session, url, namespace="w", node_selector="of=w", faults=faults, stamps=Stamps(lambda: 0.0)
-        )
+        proxy = Proxy(session, url, namespace="w", selector="of=w", faults=faults, stamps=Stamps(lambda: 0.0))
         try:
             yield Operator(upstream, proxy, asking, await proxy.open())
         finally:
@@ -199,3 +197,10 @@ async def test_an_operator_sees_its_own_world_alone() -> None:
 def test_a_seed_means_the_same_plan_each_time() -> None:
     assert [str(make_plan(seed)) for seed in range(50)] == [str(make_plan(seed)) for seed in range(50)]
     assert len({str(make_plan(seed)) for seed in range(50)}) == 50
+
+
+def test_discovery_is_told_as_it_is() -> None:
+    """It names the kind of locks, and the proxy looked for the metadata of one."""
+    resources = {"kind": "APIResourceList", "resources": [{"name": "reservations", "kind": "Reservation"}]}
+    text = json.dumps(resources, separators=(",", ":")).encode()
+    assert Stamps(lambda: 0.0).rewritten(text) == text

@@ -392,6 +392,31 @@ def test_a_quote_promises_more_than_there_is(tale: Tale) -> None:
 # Windows.
 
 
+def waiting(tale: Tale, generation: int = 1, **spec: Any) -> None:
+    since = {"type": "Reconciling", "status": "True", "lastTransitionTime": at(0)}
+    deadline = {"pendingDeadlineSeconds": 5}
+    tale.lock(reason="Pending", also=deadline | spec, activatedAt=None, conditions=[since])
+    tale.happenings[-1].state["metadata"]["generation"] = generation
+
+
+def test_a_lock_is_given_after_its_deadline(tale: Tale) -> None:
+    waiting(tale)
+    tale.clock = START + 9
+    tale.lock(also={"pendingDeadlineSeconds": 5}, activatedAt=at(9))
+    assert broken(tale.judged(), "lock", "given after its deadline")
+
+
+@pytest.mark.parametrize(("edited", "late"), [(3, True), (8, False)])
+def test_an_edit_revives_a_lock_whose_deadline_has_passed(tale: Tale, edited: float, late: bool) -> None:
+    waiting(tale)
+    tale.clock = START + edited
+    waiting(tale, generation=2)
+    tale.clock = START + 9
+    tale.lock(also={"pendingDeadlineSeconds": 5}, activatedAt=at(9), observedGeneration=2)
+    tale.happenings[-1].state["metadata"]["generation"] = 2
+    assert bool(tale.judged()) == late
+
+
 def planned(tale: Tale, starts: float = 60, phase: str = "Planned", **status: Any) -> None:
     also = {"startAt": at(starts)}
     tale.lock(reason=phase, also=also, phase=phase, observedGeneration=1, activatedAt=None, **status)
@@ -410,6 +435,16 @@ def test_a_window_begins_at_another_time(tale: Tale) -> None:
     planned(tale)
     tale.lock(also={"startAt": at(60)}, activatedAt=at(70))
     assert broken(tale.judged(), "active before its window", "it began at")
+
+
+def test_an_edited_window_begins_when_it_is_placed_again(tale: Tale) -> None:
+    planned(tale)
+    planned(tale)
+    tale.happenings[-1].state["metadata"]["generation"] = 2
+    tale.clock = START + 70
+    tale.lock(also={"startAt": at(60)}, activatedAt=at(70), observedGeneration=2)
+    tale.happenings[-1].state["metadata"]["generation"] = 2
+    assert tale.judged() == []
 
 
 def test_planned_room_is_given_to_a_pod_that_may_stay(tale: Tale) -> None:

@@ -258,6 +258,18 @@ def test_a_pod_takes_what_is_being_made_free(tale: Tale) -> None:
     assert tale.judged(asked=[asked], crashes=[tale.clock - 1]) == []
 
 
+def test_an_owner_comes_into_its_own_lock_beside_it(tale: Tale) -> None:
+    """The checker said that the owner took what was being made free, though its own lock had held it."""
+    room: dict[str, Any] = {"resources": {"cpu": "1"}}
+    tale.lock("own", owner="db", also=room, **room)
+    begun(tale)
+    asked = Passed("bind", "db", start=tale.clock + 2)
+    tale.bound("db", cpu="1")
+    assert tale.judged(asked=[asked]) == []
+    tale.happenings[-1].state["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
+    assert broken(tale.judged(asked=[asked]), "lock lacks", "I1: a is overcommitted")
+
+
 def test_a_pod_takes_what_is_left_beside_it(tale: Tale) -> None:
     begun(tale)
     for happening in tale.happenings[-3:]:

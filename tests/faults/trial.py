@@ -9,24 +9,27 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
+from devcluster import LocalCluster
 from faults.checker import Checker
 from faults.hasty import JumpingClock, awaiting_answer, run
 from faults.history import RESOURCES, WORLD_LABEL, Json, Record, recording
 from faults.household import Household
 from faults.life import Life, end
+from faults.outages import ApiOutages
 from faults.plan import Plan
 from faults.proxy import Proxy, Stamps
 from faults.rest import check_memory, check_nothing_left
 from faults.story import Site, Story
+from faults.verdict import Evidence, Verdict
 from faults.world import Circumstances
 from tidelock.kube.client import KubeClient, Resource
 from tidelock.kube.config import load_connection
+from tidelock.logs import TextFormatter
 
 # Seconds of the loop. An operator that converges needs a few; the patience is for machines that stall.
 _PATIENCE = 1200.0
@@ -42,28 +45,23 @@ Identities = dict[tuple[str, str], tuple[str, str]]
 """Uid and version of each object, by kind and name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What is wrong with a run; empty if nothing is. `tale` is what happened, for people."""
+def play(
+    admin: Path,
+    operator: Path,
+    plan: Plan,
+    patience: float = _PATIENCE,
+    breakable: LocalCluster | None = None,
+) -> Verdict:
+    """Play a plan in a world of its own, as whoever the kubeconfigs name; `patience` by its loop.
 
-    plan: Plan
-    violations: list[str]
-    tale: list[str]
-
-    def __str__(self) -> str:
-        again = f"TIDELOCK_FAULT_SEEDS={self.plan.seed} pytest tests/faults/test_faults.py"
-        wrong = [f"  {each}" for each in self.violations]
-        return "\n".join(
-            [f"seed {self.plan.seed}, played again by: {again}", *wrong, str(self.plan), *self.tale]
-        )
+    A plan with outages breaks a cluster, which must be its own.
+    """
+    return run(_try(admin, operator, plan, patience, breakable))
 
 
-def play(admin: Path, operator: Path, plan: Plan, patience: float = _PATIENCE) -> Verdict:
-    """Play a plan in a world of its own, as whoever the kubeconfigs name; `patience` by its loop."""
-    return run(_try(admin, operator, plan, patience))
-
-
-async def _try(admin: Path, operator: Path, plan: Plan, patience: float) -> Verdict:
+async def _try(
+    admin: Path, operator: Path, plan: Plan, patience: float, breakable: LocalCluster | None
+) -> Verdict:
     world = f"faults-{plan.seed}-{secrets.token_hex(3)}"
     clock = JumpingClock(time.time())
     connection = load_connection(operator)
@@ -73,27 +71,28 @@ async def _try(admin: Path, operator: Path, plan: Plan, patience: float) -> Verd
             connector=aiohttp.TCPConnector(limit=0, ssl=connection.ssl_context()),
             timeout=aiohttp.ClientTimeout(total=None),
         ) as session,
-        recording(client, world, clock.now) as record,
+        recording(client, world, clock.now, lasting=plan.outages) as record,
     ):
         await client.create(_NAMESPACES.collection(), {"metadata": {"name": world}})
         proxy = Proxy(
             session,
             connection.server,
             namespace=world,
-            node_selector=f"{WORLD_LABEL}={world}",
+            selector=f"{WORLD_LABEL}={world}",
             faults=plan.faults,
             stamps=Stamps(clock.now),
         )
         story = Story(Site(client, session, connection), plan, world, clock, proxy)
-        with logged_errors() as errors:
-            violations = await _with_operator(story, record, patience)
-    happenings = record.ordered()
-    violations += _checker(story).play(happenings)
-    violations += [f"the operator has logged: {error}" for error in errors]
-    tale = ["fired:", *(f"  {each}" for each in proxy.fired), "done:", *(f"  {each}" for each in story.log)]
-    return Verdict(
-        plan, list(dict.fromkeys(violations)), [*tale, "happened:", *(f"  {each}" for each in happenings)]
-    )
+        story.outages = ApiOutages(breakable, story, record) if breakable is not None else None
+        with logged() as log:
+            violations = await _judged(story, record, patience)
+    evidence = Evidence(_circumstances(story), record.ordered(), log.lines)
+    violations += evidence.judged()
+    violations += [f"the operator has logged: {error}" for error in log.errors]
+    violations += record.failures
+    parts = {"fired": proxy.fired, "done": story.log, "happened": evidence.happenings}
+    tale = [line for name, part in parts.items() for line in (f"{name}:", *(f"  {each}" for each in part))]
+    return Verdict(plan, list(dict.fromkeys(violations)), tale, evidence)
 
 
 class _Admin(KubeClient):
@@ -102,6 +101,17 @@ class _Admin(KubeClient):
     async def request(self, *what: Any, **how: Any) -> bytes:
         with awaiting_answer():
             return await super().request(*what, **how)
+
+
+async def _judged(story: Story, record: Record, patience: float) -> list[str]:
+    """Play to the end and tell what is wrong; a run that fails on its own is evidence as well."""
+    try:
+        return await _with_operator(story, record, patience)
+    except Exception:  # noqa: BLE001 -- whatever it is
+        return [f"the run itself has failed: {traceback.format_exc()}"]
+    finally:
+        if story.outages is not None:  # for the next run
+            await story.outages.mend()
 
 
 async def _with_operator(story: Story, record: Record, patience: float) -> list[str]:
@@ -127,7 +137,7 @@ async def _tell(story: Story, record: Record, household: Household, patience: fl
     story.proxy.calm()
     try:
         life, now = await _rest(story, record, household, patience)
-        violations = _checker(story).check_rest(record.ordered(), now)
+        violations = Checker(_circumstances(story)).check_rest(record.ordered(), now)
         violations += check_memory(life.decider, _as_told(story, record), now)
         writes, due, done = story.proxy.writes, life.next_due(), household.done
         await asyncio.sleep(_STAYS_FOR)
@@ -136,7 +146,7 @@ async def _tell(story: Story, record: Record, household: Household, patience: fl
             violations.append(f"I5: {story.proxy.writes - writes} writes at rest")
         await story.end_schedules()
         for _ in range(2):  # what waited is rejected by the first, and goes with the second
-            story.clock.jump(_FAR_FUTURE)
+            story.clock.jump(_FAR_FUTURE + story.clock.behind)
             await asyncio.sleep(_STAYS_FOR)
             life, now = await _rest(story, record, household, patience)
         violations += check_memory(life.decider, _as_told(story, record), now)
@@ -196,19 +206,17 @@ def _identities(objects: Mapping[tuple[str, str], Json]) -> Identities:
 def _as_told(story: Story, record: Record) -> dict[tuple[str, str], Json]:
     """Give what there is as any operator would be told of it."""
     correct, current = story.proxy.stamps.corrected, record.current()
-    return {key: correct(deepcopy(state)) if key[0] == "pods" else state for key, state in current.items()}
+    return {key: correct(deepcopy(state)) for key, state in current.items()}
 
 
-def _checker(story: Story) -> Checker:
-    return Checker(
-        Circumstances(
-            asked=story.proxy.log,
-            foreign=story.foreign,
-            deleted=story.deleted,
-            peaks=story.clock.peaks,
-            told=story.proxy.told,
-            crashes=story.crashes,
-        )
+def _circumstances(story: Story) -> Circumstances:
+    return Circumstances(
+        asked=story.proxy.log,
+        foreign=story.foreign,
+        deleted=story.deleted,
+        peaks=story.clock.peaks,
+        told=story.proxy.told,
+        crashes=story.crashes,
     )
 
 
@@ -217,24 +225,39 @@ def _traceback(task: asyncio.Task[None]) -> str:
     return "".join(traceback.format_exception(error)) if error is not None else "it has ended"
 
 
-class _Errors(logging.Handler):
-    """Keeps what is logged as an error."""
+class _Log(logging.Handler):
+    """Keeps what the operator logs, and Kopf in it, by the loop's time.
+
+    Attributes:
+        lines: everything.
+        errors: what the operator logs as an error; Kopf does that whenever the API server fails.
+
+    """
 
     def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.texts: list[str] = []
+        super().__init__()
+        self.lines: list[str] = []
+        self.errors: list[str] = []
+        self.setFormatter(TextFormatter())
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.texts.append(self.format(record))
+        text = self.format(record)
+        self.lines.append(f"at {asyncio.get_running_loop().time():.2f}: {text}")
+        if record.levelno >= logging.ERROR and record.name.startswith("tidelock"):
+            self.errors.append(text)
 
 
 @contextmanager
-def logged_errors() -> Iterator[list[str]]:
-    """Collect what the operator logs as an error: nothing that is planned to go wrong is one."""
-    handler = _Errors()
-    logger = logging.getLogger("tidelock")
-    logger.addHandler(handler)
+def logged() -> Iterator[_Log]:
+    """Collect what the operator logs: nothing that is planned to go wrong is an error."""
+    handler, loggers = _Log(), [logging.getLogger(name) for name in ("tidelock", "kopf")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(logging.DEBUG)
     try:
-        yield handler.texts
+        yield handler
     finally:
-        logger.removeHandler(handler)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+            logger.removeHandler(handler)

@@ -47,12 +47,13 @@ class Windows:
         if before is None or phase_of(before) != "Planned" or phase == "Planned":
             return
         node = before["status"].get("nodeName", "")
+        edited = before["status"].get("observedGeneration") != each.state["metadata"]["generation"]
         if phase == "Active":
             activated = parse_instant(each.state["status"]["activatedAt"])
-            elsewhere = each.state["status"]["nodeName"] != node
-            self._world.expect(elsewhere or activated == begins, f"I2: {each}: it began at {activated}")
+            # An edited lock is placed again, which may be after the begin of its window.
+            anew = edited or each.state["status"]["nodeName"] != node
+            self._world.expect(anew or activated == begins, f"I2: {each}: it began at {activated}")
         elif phase == "Pending":
-            edited = before["metadata"]["generation"] != each.state["metadata"]["generation"]
             known = (
                 edited or node in self._world.disturbed | self._world.unsound | self._passed | self._ending
             )

@@ -7,7 +7,19 @@ from math import inf
 
 from faults.history import Happening, Json
 from faults.proxy import Passed, Told
-from faults.reading import due, holds, is_bound, is_sound, may_be_owned_by, owns, shrank
+from faults.reading import (
+    claims,
+    due,
+    has_taken,
+    holds,
+    is_bound,
+    is_on,
+    is_sound,
+    may_be_owned_by,
+    owns,
+    phase_of,
+    shrank,
+)
 from tidelock.model.instants import parse_instant
 
 SLACK = 5.0
@@ -53,8 +65,8 @@ class World:
         found: what is wrong.
         disturbed: nodes that shrank, went, or were used by others.
         unsound: nodes that locks for any node may have left.
-        owners: uids of the owners that have been bound, by the lock's uid; also of those that are owners no
-            more, if the operator had not heard of that.
+        owners: uids of the owners that have been bound and end a lock, by the lock's uid; also of those that
+            are owners no more, if the operator had not heard of that.
         given_at: when a lock was first active, by its uid and the loop's time.
         bound_at: when a pod was seen bound first, by its uid and the operator's clock.
 
@@ -108,7 +120,8 @@ class World:
         for lock in self.locks.values():
             uid = lock["metadata"]["uid"]
             for version in (lock, *self._heard_of(uid, each.at)):
-                self.owners[uid].update(pod["metadata"]["uid"] for pod in self.bound_owners(version))
+                owners = (pod for pod in self.bound_owners(version) if has_taken(version, pod))
+                self.owners[uid].update(pod["metadata"]["uid"] for pod in owners)
         return before
 
     def _heard_of(self, uid: str, at: float) -> Iterator[Json]:
@@ -139,7 +152,7 @@ class World:
         """Give an owner that is bound and ends a lock: not one that may have been there before its window."""
         begins = lock["spec"].get("startAt")
         came = float("-inf") if begins is None else parse_instant(begins) + SLACK
-        owners = self.bound_owners(lock)
+        owners = (pod for pod in self.bound_owners(lock) if has_taken(lock, pod))
         return next((pod for pod in owners if self.bound_at[pod["metadata"]["uid"]] >= came), None)
 
     def is_due(self, lock: Json, each: Happening) -> bool:
@@ -152,16 +165,29 @@ class World:
             return False
         if lock["status"]["nodeName"] in self.unsound and "nodeName" not in lock["spec"]:
             return False
+        if "group" in lock["spec"] and self._falls_short(lock["spec"]["group"]):
+            return False  # what is left of a group that falls short is given back at once
         if lock["spec"].get("reuse") == "Always":
             return True  # its owners use it, and it goes on
         if not {"group", "startAt"} & lock["spec"].keys() and self.owners[lock["metadata"]["uid"]]:
             return False  # it has ended, as soon as that can be written
-        taken = any(not self._took_another(pod, lock) for pod in self.bound_owners(lock))
+        taken = any(
+            not self._took_another(pod, lock) for pod in self.bound_owners(lock) if _may_take(lock, pod)
+        )
         return not taken and not self.owner_was_tried(lock, each.at, recently=True)
 
     def members(self, group_uid: str) -> list[Json]:
         """Give the locks of a group."""
         return [lock for lock in self.locks.values() if lock["spec"].get("group", {}).get("uid") == group_uid]
+
+    def _falls_short(self, group: Json) -> bool:
+        """Whether fewer locks of a group than it needs are on their nodes, or have been taken."""
+        whole = 0
+        for lock in self.members(group["uid"]):
+            node = self.nodes.get(lock.get("status", {}).get("nodeName", ""))
+            there = holds(lock) and node is not None and is_on(lock, node)
+            whole += there or phase_of(lock) == "Consumed"
+        return whole < int(group["minMembers"])
 
     def _took_another(self, pod: Json, lock: Json) -> bool:
         """Whether a pod that is an owner of a lock has taken another one of its group."""
@@ -234,3 +260,8 @@ class World:
         """Whether neither a jump of the clock nor a crash was between two times of the loop."""
         jumps = (at for at, _ in self.circumstances.peaks)
         return not any(start - SLACK < at <= end for at in (*jumps, *self.circumstances.crashes))
+
+
+def _may_take(lock: Json, pod: Json) -> bool:
+    """Whether an owner has taken a lock, or may yet have, as it does not say which it took."""
+    return claims(pod) is None or has_taken(lock, pod)

@@ -58,8 +58,8 @@ CHANGES: dict[str, tuple[Manifest, Manifest]] = {
         {f"{POD}.imagePullSecrets": [{"name": "pull"}]},
     ),
     "resources": (
-        {"resources": {"requests": {"cpu": 1}, "limits": {"memory": "1Gi"}}},
-        {f"{CONTAINER}.resources.requests.cpu": 1, f"{CONTAINER}.resources.limits": {"memory": "1Gi"}},
+        {"resources": {"requests": {"cpu": 1}, "limits": {"memory": "4Gi"}}},
+        {f"{CONTAINER}.resources.requests.cpu": 1, f"{CONTAINER}.resources.limits.memory": "4Gi"},
     ),
     "node selector": ({"nodeSelector": {"pool": "system"}}, {f"{POD}.nodeSelector": {"pool": "system"}}),
     "tolerations": ({"tolerations": [TOLERATION]}, {f"{POD}.tolerations": [TOLERATION]}),

@@ -45,7 +45,7 @@ def served_by(group: Group, pod: Pod) -> bool:
     took = any(
         each.bound_pod is not None and each.bound_pod.uid == pod.uid for each in group.members.values()
     )
-    return took or group.key.uid in pod.claimed_locks
+    return took or group.key.uid in (pod.claimed_locks or ())
 
 
 def check_taken(process: Process, bound: list[Pod], doubtful: list[Entry]) -> None:

@@ -28,6 +28,8 @@ class HoldObserver:
             self._check_sets(process)
         for change in process.book.changes:
             spec = process.api.reservations.versions[change.meta.uid][-1].spec
+            if change.event is Event.ADMIT and spec is not None and spec.any_of and spec.commit is None:
+                self._decided.add(spec.any_of)  # be it preempted in the same step
             if change.event is Event.ABORT and change.reason == reasons.NOT_COMMITTED:
                 begun = max(number for uid, number in self._until if uid == change.meta.uid)
                 assert change.at >= self._until[change.meta.uid, begun], change.meta.key

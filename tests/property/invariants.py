@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from builders import NAMESPACE, Json
+from property.deadlines import DeadlineObserver
 from property.gangs import check_groups, check_own, check_stored_groups, check_taken
 from property.holds import HoldObserver, check_stored_holds
 from property.leases import LeaseObserver, check_stored_leases
@@ -19,14 +20,15 @@ from property.process import Process
 from property.usage import UsageObserver, check_parked
 from property.windows import in_the_way, needed_by
 from tidelock.ledger import reasons
+from tidelock.ledger.book import Claim
 from tidelock.ledger.entry import Entry
-from tidelock.ledger.matching import may_claim, owns
+from tidelock.ledger.matching import is_for_any, may_claim, names, owns
 from tidelock.ledger.transitions import SETTLED, Event
 from tidelock.model.instants import parse_instant
 from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
-from tidelock.model.quantities import Resources, covers, plus
+from tidelock.model.quantities import Resources, at_most, beyond, covers, plus
 from tidelock.model.reservations import Phase
 from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.queue import Place
@@ -56,6 +58,7 @@ class Observer:
         self._process = process
         self._held: dict[str, _Held] = {}
         self._usage = UsageObserver(process)
+        self._deadlines = DeadlineObserver(process)
 
     def disturb(self, node_name: str) -> None:
         """Learn that others take room of a node, or destroy it, until nothing of it is lacking again."""
@@ -69,7 +72,9 @@ class Observer:
         check_index(process)
         check_pods(process)
         check_occupancy(process)
+        check_neighbours(process)
         check_groups(process)
+        self._deadlines.check()
         self._leases.check(process)
         self._holds.check(process)
         self._moves.check(process)
@@ -102,12 +107,14 @@ class Observer:
         process, outcome = self._process, self._process.outcome
         if isinstance(outcome, Assumed):
             claim = process.book._claims.get(outcome.pod.uid)
+            check_choice(process, outcome, claim)
             nodes = [entry.node for entry, held in claim.taken if held] if claim is not None else []
             entries = process.book.entries.values()
             nodes += [entry.node for entry in entries if outcome.pod.uid in entry.occupants]
             assert not outcome.pod.requires_reservation or outcome.node_name in nodes, outcome.pod.key
             alone = [entry for entry in entries if not entry.sticky and entry.membership is None]
-            still = [e.key for e in alone if e.held and not e.ahead and _owned_by(e, outcome.pod)]
+            named = [entry for entry in alone if names(entry.reservation.spec, outcome.pod)]
+            still = [e.key for e in named if e.held and not e.ahead and _owned_by(e, outcome.pod)]
             assert not still, f"{still} are held beside their owner {outcome.pod.key}"
         highest = max((each.pod.spec.priority for each in process.attempts), default=-(2**31))
         for change in process.book.changes:
@@ -204,11 +211,31 @@ def check_pods(process: Process) -> None:
     assert all(count == 1 for count in victims.values()), "evicted twice"
 
 
+def check_neighbours(process: Process) -> None:
+    """A lock with room is a neighbour as its pod is, until an owner is there, and nowhere else."""
+    expected: dict[str, list[str]] = {}
+    for entry in process.book.entries.values():
+        template = entry.reservation.spec.template if entry.reservation.spec is not None else None
+        if template is None or entry.reservation.pod is None or not entry.room or entry.ahead:
+            continue
+        noticed = template.metadata is not None and template.metadata.labels
+        if noticed and not (entry.sticky and entry.occupants):
+            expected.setdefault(entry.node, []).append(entry.uid)
+    assert _neighbours(process) == {name: sorted(uids) for name, uids in expected.items()}
+    for name, row in process.columns.row_of.items():
+        pods = [*process.cache.reserve_pods.on(name), *(each.pod for each in process.cache.pods_on(name))]
+        for port in {port for pod in pods for port in pod.host_ports}:
+            users = sum(pod.host_ports.count(port) for pod in pods)
+            rows = process.cache.ports.conflicts(port).tolist()
+            assert rows.count(row) == users, f"{port} of {name}"
+
+
 def check_ends(process: Process) -> None:
     """I3: nothing is held after its expiry, as of the last decision, or for an owner that is bound."""
     asked = (*process.book.hearsay, *process.questions, *(claim for claim, _ in process.answers))
     doubtful = [entry for claim in asked for entry in claim.entries]
     bound = [each.pod for each in process.cache._placed.values() if not each.assumed and not each.pod.leaving]
+    choosing = {claim.pod.uid for claim in asked} | process.book._has_chosen
     stored = {lock.meta.uid for lock in process.api.reservations.decoded.values()}
     check_taken(process, bound, doubtful)
     for entry in process.book.entries.values():
@@ -219,10 +246,53 @@ def check_ends(process: Process) -> None:
                 f"{entry.key} is ahead yet"
             )
             if entry not in doubtful and not entry.sticky and entry.membership is None:
-                owners = [pod.key for pod in bound if _owned_by(entry, pod) and may_claim(entry, pod)]
-                assert not owners, f"{entry.key}: its owner is bound"
+                owners = [pod for pod in bound if _owned_by(entry, pod) and may_claim(entry, pod)]
+                owners = [p for p in owners if p.uid not in choosing or names(entry.reservation.spec, p)]
+                assert not owners, f"{entry.key}: its owner {owners[0].key} is bound"
         if entry.phase is Phase.CONSUMED and entry.uid in stored:
             assert entry.uid in process.api.owned, f"{entry.key} was consumed by nobody"
+
+
+def check_choice(process: Process, outcome: Assumed, claim: Claim | None) -> None:
+    """Of the locks for any pod of its workload a pod takes those on its node that fit best, and no more.
+
+    One alone if one is enough, and then none has a smaller excess; else none that the others make needless.
+    """
+    pod, entries = outcome.pod, process.book.entries.values()
+    taken = (
+        [(entry, held) for entry, held in claim.taken if is_for_any(entry, pod)] if claim is not None else []
+    )
+    assert all(entry.reservation.spec is not None and held for entry, held in taken), pod.key
+    here = [each for each in entries if each.node == outcome.node_name and _owned_by(each, pod)]
+    left = [each for each in here if each.room and not each.ahead and is_for_any(each, pod)]
+    simple = [entry for entry in (*left, *here, *(entry for entry, _ in taken)) if entry.shared]
+    if simple or not (taken or left):
+        return  # what is lent, or used by others, counts otherwise
+    certain = (
+        [
+            held
+            for entry, held in claim.taken
+            if not is_for_any(entry, pod) and entry.node == outcome.node_name
+        ]
+        if claim is not None
+        else []
+    )
+    needed = beyond(pod.requests, _total(certain))
+    wanted = at_most(needed, _total([*(held for _, held in taken), *(entry.held for entry in left)]))
+    assert covers(_total(held for _, held in taken), wanted), f"{pod.key} left room of its own unused"
+    for entry, _ in taken:
+        others = _total(held for other, held in taken if other is not entry)
+        assert not wanted or not covers(others, wanted), f"{pod.key} took {entry.key} in vain"
+    assert wanted or not taken, f"{pod.key} took {taken} in vain"
+    capacity = process.columns.nodes[process.columns.row_of[outcome.node_name]].allocatable
+    enough = [_excess(entry.held, wanted, capacity) for entry in left if covers(entry.held, wanted)]
+    if taken and enough:
+        assert len(taken) == 1, f"{pod.key} took {taken}, and one is enough"
+        assert _excess(taken[0][1], wanted, capacity) <= min(enough), f"{pod.key} took {taken}"
+
+
+def _excess(held: Resources, wanted: Resources, capacity: Resources) -> float:
+    return sum(units / max(capacity.get(name, 0), 1) for name, units in sorted(beyond(held, wanted).items()))
 
 
 def check_room(process: Process) -> None:
@@ -257,6 +327,8 @@ def check_stored(process: Process) -> None:
         status = lock.status
         phase = Phase(status["phase"])
         entry = process.book.entries[lock.key]
+        if phase is Phase.CONSUMED:
+            _check_taker(process, entry)
         bound = [pod for pod in pods if _bound(pod) and may_claim(entry, pod)]
         owners = [pod.key for pod in bound if lock.spec and owns(lock.spec, pod)]
         shared = lock.spec is not None and (lock.spec.reuse == "Always" or lock.spec.group is not None)
@@ -271,10 +343,11 @@ def check_stored(process: Process) -> None:
         elif "activatedAt" in status:
             ttl = parse_instant(status["expiresAt"]) - parse_instant(status["activatedAt"])
             assert compare(round(ttl, 3), lock.spec.ttl_seconds or 0), lock.key
-        if phase is Phase.PENDING and not _waits_for_members(process, lock):
+        seconds = lock.spec.pending_deadline_seconds
+        if phase is Phase.PENDING and (seconds or not _waits_for_members(process, lock)):
             since = next(c["lastTransitionTime"] for c in status["conditions"] if c["type"] == "Reconciling")
             waited = now - parse_instant(since)
-            assert waited < max(lock.spec.pending_deadline_seconds, 1) + 1, f"{lock.key} waits for ever"
+            assert waited < max(seconds, 1) + 1, f"{lock.key} waits for ever"
 
 
 def check_nobody_waits_in_vain(process: Process) -> None:
@@ -298,7 +371,8 @@ def check_nobody_waits_in_vain(process: Process) -> None:
                 fits = sound and not waiting.pod.spec.node_selector
                 lent = entry.borrowable and not process.nominator.on(entry.node)  # unless they are leaving
                 kept = entry.room if lent else entry.held
-                assert not fits or not covers(kept, waiting.pod.requests), waiting.pod.key
+                shunned = waiting.plugins & {"InterPodAffinity", "NodePorts"}  # it is not as its template
+                assert not fits or shunned or not covers(kept, waiting.pod.requests), waiting.pod.key
     for entry in process.book.entries.values():
         if entry.node_problem is not None and not entry.pinned:
             assert entry.moving or entry.move_at is not None, f"{entry.key} never moves"
@@ -325,6 +399,7 @@ def check_rebuild(process: Process) -> None:
     assert not rebuilt.book.hearsay
     assert _locks(rebuilt) == _locks(process)
     assert _amounts(rebuilt) == _amounts(process)
+    assert _neighbours(rebuilt) == _neighbours(process)
     assert rebuilt.book.quotas.used(NAMESPACE) == process.book.quotas.used(NAMESPACE)
     for key, entry in process.book.entries.items():
         stored = process.api.reservations.objects[key]["status"]
@@ -335,6 +410,15 @@ def check_rebuild(process: Process) -> None:
     # What is kept for nominated pods is so by whoever decides them.
     assert process.nominator.nodes or _locks(rebuilt) == _locks(process), "what waits has room"
     assert _deadlines(rebuilt) == _deadlines(process)
+
+
+def _check_taker(process: Process, entry: Entry) -> None:
+    """A pod that took a lock for any of its workload says so."""
+    assert entry.bound_pod is not None
+    versions = process.api.pods.versions[entry.bound_pod.uid]
+    says = any(entry.uid in (version.claimed_locks or ()) for version in versions)
+    anybody = [version for version in versions if version.node_name and is_for_any(entry, version)]
+    assert says or len(anybody) < len([each for each in versions if each.node_name]), entry.key
 
 
 def _waits_for_members(process: Process, lock: Reservation) -> bool:
@@ -385,6 +469,12 @@ def _amounts(process: Process) -> dict[str, list[dict[str, int]]]:
     columns = process.columns
     kinds = (columns.allocatable, columns.requested, columns.locked)
     return {name: [columns.named(kind[row]) for kind in kinds] for name, row in columns.row_of.items()}
+
+
+def _neighbours(process: Process) -> dict[str, list[str]]:
+    names = [node.name for node in process.columns.nodes] + ["node-a", "node-b"]
+    on = {name: sorted(pod.uid for pod in process.cache.reserve_pods.on(name)) for name in names}
+    return {name: uids for name, uids in on.items() if uids}
 
 
 def _deadlines(process: Process) -> dict[Key, float | None]:

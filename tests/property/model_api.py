@@ -22,7 +22,7 @@ from tidelock.model.limits import ReservationQuota, decode_reservation_quota
 from tidelock.model.locks import Reservation, decode_reservation
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node, decode_node
-from tidelock.model.pods import CLAIMED_LOCKS, Pod, decode_pod
+from tidelock.model.pods import Pod, claims_annotation, decode_pod
 
 T = TypeVar("T", bound=HasMeta)
 
@@ -93,20 +93,27 @@ class ModelApi:
         self.budgets: Collection[PodDisruptionBudget] = Collection(_BUDGETS.decode)
         self.owned: set[str] = set()
 
-    def bind(self, key: Key, uid: str, node_name: str, claims: Sequence[str] = ()) -> None:
+    def bind(self, key: Key, uid: str, node_name: str, claims: Sequence[str] | None = None) -> None:
         """Bind a pod, as its subresource does: once, and not while it is being deleted."""
         pod = self.pods.get(key, uid)
         if pod["spec"]["nodeName"] or "deletionTimestamp" in pod["metadata"]:
             raise RefusedError(f"{key} can't be bound any more")
-        if claims:
-            pod["metadata"] |= {
-                "annotations": {**pod["metadata"]["annotations"], CLAIMED_LOCKS: ",".join(claims)}
-            }
+        if claims is not None:
+            pod["metadata"] |= {"annotations": pod["metadata"]["annotations"] | claims_annotation(claims)}
         at = format_instant(int(self.now()))  # as metav1.Time is told
         scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": at}
         self.pods.change(key, "status", conditions=[scheduled])
         self.pods.change(key, "spec", nodeName=node_name)
         self.note_owned()
+
+    def write_claims(self, key: Key, uid: str, claims: Sequence[str]) -> None:
+        """Have a pod that others have bound say which locks it took, unless it does."""
+        pod = self.pods.get(key, uid)
+        known = self.pods.decoded[key]
+        if not known.node_name or known.leaving or known.claimed_locks is not None:
+            raise RefusedError(f"{key} has changed")
+        annotations = pod["metadata"]["annotations"] | claims_annotation(claims)
+        self.pods.change(key, "metadata", annotations=annotations)
 
     def end_pod(self, key: Key, now: float) -> None:
         """Delete a pod: at once, or, if it runs on a node, when its kubelet has ended it."""
@@ -157,6 +164,9 @@ class ModelApi:
             after["preemptionPolicy"] != "Never" or not after["pendingDeadlineSeconds"]
         ):
             raise RefusedError(f"{key} may not have pods be moved")
+        at_once = after["preemptionPolicy"] != "Never" or (after.get("mayMove") or {}).get("automatically")
+        if "commit" in after and at_once:
+            raise RefusedError(f"{key} would evict when it is prepared")
         if after != before:
             generation = edited["metadata"]["generation"] + 1
             self.reservations.put(

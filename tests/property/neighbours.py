@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from builders import node, pod
 from tidelock.model.namespaces import Namespace
 from tidelock.model.nodes import Node
-from tidelock.model.pods import Pod
+from tidelock.model.pods import Pod, ReservePod, stand_in
 from unit.plugins.scene import Scene
 
 HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
@@ -37,7 +37,10 @@ class World:
         """Build what plugins look at."""
         scene = Scene(*self.nodes)
         for each, node_name in self.placed:
-            scene.cache.assume(each, node_name)
+            if isinstance(each, ReservePod):
+                scene.cache.reserve_pods.put(each, node_name)
+            else:
+                scene.cache.assume(each, node_name)
         for name, labels in self.namespaces.items():
             metadata = {"name": name, "labels": labels}
             scene.objects.namespaces.upsert(None, msgspec.convert({"metadata": metadata}, Namespace))
@@ -134,6 +137,10 @@ class Dice:
         """Draw a pod with wishes and demands of its neighbours, or without."""
         most = self.one(0, 1, 2)
         return self.pod(name, affinity=self.affinity(most)) if most else self.pod(name)
+
+    def reserve_pod(self, of: Pod) -> Pod:
+        """Draw whether a pod is there, or expected by a lock."""
+        return self.one(of, of, stand_in(of.metadata, of.spec, of.requests))
 
     def world(self, make: Callable[[str], Pod], *, most: int = 8) -> World:
         nodes = [self.node(name) for name in self.some(NAMES, 2, 5)]

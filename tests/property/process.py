@@ -10,7 +10,7 @@ from functools import partial
 from builders import SCHEDULER, Json
 from property.model_api import Delivering, ModelApi, Reflection, RefusedError
 from tidelock.framework.config import default_configuration
-from tidelock.framework.ownlocks import OwnLocks
+from tidelock.framework.ownlocks import ClaimedLocks
 from tidelock.ledger.book import Claim
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render
@@ -203,6 +203,8 @@ class Process:
 
     def _look_up(self) -> None:
         claim = self.questions.pop(0)
+        if claim.unwritten:
+            _accepted(lambda: self.api.write_claims(claim.pod.key, claim.pod.uid, claim.uids))
         stored = self.api.pods.decoded.get(claim.pod.key)
         self.answers.append((claim, stored if stored is not None and stored.uid == claim.pod.uid else None))
 
@@ -246,7 +248,7 @@ class Process:
         """Begin to make an object what it ought to be; one that is refused waits for the watch."""
         key = next(key for key in self.unwritten if key not in self.write_answers)
         del self.unwritten[key]
-        entry = self.book.entries.get(key)
+        entry = self.book.find(key)
         if entry is None or not self._differs(entry):
             return
         version = entry.reservation.meta.resource_version
@@ -282,10 +284,10 @@ class Process:
         return removable_at is not None and removable_at <= self.clock.now()
 
 
-def _claims(assumed: Assumed) -> list[str]:
-    """Give what a binding tells of the members of groups that the pod has taken."""
-    own = assumed.state.expect(OwnLocks)
-    return own.uids if any(entry.membership for entry in own.entries) else []
+def _claims(assumed: Assumed) -> list[str] | None:
+    """Give what a binding tells of the locks that the pod has taken; None if it tells nothing."""
+    claims = assumed.state.read(ClaimedLocks)
+    return None if claims is None else list(claims.uids)
 
 
 def _accepted(request: Callable[[], None]) -> bool:

@@ -20,7 +20,7 @@ def test_the_node_that_is_told_first_is_the_one_that_is_chosen(seed: int) -> Non
     for raw in stored(scenario.wanting):
         pod = decode_pod(raw)
         profile = core.decider.profiles[pod.spec.scheduler_name]
-        opinions = examine(core.cache, profile, pod, NOW)
+        opinions = examine(core.cache, core.book, profile, pod, NOW)
         core.add(pod)
         outcome = core.step()
 

@@ -1,5 +1,7 @@
 """InterPodAffinity over all nodes at once against the same rules for one node and pod."""
 
+from collections.abc import Callable
+
 import numpy as np
 from hypothesis import given, settings
 
@@ -9,13 +11,19 @@ from tidelock.cluster.cache import Placed
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Code
 from tidelock.framework.cyclestate import CycleState
+from tidelock.model.pods import Pod
 from tidelock.plugins.inter_pod_affinity import InterPodAffinity
+
+
+def neighbour(dice: Dice) -> Callable[[str], Pod]:
+    """Make pods, and reserve pods of locks, that have something to do with each other."""
+    return lambda name: dice.reserve_pod(dice.demanding_pod(name))
 
 
 @given(DICE)
 @settings(deadline=None)
 def test_all_nodes_are_judged_as_each_would_be(dice: Dice) -> None:
-    world, wanting = dice.world(dice.demanding_pod, most=4), dice.demanding_pod("web-0")
+    world, wanting = dice.world(neighbour(dice), most=4), neighbour(dice)("web-0")
     judgement = world.scene().judge(InterPodAffinity, wanting)
     expected = oracle.verdicts(world, wanting)
 
@@ -29,7 +37,7 @@ def test_all_nodes_are_judged_as_each_would_be(dice: Dice) -> None:
 @given(DICE)
 @settings(deadline=None)
 def test_scores_are_those_of_the_formula(dice: Dice) -> None:
-    world, wanting = dice.world(dice.demanding_pod, most=4), dice.demanding_pod("web-0")
+    world, wanting = dice.world(neighbour(dice), most=4), neighbour(dice)("web-0")
     feasible, hard, ignore = dice.some(world.nodes, 1, 5), dice.one(1, 0, 100), dice.one(False, True)
     judgement = world.scene().judge(
         InterPodAffinity, wanting, hardPodAffinityWeight=hard, ignorePreferredTermsOfExistingPods=ignore
@@ -44,9 +52,9 @@ def test_scores_are_those_of_the_formula(dice: Dice) -> None:
 @settings(deadline=None)
 def test_what_would_be_is_as_if_it_were(dice: Dice) -> None:
     """Pods that are added and removed count as if they had been there, or had not; on a few nodes too."""
-    world, wanting = dice.world(dice.demanding_pod, most=4), dice.demanding_pod("web-0")
+    world, wanting = dice.world(neighbour(dice), most=4), neighbour(dice)("web-0")
     gone = dice.some(world.placed, 0, 3)
-    come = [(dice.demanding_pod(f"new-{index}"), dice.one(*world.nodes).name) for index in range(2)]
+    come = [(neighbour(dice)(f"new-{index}"), dice.one(*world.nodes).name) for index in range(2)]
     scene = world.scene()
     snapshot, state = Snapshot.of(scene.columns), CycleState()
     plugin = InterPodAffinity(scene.handle, {})

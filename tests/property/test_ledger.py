@@ -58,14 +58,34 @@ OWNERS = st.sampled_from(
     ]
 )
 ROOM: list[Json] = [{"cpu": "1"}, {"cpu": "2"}, {"cpu": "3"}, {"cpu": "1", GPU: "1"}]
+
+
+def template(requests: Json, app: str = "", host_port: int = 0, **affinity: str) -> Json:
+    """Give the template of a pod that seeks or shuns the pods of an app on its node, or that takes a port."""
+    container: Json = {"name": "m", "resources": {"requests": requests}}
+    if host_port:
+        container["ports"] = [{"containerPort": 80, "hostPort": host_port}]
+    metadata = {"labels": {"app": app}} if app else {}
+    terms = {
+        kind: [{"topologyKey": "name", "labelSelector": {"matchLabels": {"app": other}}}]
+        for kind, other in affinity.items()
+    }
+    required = {
+        kind: {"requiredDuringSchedulingIgnoredDuringExecution": each} for kind, each in terms.items()
+    }
+    return {"metadata": metadata, "spec": {"containers": [container], "affinity": required}}
+
+
 SIZES = st.sampled_from(
     [{"resources": amounts, "template": None} for amounts in ROOM]
     + [
-        {
-            "resources": None,
-            "template": {"spec": {"containers": [{"name": "m", "resources": {"requests": r}}]}},
-        }
-        for r in ROOM[:2]
+        {"resources": None, "template": each}
+        for each in (
+            *(template(amounts) for amounts in ROOM[:2]),
+            template(ROOM[0], "web", 8080),
+            template(ROOM[0], "web", podAffinity="web"),
+            template(ROOM[1], "db", podAntiAffinity="web"),
+        )
     ]
 )
 ENDS: st.SearchStrategy[Json] = st.sampled_from(
@@ -131,6 +151,7 @@ MOVES: st.SearchStrategy[Json] = st.sampled_from(
         *({"mayMove": asks} for asks in ({}, {"maxPods": 1}, {"automatically": True})),
     ]
 )
+RANKED: Json = {"maxPriority": 5, "preemptionPolicy": "PreemptLowerPriority"}
 LIMITS: st.SearchStrategy[Json] = st.sampled_from(
     [
         *({"hard": {"cpu": cpu}} for cpu in ("0", "2", "3", "5")),
@@ -140,6 +161,8 @@ LIMITS: st.SearchStrategy[Json] = st.sampled_from(
         {"maxAmounts": {"cpu": "2"}, "maxPriority": 1},
         {"maxPriority": 0, "hard": {"cpu": "4"}},
         {"hard": {"cpu": "two"}},
+        {"preemptionPolicy": "Never", "maxPriority": 5},
+        RANKED,
     ]
 )
 UNREADABLE: st.SearchStrategy[Json] = st.just({"resources": {"cpu": "two"}, "template": None})
@@ -184,9 +207,17 @@ class World(RuleBasedStateMachine):
         self._uids = 0
         self._gang: Json = {}
 
-    @initialize(data=st.data(), sizes=st.tuples(NODE_CPUS, NODE_CPUS), weather=WEATHER)
-    def begin(self, data: st.DataObject, sizes: tuple[str, str], weather: Weather) -> None:
+    @initialize(
+        data=st.data(),
+        sizes=st.tuples(NODE_CPUS, NODE_CPUS),
+        ranked=st.sampled_from([RANKED, RANKED, None]),
+        weather=WEATHER,
+    )
+    def begin(
+        self, data: st.DataObject, sizes: tuple[str, str], ranked: Json | None, weather: Weather
+    ) -> None:
         """Begin with two nodes, two locks and a pod: what is empty has no faults."""
+        self._put_quota(1, ranked)
         for name, cpu in zip(("node-a", "node-b"), sizes, strict=True):
             self._put_node(name, cpu)
         for number in (0, 1):
@@ -268,6 +299,10 @@ class World(RuleBasedStateMachine):
     @rule(number=st.sampled_from([0, 1]), limits=st.none() | LIMITS)
     def quota(self, number: int, limits: Json | None) -> None:
         """Put a limit on what locks may take, another one, or none any more."""
+        self._put_quota(number, limits)
+        self._go_on()
+
+    def _put_quota(self, number: int, limits: Json | None) -> None:
         key, stored = Key("shop", f"quota-{number}"), self.api.quotas.objects
         if limits is None and key in stored:
             self.api.quotas.delete(key)
@@ -276,7 +311,6 @@ class World(RuleBasedStateMachine):
         elif limits is not None:
             metadata = {"name": key.name, "namespace": key.namespace, "uid": self._uid()}
             self.api.quotas.put({"metadata": metadata, "spec": limits})
-        self._go_on()
 
     @rule(allowed=st.sampled_from([None, 0, 1, 1]))
     def budget(self, allowed: int | None) -> None:
@@ -384,6 +418,8 @@ class World(RuleBasedStateMachine):
             spec |= data.draw(part)
         if spec["preemptionPolicy"] == "Never" and spec["pendingDeadlineSeconds"]:
             spec |= data.draw(MOVES)
+        if spec["preemptionPolicy"] != "Never" or (spec.get("mayMove") or {}).get("automatically"):
+            spec["commit"] = None
         if spec.get("borrowable"):
             spec["runSeconds"] = None
         elif (seconds := data.draw(BEGINNINGS)) is not None:
@@ -453,6 +489,7 @@ class World(RuleBasedStateMachine):
                 },
                 controller=f"apps/v1/StatefulSet/{'web' if number == 0 else 'db'}",
                 node_name=node_name,
+                created=self.clock.now(),
                 priority=3 if kind.startswith("urgent") else 0,
                 schedulingGates=[{"name": "hold"}] if kind == "gated" and not node_name else [],
                 nodeSelector={"name": "node-b"} if kind == "choosy" else {},

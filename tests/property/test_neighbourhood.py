@@ -1,8 +1,10 @@
 """Labels, tallies and carried terms that follow the events of a cluster equal those made from its state."""
 
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import product
+from typing import Any
 
 import msgspec
 from hypothesis import given, settings
@@ -16,7 +18,7 @@ from tidelock.cluster.carriers import Carried
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.selection import Choice, Selection
 from tidelock.cluster.tallies import Query
-from tidelock.model.pods import Pod
+from tidelock.model.pods import Pod, ReservePod, stand_in
 from tidelock.model.selectors import LabelSelector, Requirement
 
 SELECTIONS = [
@@ -47,12 +49,16 @@ def event(dice: Dice, cache: Cache) -> None:
         lambda: cache.put_node(dice.node(name)),
         lambda: cache.put_node(dice.node(name)),
         lambda: cache.drop_node(name),
-        lambda: cache.assume(dice.demanding_pod(pod_name), name),
+        lambda: cache.assume(at_home(dice.demanding_pod(pod_name)), name),
         lambda: cache.forget(uid),
         lambda: cache.upsert(bound(dice, pod_name, name)),
         lambda: change(dice, cache, uid),
         lambda: change(dice, cache, uid),
         lambda: cache.remove(uid),
+        lambda: cache.reserve_pods.put(reserve_pod(dice, pod_name), name),
+        lambda: cache.reserve_pods.put(reserve_pod(dice, pod_name), name),
+        lambda: cache.reserve_pods.discard(uid),
+        lambda: cache.neighbours(dice.one(*QUERIES)),
         lambda: cache.tallies.of(dice.one(*QUERIES)),
         lambda: cache.columns.labels.of(dice.one(HOSTNAME, ZONE)),
     ]
@@ -78,8 +84,21 @@ def change(dice: Dice, cache: Cache, uid: str) -> None:
 
 def bound(dice: Dice, name: str, node_name: str) -> Pod:
     most = dice.one(0, 2)
-    spec = {"affinity": dice.affinity(most)} if most else {}
-    return dice.pod(name, node_name=node_name, phase=dice.one("Running", "Running", "Failed"), **spec)
+    spec: dict[str, Any] = {"affinity": dice.affinity(most)} if most else {}
+    return at_home(
+        dice.pod(name, node_name=node_name, phase=dice.one("Running", "Running", "Failed"), **spec)
+    )
+
+
+def at_home(pod: Pod) -> Pod:
+    """Return the pod in the namespace of its name: a pod that is seen again is in none but that."""
+    namespace = ("shop", "shop", "bank", "lab")[sum(pod.meta.name.encode()) % 4]
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, namespace=namespace))
+
+
+def reserve_pod(dice: Dice, name: str) -> ReservePod:
+    of = at_home(dice.demanding_pod(name))
+    return stand_in(of.metadata, of.spec, of.requests)
 
 
 def by_name(cache: Cache, counts: labels.Counts) -> dict[str, int]:
@@ -95,6 +114,9 @@ def rebuilt(cache: Cache) -> Cache:
     for namespace in ("shop", "bank", "lab"):
         for placed in cache.pods_in(namespace):
             fresh.assume(placed.pod, placed.node_name)
+    for name in NAMES:
+        for expected in cache.reserve_pods.on(name):
+            fresh.reserve_pods.put(expected, name)
     return fresh
 
 
@@ -112,14 +134,22 @@ def test_tallies_and_carried_terms_follow_every_event(dice: Dice, count: int) ->
     fresh = rebuilt(cache)
 
     for query in QUERIES:
-        counts = by_name(cache, cache.tallies.of(query))
-        placed = (each for ns in ("shop", "bank", "lab") for each in cache.pods_in(ns))
-        expected: dict[str, int] = {}
-        for each in placed:
-            if query.selects(each.pod) and each.node_name in cache.columns.row_of:
-                expected[each.node_name] = expected.get(each.node_name, 0) + 1
-        assert counts == expected
-        assert by_name(fresh, fresh.tallies.of(query)) == expected
+        pods = Counter(
+            each.node_name
+            for ns in ("shop", "bank", "lab")
+            for each in cache.pods_in(ns)
+            if query.selects(each.pod) and each.node_name in cache.columns.row_of
+        )
+        reserved = Counter(
+            name
+            for name in cache.columns.row_of
+            for each in cache.reserve_pods.on(name)
+            if query.selects(each)
+        )
+        for each in (cache, fresh):
+            assert by_name(each, each.tallies.of(query)) == pods
+            assert by_name(each, each.reserve_pods.tallies.of(query)) == reserved
+            assert by_name(each, each.neighbours(query)) == pods + reserved
     probes = [dice.pod("probe") for _ in range(3)]
     for kind in ("shunned", "sought", "wished"):
         for probe, namespace_labels in product(probes, NAMESPACE_LABELS):
@@ -131,7 +161,7 @@ def said(
     cache: Cache, carried: Carried, pod: Pod, namespace_labels: dict[str, str]
 ) -> list[tuple[str, list[tuple[str, int]]]]:
     """Give topology keys and weights by node; a term whose carriers weigh nothing is left out."""
-    meaning = carried.meaning(pod, namespace_labels)
+    meaning = carried.meaning(pod, namespace_labels).items()
     return sorted(
         (key, sorted(weights.items())) for key, counts in meaning if (weights := by_name(cache, counts))
     )

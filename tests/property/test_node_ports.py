@@ -11,7 +11,7 @@ from property.oracles import node_ports as oracle
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Code
 from tidelock.framework.cyclestate import CycleState
-from tidelock.model.pods import Pod
+from tidelock.model.pods import Pod, stand_in
 from tidelock.plugins.node_ports import NodePorts
 from unit.plugins.scene import Scene
 
@@ -36,9 +36,9 @@ def pods(draw: st.DrawFn, name: str) -> Pod:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[tuple[str, str, Pod]]:
-    """Nodes come and go; pods are placed and taken away, also where there is no node."""
+    """Nodes come and go; pods and reserve pods are placed and taken away, also where there is no node."""
     steps = st.tuples(
-        st.sampled_from(["put", "put", "drop", "place", "place", "remove"]),
+        st.sampled_from(["put", "put", "drop", "place", "place", "remove", "reserve", "reserve", "release"]),
         st.sampled_from(NAMES),
         st.sampled_from(["pod-0", "pod-1", "pod-2", "pod-3"]).flatmap(pods),
     )
@@ -57,12 +57,16 @@ def play(history: Sequence[tuple[str, str, Pod]]) -> Scene:
                 scene.cache.assume(each, name)
             case "remove":
                 scene.cache.remove(each.uid)
+            case "reserve":
+                scene.cache.reserve_pods.put(stand_in(each.metadata, each.spec, each.requests), name)
+            case "release":
+                scene.cache.reserve_pods.discard(each.uid)
     return scene
 
 
 def there(scene: Scene, name: str) -> list[Pod]:
     placed = scene.cache.pods_in("shop")
-    return [each.pod for each in placed if each.node_name == name]
+    return [*(each.pod for each in placed if each.node_name == name), *scene.cache.reserve_pods.on(name)]
 
 
 @given(histories(), pods("web-0"))

@@ -25,6 +25,7 @@ from tidelock.plugins.node_unschedulable import NodeUnschedulable
 from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
 from tidelock.plugins.reservation import Reservation
 from tidelock.plugins.taint_toleration import TaintToleration
+from tidelock.plugins.unreadable_objects import UnreadableObjects
 from tidelock.scheduler.cycle import Assumed, Cycle
 from tidelock.scheduler.refusal import Refusal
 from unit.plugins.scene import Scene
@@ -120,6 +121,9 @@ FILTERS: dict[type[Plugin], Callable[[World, Pod, Node], bool]] = {
     ),
     NodeResourcesFit: lambda world, wanting, on: fits_beside(wanting, on, world.used(on)),
     Reservation: may_run,
+    UnreadableObjects: lambda world, _, on: (
+        not on.meta.faults and not any(each.meta.faults for each, name in world.placed if name == on.name)
+    ),
 }
 
 
@@ -174,6 +178,7 @@ SCORES: dict[type[Plugin], Callable[[World, Pod, Node], int]] = {
 # Worlds.
 
 ZONES = st.sampled_from([{}, {"zone": "a"}, {"zone": "b"}])
+LABELS: st.SearchStrategy[Any] = st.one_of(ZONES, st.just({"unreadable": 1}))
 AMOUNTS = st.fixed_dictionaries(
     {"cpu": st.sampled_from(["500m", "1", "1500m", "3"])},
     optional={"memory": st.sampled_from(["1Gi", "3G", "7Gi"]), GPU: st.sampled_from(["1", "2"])},
@@ -189,7 +194,7 @@ def nodes(draw: st.DrawFn) -> list[Node]:
             "cpu": st.sampled_from(["0", "2", "4", "7"]),
             "memory": st.sampled_from(["0", "4Gi", "10G"]),
             "pods": st.sampled_from(["2", "110"]),
-            "labels": ZONES,
+            "labels": LABELS,
             "taints": st.lists(st.sampled_from(TAINTS), unique=True),
             "cordoned": st.booleans(),
             "features": st.sampled_from([[], ["Other"], ["Other", "UserNamespacesHostNetworkSupport"]]),
@@ -205,8 +210,10 @@ def worlds(draw: st.DrawFn) -> World:
     there = draw(nodes())
     places = st.sampled_from([each.name for each in there])
     placed = [
-        (pod(f"other-{index}", requests=amounts), node_name)
-        for index, (amounts, node_name) in enumerate(draw(st.lists(st.tuples(REQUESTS, places), max_size=4)))
+        (pod(f"other-{index}", requests=amounts, labels=labels), node_name)
+        for index, (amounts, labels, node_name) in enumerate(
+            draw(st.lists(st.tuples(REQUESTS, LABELS, places), max_size=4))
+        )
     ]
     locks = [
         Lock(f"lock-{index}", *drawn)

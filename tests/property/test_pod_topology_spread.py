@@ -1,5 +1,7 @@
 """PodTopologySpread over all nodes at once against the same rules for one node, domain and pod."""
 
+from collections.abc import Callable
+
 import msgspec
 import numpy as np
 import pytest
@@ -16,6 +18,11 @@ from tidelock.model.pods import Pod, SpreadConstraint
 from tidelock.model.selectors import LabelSelector
 from tidelock.model.workloads import Service
 from tidelock.plugins.pod_topology_spread import PodTopologySpread
+
+
+def neighbour(dice: Dice) -> Callable[[str], Pod]:
+    """Make pods, and reserve pods of locks, which count as pods."""
+    return lambda name: dice.reserve_pod(dice.pod(name))
 
 
 def constraint(dice: Dice, action: str) -> Json:
@@ -49,7 +56,7 @@ def spreading_pod(dice: Dice, action: str) -> Pod:
 @given(DICE)
 @settings(deadline=None)
 def test_all_nodes_are_judged_as_each_would_be(dice: Dice) -> None:
-    world, wanting = dice.world(dice.pod), spreading_pod(dice, "DoNotSchedule")
+    world, wanting = dice.world(neighbour(dice)), spreading_pod(dice, "DoNotSchedule")
     judgement = world.scene().judge(PodTopologySpread, wanting)
     expected = oracle.verdicts(world, wanting)
 
@@ -63,7 +70,7 @@ def test_all_nodes_are_judged_as_each_would_be(dice: Dice) -> None:
 @given(DICE)
 @settings(deadline=None)
 def test_scores_are_those_of_the_formula(dice: Dice) -> None:
-    world, wanting = dice.world(dice.pod), spreading_pod(dice, "ScheduleAnyway")
+    world, wanting = dice.world(neighbour(dice)), spreading_pod(dice, "ScheduleAnyway")
     feasible = dice.some(world.nodes, 1, 5)
     soft = oracle.constraints_of(wanting, "ScheduleAnyway")
 
@@ -76,7 +83,7 @@ def test_scores_are_those_of_the_formula(dice: Dice) -> None:
 @settings(deadline=None)
 def test_default_constraints_are_for_the_pods_of_the_services(dice: Dice) -> None:
     """Those of the system score nodes without a zone by their names alone; a list's don't."""
-    world, wanting, by_system = dice.world(dice.pod), dice.pod("web-0"), dice.one(True, False)
+    world, wanting, by_system = dice.world(neighbour(dice)), dice.pod("web-0"), dice.one(True, False)
     scene, selector = world.scene(), wanting.meta.labels
     metadata = {"name": "web", "namespace": wanting.meta.namespace}
     service = msgspec.convert({"metadata": metadata, "spec": {"selector": selector}}, Service)
@@ -102,7 +109,7 @@ def test_default_constraints_are_for_the_pods_of_the_services(dice: Dice) -> Non
 @settings(deadline=None)
 def test_what_would_be_is_as_if_it_were(dice: Dice) -> None:
     """Pods that are added and removed count as if they had been there, or had not; on a few nodes too."""
-    world, wanting = dice.world(dice.pod), spreading_pod(dice, "DoNotSchedule")
+    world, wanting = dice.world(neighbour(dice)), spreading_pod(dice, "DoNotSchedule")
     gone = dice.some(world.placed, 0, 3)
     come = [(dice.pod(f"new-{index}"), dice.one(*world.nodes).name) for index in range(dice.one(1, 2, 3))]
     scene = world.scene()

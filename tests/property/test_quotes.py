@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import NAMESPACE, encode, node, pod
+from builders import NAMESPACE, Json, encode, node, pod
 from tidelock.model.quotes import decode_quote
 from tidelock.model.reservations import Phase
 from unit.scheduler.machinery import Core
@@ -21,7 +21,7 @@ def worlds(draw: st.DrawFn) -> Core:
             cpu=str(draw(CORES)),
             memory=f"{draw(CORES)}Gi",
             pods=str(draw(CORES)),
-            labels={"zone": draw(st.sampled_from("ab"))},
+            labels={"zone": draw(st.sampled_from("ab")), "host": f"node-{number}"},
             cordoned=draw(st.booleans()) and draw(st.booleans()),
         )
         for number in range(count)
@@ -29,14 +29,44 @@ def worlds(draw: st.DrawFn) -> Core:
     core = Core(*nodes)
     for number, each in enumerate(nodes):
         if draw(st.booleans()):
-            core.add(pod(f"pod-{number}", node_name=each.name, requests={"cpu": "1"}))
+            labels = draw(st.sampled_from([{}, {"app": "web"}]))
+            core.add(pod(f"pod-{number}", node_name=each.name, requests={"cpu": "1"}, labels=labels))
     for number in range(draw(st.integers(0, 4))):
         core.lock(f"lock-{number}", owner=f"none-{number}", resources={"cpu": str(draw(st.integers(1, 2)))})
     core.step()
     return core
 
 
-ASKS = st.fixed_dictionaries(
+def template(cpu: str, host_port: int = 0, **spec: object) -> Json:
+    ports = [{"containerPort": 80, "hostPort": host_port}] if host_port else []
+    container = {"name": "main", "ports": ports, "resources": {"requests": {"cpu": cpu}}}
+    return {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container], **spec}}
+
+
+def term(key: str) -> Json:
+    terms = [{"topologyKey": key, "labelSelector": {"matchLabels": {"app": "web"}}}]
+    return {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+
+
+def spread(skew: int, key: str, **more: object) -> Json:
+    selector = {"matchLabels": {"app": "web"}}
+    constraint = {"maxSkew": skew, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule"}
+    return {"topologySpreadConstraints": [constraint | {"labelSelector": selector} | more]}
+
+
+TEMPLATES = st.sampled_from(
+    [
+        template("1"),
+        template("1", 8080),
+        *(template("1", affinity={kind: term("zone")}) for kind in ("podAffinity", "podAntiAffinity")),
+        template("500m", **spread(1, "zone")),
+        template("1", **spread(2, "zone", minDomains=3)),
+        template("1", **spread(1, "host"), affinity={"podAffinity": term("zone")}),
+    ]
+).map(lambda each: {"template": each})
+"""Pods that are something to each other."""
+
+ASKS = TEMPLATES | st.fixed_dictionaries(
     {
         "resources": st.sampled_from(
             [{"cpu": "1"}, {"cpu": "2"}, {"memory": "1Gi"}, {"cpu": "1", "memory": "2Gi"}]
@@ -52,7 +82,7 @@ def counted(core: Core) -> object:
 
 
 @given(worlds(), ASKS)
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=60)
 def test_as_many_locks_as_were_quoted_are_given_the_first_where_it_said(
     core: Core, ask: dict[str, object]
 ) -> None:
@@ -69,7 +99,7 @@ def test_as_many_locks_as_were_quoted_are_given_the_first_where_it_said(
     assert {key: entry.held for key, entry in core.book.entries.items()} == held
     assert answer.feasible == (answer.count > 0) == bool(answer.node)
     for number in range(answer.count + 1):
-        entry = core.lock(f"asked-{number}", owner=f"other-{number}", **ask)
+        entry = core.lock(f"asked-{number}", owner=f"other-{number}", **({"resources": None} | ask))
         core.step()
         assert (entry.phase is Phase.ACTIVE) == (number < answer.count)
         if number == 0:

@@ -30,18 +30,24 @@ WINDOWS = st.tuples(st.sampled_from(INSTANTS), st.sampled_from((2.0, 6.0, inf)),
 
 
 def played(changes: Iterable[tuple[int, str, Span | None]]) -> tuple[Columns, Timeline, Known]:
-    """Make changes, of which the ones without a span take one away."""
+    """Make changes, of which the ones without a span take one away.
+
+    The one node that has the resource GPU comes and goes all the time, and is there at the end.
+    """
     columns = Columns()
     for name in NODES:
         columns.put(node(name))
     timeline, known = Timeline(columns), Known()
-    for key, name, span in changes:
+    for number, (key, name, span) in enumerate(changes):
+        if number % 3:
+            columns.drop("gpu") if number % 3 == 1 else columns.put(node("gpu", **{GPU: "8"}))
         if span is None:
             timeline.drop(key)
             known.pop(key, None)
         else:
             timeline.put(key, name, span)
             known[key] = name, span
+    columns.put(node("gpu", **{GPU: "8"}))
     return columns, timeline, known
 
 

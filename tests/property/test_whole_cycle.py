@@ -3,7 +3,6 @@
 from random import Random
 from typing import Any
 
-import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +16,7 @@ from tidelock.model.pods import Pod, decode_pod
 from tidelock.plugins.registry import BUILTINS, REGISTRY
 from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.decider import Consultation
-from tidelock.scheduler.watches import OTHERS
+from tidelock.scheduler.watches import decoder_of
 from unit.scheduler.machinery import Core
 
 CONFIGURATION = read_configuration(configuration(), BUILTINS, lambda _: {})
@@ -45,7 +44,7 @@ def furnished(scenario: Scenario) -> Core:
     core = Core(*map(decode_node, stored(scenario.nodes)), configuration=CONFIGURATION)
     for name, field in OBJECTS.items():
         for raw in stored(getattr(scenario, name)):
-            getattr(core.decider.objects, field).upsert(None, msgspec.json.decode(raw, type=OTHERS[field][1]))
+            getattr(core.decider.objects, field).upsert(None, decoder_of(field)(raw))
     core.add(*map(decode_pod, stored(scenario.residents)))
     return core
 

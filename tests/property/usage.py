@@ -7,6 +7,7 @@ from typing import NamedTuple
 from builders import NAMESPACE
 from property.process import Process
 from tidelock.ledger.entry import Entry
+from tidelock.ledger.quotas import Quotas
 from tidelock.model.limits import ReservationQuota
 from tidelock.model.quantities import Resources, minus, plus
 from tidelock.model.reservations import Phase
@@ -48,6 +49,7 @@ class UsageObserver:
         for uid in self._uses.keys() & known:  # others are held by what their status says
             for quota in book.quotas.of(NAMESPACE):
                 _check_gain(quota, before.get(uid), self._uses[uid], room, seconds)
+            _check_rank(book.quotas, before.get(uid), self._uses[uid])
 
 
 def uses(process: Process) -> Iterator[Use]:
@@ -92,6 +94,19 @@ def _check_gain(
         assert spec.max_life_seconds is None or after.life <= spec.max_life_seconds, about
     assert spec.max_priority is None or after.entry.wanted_priority <= spec.max_priority, about
     assert spec.max_priority is None or after.entry.priority <= spec.max_priority, about
+
+
+def _check_rank(quotas: Quotas, before: Use | None, after: Use) -> None:
+    """Room is given to no lock of a priority, or with leave to preempt, that no quota allows."""
+    entry = after.entry
+    if before is not None and all(units <= before.room.get(name, 0) for name, units in after.room.items()):
+        return
+    allowing = [quota.spec for quota in quotas.of(NAMESPACE)]
+    named = [spec.max_priority for spec in allowing if spec.max_priority is not None]
+    assert entry.wanted_priority <= (min(named) if named else 0), entry.key
+    if entry.preempts:
+        policies = {spec.preemption_policy for spec in allowing} - {None}
+        assert policies == {"PreemptLowerPriority"}, entry.key
 
 
 def _sums(all_uses: Mapping[str, Use]) -> tuple[Resources, Resources]:

@@ -1,7 +1,8 @@
-"""The certificate that Tidelock serves with: made by an authority of its own, renewed long before its end.
+"""The certificate that Tidelock serves with, replaced long before its end by one that is trusted by then.
 
-The authority's key is kept beside, so that renewing the certificate changes nothing for those who trust it.
-When the authority itself grows old, its successor is trusted beside it until its end.
+Each has an authority of its own, whose key is forgotten as soon as it has signed: nobody can steal it to make
+certificates that the API server trusts. So the authorities change with the certificates. A successor is made,
+and its authority told, long before it serves.
 """
 
 import datetime as dt
@@ -15,11 +16,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-AUTHORITY_LIFETIME = dt.timedelta(days=3650)
-LIFETIME = dt.timedelta(days=90)
+LIFETIME = dt.timedelta(days=365)
 _CLOCK_SKEW = dt.timedelta(hours=1)
-# Renewed when less than this part of the lifetime is left.
-_RENEWAL = 1 / 3
+# A successor is made, and its authority trusted, when less than this part of the lifetime is left. It serves
+# when less than the second part is left: between these, copies of the authorities elsewhere can be replaced.
+_SUCCESSION = 1 / 3
+_CHANGE = 1 / 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,21 +29,23 @@ class Certificates:
     """What is kept, each in PEM.
 
     Attributes:
-        authorities: certificates of those that clients are to trust, the one that signs first.
-        authority_key: its private key.
+        authorities: certificates of those that clients are to trust, that of the serving certificate first.
         certificate: what is served with.
         key: its private key.
+        next_certificate: what will be served with; empty until it is made.
+        next_key: its private key.
 
     """
 
     authorities: bytes
-    authority_key: bytes
     certificate: bytes
     key: bytes
+    next_certificate: bytes = b""
+    next_key: bytes = b""
 
 
 def renewed(known: Certificates | None, names: Sequence[str], now: float) -> Certificates:
-    """Give certificates that are good for a while: those that are known, or newer ones in their place.
+    """Return certificates that are good for a while: those that are known, or newer ones in their place.
 
     Args:
         known: what there is; None, or what can't be read, starts anew.
@@ -50,98 +54,78 @@ def renewed(known: Certificates | None, names: Sequence[str], now: float) -> Cer
 
     """
     instant = dt.datetime.fromtimestamp(now, dt.UTC)
-    try:
-        authority = _Authority.read(known, instant) if known is not None else None
-    except ValueError:
-        authority = known = None
-    if authority is None or _old(authority.certificate, AUTHORITY_LIFETIME, instant):
-        authority = _Authority.make(instant, authority.trusted if authority is not None else ())
-        known = None
-    if known is not None and _serves(known, names, instant):
-        return known
-    key = ec.generate_private_key(ec.SECP256R1())
-    certificate = authority.sign(key, names, instant)
-    return Certificates(
-        b"".join(map(_certificate_pem, authority.trusted)),
-        _key_pem(authority.key),
-        _certificate_pem(certificate),
-        _key_pem(key),
+    left = _left(known.authorities, known.certificate, known.key, names, instant) if known else None
+    if known is None or left is None:
+        return _issued(names, instant)
+    follows = _left(known.authorities, known.next_certificate, known.next_key, names, instant) is not None
+    if left < LIFETIME * _CHANGE and follows:
+        authority = _issuer(known.authorities, known.next_certificate)
+        return Certificates(_certificate_pem(authority), known.next_certificate, known.next_key)
+    if left < LIFETIME * _SUCCESSION and not follows:
+        made = _issued(names, instant)
+        own = _certificate_pem(_issuer(known.authorities, known.certificate))
+        return Certificates(own + made.authorities, known.certificate, known.key, made.certificate, made.key)
+    return known
+
+
+def _issued(names: Sequence[str], now: dt.datetime) -> Certificates:
+    """Make a certificate of an authority of its own, whose key is forgotten here."""
+    authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    name = _name(f"tidelock-ca-{now:%Y%m%d%H%M%S}")
+    usage = x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=True,
+        crl_sign=True,
+        encipher_only=False,
+        decipher_only=False,
     )
+    authority = (
+        _builder(name, name, authority_key.public_key(), now)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage, critical=True)
+        .sign(authority_key, hashes.SHA256())
+    )
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
+    certificate = (
+        _builder(_name("tidelock"), name, key.public_key(), now)
+        .add_extension(issuer, critical=False)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(_alternatives(names)), critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+    return Certificates(_certificate_pem(authority), _certificate_pem(certificate), _key_pem(key))
 
 
-@dataclass(frozen=True, slots=True)
-class _Authority:
-    """An authority and, behind it, those that it succeeds."""
-
-    key: ec.EllipticCurvePrivateKey
-    trusted: tuple[x509.Certificate, ...]
-
-    @property
-    def certificate(self) -> x509.Certificate:
-        return self.trusted[0]
-
-    @classmethod
-    def read(cls, known: Certificates, now: dt.datetime) -> "_Authority":
-        """Read an authority; raises ValueError if that can't be done."""
-        key = serialization.load_pem_private_key(known.authority_key, None)
-        first, *others = x509.load_pem_x509_certificates(known.authorities)
-        if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != first.public_key():
-            raise ValueError("the key is not the authority's")
-        return cls(key, (first, *(each for each in others if each.not_valid_after_utc > now)))
-
-    @classmethod
-    def make(cls, now: dt.datetime, trusted: tuple[x509.Certificate, ...]) -> "_Authority":
-        """Make an authority; those before it stay trusted."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        name = _name(f"tidelock-ca-{now:%Y%m%d%H%M%S}")
-        usage = x509.KeyUsage(
-            digital_signature=True,
-            content_commitment=False,
-            key_encipherment=False,
-            data_encipherment=False,
-            key_agreement=False,
-            key_cert_sign=True,
-            crl_sign=True,
-            encipher_only=False,
-            decipher_only=False,
-        )
-        certificate = (
-            _builder(name, name, key.public_key(), now, AUTHORITY_LIFETIME)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(usage, critical=True)
-            .sign(key, hashes.SHA256())
-        )
-        return cls(key, (certificate, *trusted))
-
-    def sign(
-        self, key: ec.EllipticCurvePrivateKey, names: Sequence[str], now: dt.datetime
-    ) -> x509.Certificate:
-        """Make the certificate of a server with these names."""
-        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
-        return (
-            _builder(_name("tidelock"), self.certificate.subject, key.public_key(), now, LIFETIME)
-            .add_extension(issuer, critical=False)
-            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-            .add_extension(x509.SubjectAlternativeName(_alternatives(names)), critical=False)
-            .sign(self.key, hashes.SHA256())
-        )
-
-
-def _serves(known: Certificates, names: Sequence[str], now: dt.datetime) -> bool:
-    """Whether a certificate is for these names, belongs to its key and is not old."""
+def _left(
+    authorities: bytes, pem: bytes, key: bytes, names: Sequence[str], now: dt.datetime
+) -> dt.timedelta | None:
+    """Return how long a certificate is good for these names, with its key, by an authority; None if not."""
     try:
-        certificate = x509.load_pem_x509_certificate(known.certificate)
-        key = serialization.load_pem_private_key(known.key, None)
+        certificate = x509.load_pem_x509_certificate(pem)
+        own = certificate.public_key() == serialization.load_pem_private_key(key, None).public_key()
         stated = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        certificate.verify_directly_issued_by(x509.load_pem_x509_certificates(known.authorities)[0])
-    except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
-        return False
-    own = certificate.public_key() == key.public_key()
-    return own and list(stated) == _alternatives(names) and not _old(certificate, LIFETIME, now)
+        _issuer(authorities, pem)
+    except (ValueError, TypeError, x509.ExtensionNotFound):  # a TypeError is what an encrypted key ends in
+        return None
+    left = certificate.not_valid_after_utc - now
+    good = own and list(stated) == _alternatives(names) and left > dt.timedelta()
+    return left if good else None
 
 
-def _old(certificate: x509.Certificate, lifetime: dt.timedelta, now: dt.datetime) -> bool:
-    return certificate.not_valid_after_utc - now < lifetime * _RENEWAL
+def _issuer(authorities: bytes, pem: bytes) -> x509.Certificate:
+    """Find the authority of a certificate; raises ValueError or TypeError if there is none."""
+    certificate = x509.load_pem_x509_certificate(pem)
+    for each in x509.load_pem_x509_certificates(authorities):
+        try:
+            certificate.verify_directly_issued_by(each)
+        except (InvalidSignature, ValueError):  # a ValueError if its name is another
+            continue
+        return each
+    raise ValueError("no authority has issued the certificate")
 
 
 def _alternatives(names: Sequence[str]) -> list[x509.GeneralName]:
@@ -160,7 +144,6 @@ def _builder(
     issuer: x509.Name,
     key: ec.EllipticCurvePublicKey,
     now: dt.datetime,
-    lifetime: dt.timedelta,
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
@@ -169,7 +152,7 @@ def _builder(
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _CLOCK_SKEW)
-        .not_valid_after(now + lifetime)
+        .not_valid_after(now + LIFETIME)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )
 

@@ -122,13 +122,16 @@ def _whole_nodes(args: _Args) -> dict[str, msgspec.Raw]:
 
 def _decoded_pod(raw: msgspec.Raw) -> Pod:
     try:
-        return decode_pod(raw)
+        pod = decode_pod(raw)
     except ValueError as error:
         raise BadRequestError(f"Pod: {error}") from error
+    if pod.meta.unreadable:
+        raise BadRequestError(f"Pod: {pod.meta.unreadable}")
+    return pod
 
 
 def _decoded(body: bytes | msgspec.Raw, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadRequestError(str(error)) from error

@@ -21,6 +21,7 @@ from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Filter, Mask
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import ASSIGNED_POD_DELETE
+from tidelock.ledger.steady import Steady
 from tidelock.model.pods import Pod, assigned_to
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
 from tidelock.plugins.reservation import Reservation
@@ -74,6 +75,7 @@ class Guard:
         self._filters = tuple(
             plugin for plugin in decider.profile.filter if isinstance(plugin, (NodeResourcesFit, Reservation))
         )
+        self._steady = Steady()
         self._admitted: dict[str, _Admitted] = {}
         self._choosing: dict[str, _Choosing] = {}
 
@@ -96,10 +98,15 @@ class Guard:
             return refusal
         self._decider.queue.remove(pod.uid)
         self._choosing.pop(pod.uid, None)
-        self._book.claim(pod, node_name, now)
         self._cache.assume(pod, node_name, now)
-        self._admitted[pod.uid] = _Admitted(pod, node_name, now + UNSEEN_SECONDS)
+        self._book.claim(pod, node_name, now)
+        self._admitted[pod.uid] = _Admitted(pod, node_name, self._steady.at(now) + UNSEEN_SECONDS)
         return ""
+
+    def knows(self, uid: str) -> bool:
+        """Whether a watch has shown a pod, so it can't be about to be made."""
+        placed = self._cache.get(uid) is not None and uid not in self._admitted
+        return placed or self._decider.queue.get(uid) is not None
 
     def seen(self, pod: Pod, now: float) -> None:
         """Learn that a pod has been seen bound; the locks that it has claimed end."""
@@ -117,9 +124,10 @@ class Guard:
 
     def lapse(self, now: float) -> bool:
         """Forget admitted bindings that never came; whether there were any."""
-        for uid in [uid for uid, each in self._choosing.items() if each.until <= now]:
+        at = self._steady.at(now)
+        for uid in [uid for uid, each in self._choosing.items() if each.until <= at]:
             del self._choosing[uid]
-        lapsed = [each for each in self._admitted.values() if each.until <= now]
+        lapsed = [each for each in self._admitted.values() if each.until <= at]
         for each in lapsed:
             pod = each.pod
             self.gone(pod.uid, now)
@@ -143,7 +151,7 @@ class Guard:
             text = f"the pod is being bound to {admitted.node_name}"
             others = {name: text for name in names if name != admitted.node_name}
             return Filtered(tuple(name for name in names if name not in others), {}, others)
-        snapshot = self._snapshot(pod)
+        snapshot = self._cache.snapshot()
         chosen = self._chosen_elsewhere(now)
         found = self._filtered(pod, names, snapshot, chosen)
         if chosen is not None and patient and not found.names:
@@ -151,7 +159,8 @@ class Guard:
                 return None
         elif guarded := tuple(set(self._book.rooms.nodes_with_locks()).intersection(found.names)):
             rows, version = _rows(snapshot, guarded), self._cache.columns.version
-            self._choosing[pod.uid] = _Choosing(pod, guarded, rows, version, now + CHOOSING_SECONDS)
+            until = self._steady.at(now) + CHOOSING_SECONDS
+            self._choosing[pod.uid] = _Choosing(pod, guarded, rows, version, until)
         return found
 
     def own_nodes(self, pod: Pod) -> set[str]:
@@ -160,7 +169,7 @@ class Guard:
 
     def preempt(self, pod: Pod, victims: Mapping[str, Collection[str]]) -> list[str]:
         """Tell on which nodes the pod would fit beside locks if these victims, by their uids, were gone."""
-        judged, index_of = _taken(self._snapshot(pod), victims)
+        judged, index_of = _taken(self._cache.snapshot(), victims)
         own = self._book.ownership.of(pod)
         for name, index in index_of.items():
             for placed in self._cache.pods_on(name):
@@ -174,10 +183,6 @@ class Guard:
 
     # Inside.
 
-    def _snapshot(self, pod: Pod) -> Snapshot:
-        self._cache.columns.vector(pod.requests)  # every resource has its column before the snapshot is taken
-        return Snapshot.of(self._cache.columns)
-
     def _judge(self, pod: Pod, snapshot: Snapshot) -> tuple[CycleState, list[tuple[Filter, Mask]]]:
         state = CycleState()
         for plugin in self._filters:
@@ -188,7 +193,7 @@ class Guard:
         """Say in numbers why a node has no room for a pod; what is not known holds no lock."""
         if not pod.requires_reservation and self._cache.columns.fits(node_name, pod.requests):
             return ""  # the common case, without a snapshot: it fits beside all locks, its own included
-        judged, index_of = _taken(self._snapshot(pod), (node_name,))
+        judged, index_of = _taken(self._cache.snapshot(), (node_name,))
         if not index_of:
             return ""
         state, verdicts = self._judge(pod, judged)
@@ -224,9 +229,9 @@ class Guard:
 
         It counts them itself by now, but not beside locks. On which node they will be, nobody here knows.
         """
-        columns = self._cache.columns
+        columns, at = self._cache.columns, self._steady.at(now)
         pending = [
-            each for uid, each in self._choosing.items() if each.until > now and self._cache.get(uid) is None
+            each for uid, each in self._choosing.items() if each.until > at and self._cache.get(uid) is None
         ]
         if not pending:
             return None

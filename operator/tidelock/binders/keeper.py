@@ -1,4 +1,8 @@
-"""Keeps the serving certificate: in a Secret that replicas share, and in the webhooks that trust it."""
+"""Keeps by what Tidelock and its callers know each other.
+
+The serving certificate is in a Secret that replicas share, and its authority in the webhooks. The token by
+which the API server is known is in the path of the webhooks. Schedulers are known by certificates of a file.
+"""
 
 import base64
 import binascii
@@ -7,13 +11,16 @@ import ssl
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
 from tidelock.binders.certificates import Certificates, renewed
+from tidelock.binders.tokens import Tokens
 from tidelock.clock import Clock
 from tidelock.kube.client import WEBHOOKS, KubeClient, Resource
-from tidelock.kube.errors import AlreadyExists, Conflict, NotFound
+from tidelock.kube.errors import Conflict
+from tidelock.model.lenient import Reader
 from tidelock.model.meta import Key, ObjectMeta
 
 logger = logging.getLogger(__name__)
@@ -24,7 +31,14 @@ CONFIGURATION = "tidelock"
 WEBHOOK_NAMES = ("bindings.tidelock.dev", "pods.tidelock.dev")
 """Names of the webhooks in it."""
 
-_FIELDS = {"authorities": "ca.crt", "authority_key": "ca.key", "certificate": "tls.crt", "key": "tls.key"}
+_FIELDS = {
+    "authorities": "ca.crt",
+    "certificate": "tls.crt",
+    "key": "tls.key",
+    "next_certificate": "next.crt",
+    "next_key": "next.key",
+}
+_AUTHORITY_KEY = "ca.key"  # which earlier versions kept
 
 
 class _Secret(msgspec.Struct, frozen=True):
@@ -32,14 +46,58 @@ class _Secret(msgspec.Struct, frozen=True):
     data: dict[str, str] = {}
 
 
-_DECODER = msgspec.json.Decoder(_Secret)
+_READ = Reader(_Secret, spare=".*")
+
+
+class _Service(msgspec.Struct, frozen=True):
+    path: str = ""
+
+
+class _ClientConfig(msgspec.Struct, frozen=True, rename={"ca_bundle": "caBundle"}):
+    url: str = ""
+    service: _Service = _Service()
+    ca_bundle: str = ""
+
+    @property
+    def path(self) -> str:
+        return urlsplit(self.url).path if self.url else self.service.path
+
+    def with_path(self, path: str) -> dict[str, object]:
+        """Return the part of a patch by which it is called at another path."""
+        if self.url:
+            return {"url": urlunsplit(urlsplit(self.url)._replace(path=path))}
+        return {"service": {"path": path}}
+
+    def differs(self, bundle: str, path: str) -> bool:
+        return (self.ca_bundle, self.path) != (bundle, path)
+
+
+_NONE = _ClientConfig()
+
+
+class _Webhook(msgspec.Struct, frozen=True, rename={"client_config": "clientConfig"}):
+    name: str = ""
+    client_config: _ClientConfig = _ClientConfig()
+
+
+class _Webhooks(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta
+    webhooks: list[_Webhook] = []
+
+
+_READ_WEBHOOKS = Reader(_Webhooks, spare=".*")
+
+
+class ClientsError(Exception):
+    """The certificates by which schedulers are known can't be used."""
 
 
 class Keeper:
-    """The certificates in use, and a TLS context that serves with the newest of them."""
+    """The certificates in use, a TLS context that serves with the newest of them, and the tokens."""
 
     def __init__(self, client: KubeClient, secret: Key, names: Sequence[str], clock: Clock) -> None:
         """Prepare; `names` are the DNS names and addresses under which clients connect."""
+        self.tokens = Tokens(clock.monotonic)
         self._client = client
         self._secret = secret
         self._names = tuple(names)
@@ -55,49 +113,64 @@ class Keeper:
             self._loaded = certificates
             logger.info("serving with a new certificate", extra={"names": ", ".join(self._names)})
 
+    def trust(self, file: Path) -> None:
+        """Ask clients for a certificate, and trust those of a file or of the authorities in it.
+
+        A file that is not there trusts no client.
+
+        Raises:
+            ClientsError: the file can't be read, or holds no certificate.
+
+        """
+        try:
+            self.context.load_verify_locations(cadata=file.read_text(encoding="ascii"))
+        except FileNotFoundError:
+            logger.warning("no scheduler is known, so the extender answers none", extra={"file": str(file)})
+            return
+        except (OSError, ValueError) as error:
+            raise ClientsError(f"certificates of schedulers {file}: {error}, expected PEM") from error
+        self.context.verify_mode = ssl.CERT_OPTIONAL
+
     async def introduce(self) -> None:
-        """Have the webhooks trust what is served with; raises ApiError."""
+        """Have the webhooks trust the certificate and call by the newest token; raises ApiError.
+
+        The version that was read is a condition of the write, so what a former leader writes late is refused.
+        """
         if self._loaded is None:
             return
-        bundle = base64.b64encode(self._loaded.authorities).decode()
-        webhooks = [{"name": name, "clientConfig": {"caBundle": bundle}} for name in WEBHOOK_NAMES]
-        await self._client.patch(WEBHOOKS.item(CONFIGURATION), {"webhooks": webhooks}, kind="strategic")
+        stored = _READ_WEBHOOKS(await self._client.get(WEBHOOKS.item(CONFIGURATION)))
+        known = {each.name: each.client_config for each in stored.webhooks}
+        for each in known.values():
+            self.tokens.adopt(each.path)
+        bundle, path = base64.b64encode(self._loaded.authorities).decode(), self.tokens.path()
+        webhooks = [
+            {"name": name, "clientConfig": {"caBundle": bundle} | known.get(name, _NONE).with_path(path)}
+            for name in WEBHOOK_NAMES
+        ]
+        if any(known.get(name, _NONE).differs(bundle, path) for name in WEBHOOK_NAMES):
+            metadata = {"resourceVersion": stored.metadata.resource_version}
+            body = {"metadata": metadata, "webhooks": webhooks}
+            await self._client.patch(WEBHOOKS.item(CONFIGURATION), body, kind="strategic")
+        self.tokens.written()
 
     async def _stored(self) -> Certificates:
         """Read the Secret, with what is old or missing put in its place. Whoever writes first wins."""
         while True:
-            secret = await self._read()
-            known = _certificates(secret) if secret is not None else None
+            secret = _READ(await self._client.get(self._path))
+            known = _certificates(secret)
             wanted = renewed(known, self._names, self._clock.now())
             if wanted == known:
                 return wanted
             try:
                 await self._write(secret, wanted)
-            except (AlreadyExists, Conflict):
+            except Conflict:
                 continue  # another replica was quicker: its certificates are as good
             return wanted
 
-    async def _read(self) -> _Secret | None:
-        try:
-            return _DECODER.decode(await self._client.get(self._path))
-        except NotFound:
-            return None
-
-    async def _write(self, secret: _Secret | None, wanted: Certificates) -> None:
+    async def _write(self, secret: _Secret, wanted: Certificates) -> None:
         data = {field: base64.b64encode(getattr(wanted, name)).decode() for name, field in _FIELDS.items()}
-        metadata = {"name": self._secret.name, "namespace": self._secret.namespace}
-        body = {
-            "apiVersion": "v1",
-            "kind": SECRETS.kind,
-            "type": "Opaque",
-            "metadata": metadata,
-            "data": data,
-        }
-        if secret is None:
-            await self._client.create(SECRETS.collection(self._secret.namespace), body)
-        else:
-            metadata["resourceVersion"] = secret.metadata.resource_version
-            await self._client.replace(self._path, body)
+        metadata = {"resourceVersion": secret.metadata.resource_version}
+        await self._client.patch(self._path, {"metadata": metadata, "data": data | {_AUTHORITY_KEY: None}})
 
     @property
     def _path(self) -> str:
@@ -105,11 +178,14 @@ class Keeper:
 
 
 def _certificates(secret: _Secret) -> Certificates | None:
-    """Read certificates from a Secret; None if it is not all there."""
-    try:
-        return Certificates(**{name: base64.b64decode(secret.data[field]) for name, field in _FIELDS.items()})
-    except (KeyError, binascii.Error):
+    """Read certificates from a Secret; None if it is not all there, or has the key of an authority beside."""
+    if _AUTHORITY_KEY in secret.data:
         return None
+    try:
+        data = {name: base64.b64decode(secret.data.get(field, "")) for name, field in _FIELDS.items()}
+    except binascii.Error:
+        return None
+    return Certificates(**data)
 
 
 def _load(context: ssl.SSLContext, certificates: Certificates) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from tidelock.model.meta import Key
+from tidelock.model.nesting import bounded
 from tidelock.model.pods import Pod, decode_pod
 
 API_VERSION = "admission.k8s.io/v1"
@@ -73,14 +74,14 @@ class _Review(msgspec.Struct, frozen=True):
     request: _Request
 
 
-_REVIEWS = msgspec.json.Decoder(_Review)
-_BINDINGS = msgspec.json.Decoder(_Binding)
+_decode_review = bounded(msgspec.json.Decoder(_Review).decode)
+_decode_binding = bounded(msgspec.json.Decoder(_Binding).decode)
 
 
 def read_review(body: bytes) -> Question:
     """Read what an AdmissionReview asks; raises BadReviewError."""
     try:
-        request = _REVIEWS.decode(body).request
+        request = _decode_review(body).request
         asked = (request.resource.group, request.resource.resource, request.sub_resource)
         if asked == ("", "pods", ""):
             return _about_pod(request)
@@ -101,11 +102,13 @@ def answer(question: Question, refusal: str) -> bytes:
 
 def _about_pod(request: _Request) -> Question:
     pod = decode_pod(request.object)
+    if pod.meta.unreadable:
+        raise BadReviewError(pod.meta.unreadable)
     key = Key(request.namespace, pod.meta.name)
     return Question(request.uid, key, pod.node_name, pod, pod.uid, bool(request.dry_run))
 
 
 def _about_binding(request: _Request) -> Question:
-    binding = _BINDINGS.decode(request.object)
+    binding = _decode_binding(request.object)
     key = Key(request.namespace, request.name or binding.metadata.name)
     return Question(request.uid, key, binding.target.name, None, binding.metadata.uid, bool(request.dry_run))

@@ -1,6 +1,10 @@
 """Tidelock's door for other binders: the extender API and the admission webhook, over TLS.
 
-Each is a path of one server. What is asked is judged by the guard in the very turn of the event loop in which
+Each is a path of one server. Callers prove themselves before their body is read: the API server by a token in
+the path, schedulers by a client certificate. kube-scheduler prints the address of an extender that fails into
+its log and into events of pods, so a token that stays the same would not stay a secret.
+
+ What is asked is judged by the guard in the very turn of the event loop in which
 the request has been read, so that an answer can't be older than the decision before it.
 """
 
@@ -17,23 +21,27 @@ from tidelock.binders.extending import VERBS, BadRequestError, Verb
 from tidelock.binders.guard import Guard
 from tidelock.binders.keeper import Keeper
 from tidelock.binders.reviews import BadReviewError, Question, answer, read_review
+from tidelock.binders.tokens import ADMISSION_PATH
 from tidelock.clock import Clock
+from tidelock.isolation import Isolation
 from tidelock.kube.client import PODS, KubeClient
 from tidelock.kube.errors import ApiError, NotFound
+from tidelock.listening import Handler as RequestHandler
+from tidelock.listening import Limits, bounded, listening
+from tidelock.model.failures import failure_text
 from tidelock.model.pods import Pod, decode_pod
-from tidelock.serving import listen
 from tidelock.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
 
-ADMISSION_PATH = "/admission"
 EXTENDER_PATH = "/extender"
 
-# Longer than API servers keep an idle connection (90 s), so that none is closed as a request is on its way.
-_KEEPALIVE = 600.0
-# Seconds that requests get at the end, which whoever leads next waits for.
-_LAST = 0.1
-_LARGEST_REQUEST = 512 * 1024 * 1024  # thousands of whole nodes
+_LIMITS = Limits(
+    size=8 * 1024 * 1024,  # a review has an object twice, of at most 1.5 MiB each; a scheduler sends names
+    keepalive=600.0,  # longer than API servers keep an idle connection (90 s): none is closed in a request
+    last=0.1,  # the next leader waits for it
+)
+_LOOK_UP = 2.0  # seconds for reading a pod that the watch has not shown yet, of the 5 s that a review gets
 # Seconds between two looks at admitted bindings that were never seen, and at the certificate.
 _LOOK = 1.0
 _LOOK_AT_CERTIFICATE = 60.0
@@ -57,6 +65,7 @@ class Door:
         client: for pods that the watch has not told of yet.
         clock: the process' clock.
         telemetry: counts and measures the answers.
+        isolation: takes the faults that cost one answer.
         address: where to listen, for TLS alone.
         port: the port there.
         ready: whether this process leads, and knows all that answers follow from.
@@ -75,6 +84,7 @@ class Door:
         client: KubeClient,
         clock: Clock,
         telemetry: Telemetry,
+        isolation: Isolation,
         *,
         address: str,
         port: int,
@@ -90,14 +100,15 @@ class Door:
         self._client = client
         self._clock = clock
         self._telemetry = telemetry
+        self._isolation = isolation
         self._address = address
         self._port = port
         self._ready = ready
         self._wake = wake
         self._admission = admission
-        self._application = web.Application(client_max_size=_LARGEST_REQUEST)
+        self._application = bounded(_LIMITS, self._prove)
         if admission:
-            self._application.router.add_post(ADMISSION_PATH, self._when_ready(self._review))
+            self._application.router.add_post(f"{ADMISSION_PATH}/{{token}}", self._when_ready(self._review))
         if extender:
             for name, verb in VERBS.items():
                 handler = self._when_ready(self._extending(name, verb))
@@ -112,29 +123,27 @@ class Door:
         """
         while not await self._attempt(self._keeper.renew):  # noqa: ASYNC110 -- nothing tells when it can be
             await asyncio.sleep(_RETRY)
-        runner = web.AppRunner(
-            self._application, access_log=None, keepalive_timeout=_KEEPALIVE, shutdown_timeout=_LAST
-        )
-        await runner.setup()
-        try:
-            await listen(runner, self._address, self._port, option="--tls-port", tls=self._keeper.context)
+        tls = self._keeper.context
+        async with listening(
+            self._application, self._address, self._port, option="--tls-port", limits=_LIMITS, tls=tls
+        ):
             await asyncio.gather(self._tidy(), self._keep())
-        finally:
-            await runner.cleanup()
         raise AssertionError("it never ends by itself")
 
     async def _tidy(self) -> NoReturn:
         while True:
             await asyncio.sleep(_LOOK)
-            if self._guard.lapse(self._clock.now()):
-                self._wake()
+            with self._isolation.part("bindings") as attempt:
+                if self._guard.lapse(self._clock.now()):
+                    self._wake()
+            await asyncio.sleep(attempt.pause)
 
     async def _keep(self) -> NoReturn:
         """Renew the certificate in time, and make it and the way here known, again if they are put back."""
         while True:
-            done = await self._attempt(self._endpoint.announce)
-            if self._admission:
-                done = await self._attempt(self._keeper.introduce) and done
+            # First the token: by then what the API server calls with counts here.
+            done = not self._admission or await self._attempt(self._keeper.introduce)
+            done = await self._attempt(self._endpoint.announce) and done
             await asyncio.sleep(_LOOK_AT_CERTIFICATE if done else _RETRY)
             await self._attempt(self._keeper.renew)
 
@@ -150,11 +159,31 @@ class Door:
 
     # Requests.
 
+    @web.middleware
+    async def _prove(self, request: web.Request, handler: RequestHandler) -> web.StreamResponse:
+        """Answer those alone that prove themselves; to others each path is one that is not there."""
+        if request.path.startswith(f"{EXTENDER_PATH}/"):
+            transport = request.transport
+            proven = transport is not None and bool(transport.get_extra_info("peercert"))
+        else:
+            proven = self._keeper.tokens.count(request.match_info.get("token", ""))
+        if proven:
+            return await handler(request)
+        response = web.Response(status=404)
+        response.force_close()
+        return response
+
     def _when_ready(self, handler: Handler) -> Handler:
         async def handle(request: web.Request) -> web.Response:
             if not self._ready():
                 return web.Response(status=503, text="not ready: not leading, or the cluster is not read yet")
-            return await handler(request)
+            try:
+                return await handler(request)
+            except (web.HTTPException, ConnectionError):
+                raise
+            except Exception as error:  # noqa: BLE001 -- it costs one answer
+                self._isolation.part_failed("review", error)
+                return web.Response(status=500, text=f"the operator failed: {failure_text(error)}")
 
         return handle
 
@@ -183,10 +212,14 @@ class Door:
             question = read_review(body)
         except BadReviewError as error:
             return web.Response(status=400, text=str(error))
+        if question.pod is not None and self._guard.knows(question.pod.uid):
+            return web.Response(status=400, text=f"pod {question.key} is there already: it can't be made")
         try:
-            pod = question.pod or await self._find(question)
-        except ApiError as error:
-            return web.Response(status=503, text=f"cannot read pod {question.key}: {error}")
+            async with asyncio.timeout(_LOOK_UP):
+                pod = question.pod or await self._find(question)
+        except (ApiError, TimeoutError) as error:
+            problem = str(error) or f"no answer within {_LOOK_UP:g} s"
+            return web.Response(status=503, text=f"cannot read pod {question.key}: {problem}")
         # Whom nobody knows, or who is another by now, the API server itself does not bind.
         refusal = ""
         if pod is not None:

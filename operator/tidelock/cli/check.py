@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from tidelock.binders.tokens import TOKEN_PATH
 from tidelock.cli.connect import Session, Target, ask
 from tidelock.cli.locks import Seen
 from tidelock.cli.options import Context, Format, Kubeconfig, Output
@@ -37,8 +38,9 @@ from tidelock.model.groups import WaterLevel, decode_water_level
 from tidelock.model.instants import parse_instant
 from tidelock.model.levels import Quality
 from tidelock.model.locks import Reservation, decode_reservation
+from tidelock.model.meta import ObjectMeta
 from tidelock.model.nodes import Node, decode_node
-from tidelock.scheduler.watches import OTHERS, OWN
+from tidelock.scheduler.watches import OTHERS, OWN, WATCHED
 
 _CRDS = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
@@ -145,6 +147,7 @@ async def _check(session: Session, place: Place) -> list[Finding]:
         _looked("fence", _fence, session),
         _looked("admission", _admission, session),
         _looked("clock", _clock, session),
+        _looked("objects", _objects, session),
         _looked("reservations", _reservations, session, now),
         _looked("water levels", _water_levels, session, now),
     )
@@ -302,10 +305,18 @@ def admission_finding(webhook: Mapping[str, Any]) -> Finding:
     if not hooks or not all(each["clientConfig"].get("caBundle") for each in hooks):
         found = "the webhook has no caBundle: each binding of others is refused"
         return Finding("admission", Level.WRONG, found, "run the operator with --admission: it fills that in")
+    if not all(TOKEN_PATH.search(_called(each["clientConfig"])) for each in hooks):
+        found = "the webhook is called without the operator's token: each binding of others is refused"
+        return Finding("admission", Level.WRONG, found, "run the operator with --admission: it fills that in")
     if any(each.get("failurePolicy") == "Ignore" for each in hooks):
         found = "failurePolicy Ignore: while the operator is away others may take locked room"
         return Finding("admission", Level.NOTE, found, _BINDERS)
     return Finding("admission", Level.OK, "bindings of other schedulers are reviewed")
+
+
+def _called(client_config: Mapping[str, Any]) -> str:
+    """Return where a webhook is called: a path of its Service, or an address."""
+    return str(client_config.get("url") or (client_config.get("service") or {}).get("path") or "")
 
 
 async def _clock(session: Session) -> Finding:
@@ -321,6 +332,37 @@ def clock_finding(theirs: float, sent: float, received: float) -> Finding:
         found = f"the API server's clock is {apart:+.1f}s from this machine's"
         return Finding("clock", Level.NOTE, found, "times here are off by that; synchronise both (NTP)")
     return Finding("clock", Level.OK, "as the API server's")
+
+
+async def _objects(session: Session) -> Finding:
+    count, faulty = 0, []
+    for resource, decode in WATCHED.values():
+        try:
+            listed = await list_all(session.client, resource)
+        except NotFound:
+            continue  # a CRD that is missing has a row of its own
+        count += len(listed)
+        read = ((resource.plural, decode(raw).meta) for raw in listed)
+        faulty += [(plural, meta) for plural, meta in read if meta.faults]
+    return objects_finding(faulty, count)
+
+
+def objects_finding(faulty: Sequence[tuple[str, ObjectMeta]], count: int) -> Finding:
+    """Find objects that decisions go by, and of which a part can't be read."""
+    unusable = [f"{plural} {meta.key}: {meta.unreadable}" for plural, meta in faulty if meta.unreadable]
+    ignored = [f"{plural} {meta.key}: {meta.faults[0]}" for plural, meta in faulty if not meta.unreadable]
+    advice = "whoever writes these fields has to mend them, see docs/runbooks.md#tidelockobjectsunreadable"
+    if unusable:
+        return Finding("objects", Level.WRONG, f"{len(unusable)} can't be used: {_some(unusable)}", advice)
+    if ignored:
+        found = f"{len(ignored)} are used without a part that no decision needs: {_some(ignored)}"
+        return Finding("objects", Level.NOTE, found, advice)
+    return Finding("objects", Level.OK, f"all {count} that decisions go by can be read")
+
+
+def _some(texts: Sequence[str]) -> str:
+    """Join the first of many texts."""
+    return "; ".join(texts[:_NAMED]) + (f" and {len(texts) - _NAMED} more" if len(texts) > _NAMED else "")
 
 
 async def _reservations(session: Session, now: float) -> Finding:

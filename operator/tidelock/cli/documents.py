@@ -19,6 +19,14 @@ class _Loader(StrictLoader):
         for first, resolvers in StrictLoader.yaml_implicit_resolvers.items()
     }
 
+    def text(self, node: yaml.ScalarNode) -> str:
+        """Read a text; a lone surrogate, which JSON can't hold, becomes U+FFFD as the API server has it."""
+        text: str = self.construct_scalar(node)
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+_Loader.add_constructor("tag:yaml.org,2002:str", _Loader.text)
+
 
 @dataclass(frozen=True, slots=True)
 class Document:

@@ -101,7 +101,11 @@ def problems_of(document: Document) -> tuple[str, ...]:
         return (*problems, invalid("spec", spec, "should be an object"))
     try:
         # As JSON and strictly: the API server takes no "600" for a number either.
-        known[1].model_validate_json(msgspec.json.encode(spec), strict=True, by_alias=True, by_name=False)
+        read = known[1].model_validate_json(
+            msgspec.json.encode(spec), strict=True, by_alias=True, by_name=False
+        )
+        if isinstance(read, ReservationSpec) and read.conflict:
+            problems.append(read.conflict)
     except ValidationError as error:
         problems += [
             problem_text({**problem, "loc": ("spec", *problem["loc"])}) for problem in error.errors()

@@ -35,6 +35,7 @@ from tidelock.cli.overview import (
     sorted_nodes,
     total,
 )
+from tidelock.cli.tables import shown
 from tidelock.model.levels import Measured
 from tidelock.model.meta import Key
 
@@ -178,7 +179,7 @@ class Top(App[None]):
     def look(self) -> None:
         """Show what changed since the last look; else only count down."""
         trouble = self._source.trouble
-        self._trouble.update(Text(trouble))
+        self._trouble.update(shown(trouble))
         self._trouble.display = bool(trouble)
         if self._source.changed():
             self._draw()

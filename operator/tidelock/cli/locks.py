@@ -20,7 +20,7 @@ from tidelock.model.quantities import (
 )
 from tidelock.model.reservations import Phase, owner_text
 
-ENDED = frozenset({Phase.CONSUMED, Phase.EXPIRED, Phase.LOST, Phase.REJECTED})
+ENDED = frozenset({Phase.CONSUMED, Phase.EXPIRED, Phase.LOST, Phase.REJECTED, Phase.TERMINATING})
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,14 @@
 import os
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import typer
 
 from tidelock.cli import check, commit, lint, quote, reserve, simulate, status, timeline, top, why
 from tidelock.cli.connect import Failure
+from tidelock.model.printable import printable
 
 _PROGRAM = "kubectl-tidelock"
 _NAME = "kubectl tidelock"
@@ -48,10 +49,18 @@ def make_app(*, completing: bool = False) -> typer.Typer:
 def main() -> None:
     """Run the command; ends the process with its status."""
     try:
+        _check_encoding(sys.argv[1:])
         make_app()(prog_name=_NAME)
     except Failure as failure:
-        sys.stderr.write(f"error: {failure}\n")
+        sys.stderr.write(f"error: {printable(str(failure))}\n")
         sys.exit(1)
+
+
+def _check_encoding(arguments: Sequence[str]) -> None:
+    """Raise Failure for an argument whose bytes are not UTF-8, as no request can hold it."""
+    for number, argument in enumerate(arguments, start=1):
+        if any("\ud800" <= character <= "\udfff" for character in argument):
+            raise Failure(f"argument {number}, {argument!r}, is not UTF-8: have the terminal use UTF-8")
 
 
 def complete() -> None:

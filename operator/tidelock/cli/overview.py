@@ -9,7 +9,7 @@ from rich.text import Text
 
 from tidelock.cli.locks import Seen
 from tidelock.cli.status import LOCK_COLUMNS, lock_row
-from tidelock.cli.tables import STYLES
+from tidelock.cli.tables import shown
 from tidelock.cli.water import Water, measured, staleness_of
 from tidelock.model.groups import WaterLevel
 from tidelock.model.levels import Measured, Quality
@@ -243,12 +243,12 @@ def node_grid(lines: Sequence[NodeLine], resource: Measured, width: int) -> Grid
             cells[2].stylize("bold red")
         water = "" if line.percent is None else f"{line.percent:.0f}%"
         return [
-            Text(line.name),
+            shown(line.name),
             bar(share, widths[1]),
             *cells,
             Text(water, "dim" if share.stale else ""),
             Text(str(line.locks or "")),
-            Text(line.state, "yellow"),
+            shown(line.state, "yellow"),
         ]
 
     return Grid(heads, widths, frozenset(heads[2:8]), len(lines), row)
@@ -302,6 +302,6 @@ def lock_grid(lines: Sequence[LockLine], now: Callable[[], float]) -> Grid:
 
     def row(place: int) -> list[Text]:
         seen = lines[place].seen
-        return [Text(cell, STYLES.get(cell, "")) for cell in lock_row(seen, now())]
+        return [shown(cell) for cell in lock_row(seen, now())]
 
     return Grid(LOCK_COLUMNS, widths, _TIMES, len(lines), row)

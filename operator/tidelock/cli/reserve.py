@@ -32,6 +32,7 @@ from tidelock.kube.errors import AlreadyExists
 from tidelock.model.instants import format_instant
 from tidelock.model.locks import Reservation, decode_reservation
 from tidelock.model.meta import Key
+from tidelock.model.printable import printable
 from tidelock.model.reservations import Phase
 
 _GRACE = 30.0  # seconds beyond the deadline of a lock, for the operator to say so
@@ -266,7 +267,7 @@ def _display() -> Iterator[Callable[[Reservation], None]]:
         return
     bar = Progress(
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         TimeElapsedColumn(),
         console=console,
         transient=True,
@@ -275,7 +276,7 @@ def _display() -> Iterator[Callable[[Reservation], None]]:
         tasks: dict[Key, Any] = {}
 
         def draw(lock: Reservation) -> None:
-            text = f"reservation/{lock.meta.name}: {progress(Seen(lock))}"
+            text = printable(f"reservation/{lock.meta.name}: {progress(Seen(lock))}")
             if lock.key not in tasks:
                 tasks[lock.key] = bar.add_task(text, total=None)
             bar.update(tasks[lock.key], description=text)

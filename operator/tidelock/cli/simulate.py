@@ -201,7 +201,7 @@ def _run(picture: Picture, until: float, pods: dict[str, Outcome]) -> None:
         instant = max(due, picture.now)
         outcome = decider.step(instant)
         if isinstance(outcome, Assumed):
-            locks = [entry.key for entry in decider.book.ownership.of(outcome.pod)]
+            locks = [entry.key for entry in decider.book.used_by(outcome.pod.uid, outcome.node_name)]
             took = f"takes the room of {', '.join(map(str, locks))}" if locks else ""
             decider.bound(outcome, instant)
             pods[outcome.pod.uid] = Outcome(_name(outcome.pod), "bound", outcome.node_name, took, good=True)

@@ -6,19 +6,19 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from rich.console import Group
 from rich.live import Live
 
 from tidelock.cli.connect import Session, Target, ask
 from tidelock.cli.following import News, followed
 from tidelock.cli.locks import Seen, amounts
 from tidelock.cli.options import Context, Everywhere, Format, Kubeconfig, Namespace, Output
-from tidelock.cli.tables import Table, lines_of, show, show_plain, span, terminal
+from tidelock.cli.tables import Table, lines_of, parts_of, show, show_plain, span, terminal
 from tidelock.clock import SystemClock
 from tidelock.kube.client import RESERVATIONS, WATERLEVELS
 from tidelock.kube.errors import Forbidden, NotFound
 from tidelock.kube.listing import list_all
 from tidelock.model.locks import Reservation, decode_reservation
+from tidelock.model.nesting import shallow
 from tidelock.model.quantities import Resources, plus
 from tidelock.model.waterlevels import Level, WaterLevelStatus
 
@@ -55,7 +55,7 @@ async def _read(session: Session) -> tuple[list[msgspec.Raw], list[dict[str, Any
 
 
 def _plain(raw: msgspec.Raw) -> dict[str, Any]:
-    plain: dict[str, Any] = msgspec.json.decode(raw)
+    plain: dict[str, Any] = msgspec.json.decode(shallow(bytes(raw)))
     plain.get("metadata", {}).pop("managedFields", None)
     return plain
 
@@ -190,7 +190,7 @@ async def _watch(session: Session, *, wide: bool) -> None:
                 news.come.clear()
                 parts = screen(copy.store.values(), levels, clock.now(), everywhere=space is None, wide=wide)
                 if console.is_terminal:
-                    live.update(Group(*parts), refresh=True)
+                    live.update(parts_of(*parts), refresh=True)
                 elif (text := lines_of(*parts)) != shown:
                     console.file.write(text + "\n")
                     console.file.flush()

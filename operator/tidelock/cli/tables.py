@@ -1,4 +1,7 @@
-"""What commands print: tables as kubectl's, JSON, YAML."""
+"""What commands print: tables as kubectl's, JSON, YAML.
+
+All of it passes through here, so texts of other authors give the terminal no orders and forge no line.
+"""
 
 import sys
 from collections.abc import Sequence
@@ -7,11 +10,12 @@ from typing import Any
 
 import msgspec
 import yaml
-from rich.console import Console
+from rich.console import Console, Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from tidelock.cli.options import Output
+from tidelock.model.printable import printable, printable_json
 
 _UNBOUNDED = 10_000  # columns of a table that goes to a file or a program: nothing is folded
 
@@ -24,6 +28,7 @@ STYLES = {
     "Lost": "red",
     "Planned": "cyan",
     "Rejected": "red",
+    "Terminating": "dim",
     "fits": "green",
     "now": "green",
     "ok": "green",
@@ -47,8 +52,18 @@ class Table:
         for heading in self.columns:
             table.add_column(heading, justify="right" if heading in self.right else "left", overflow="fold")
         for row in self.rows:
-            table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
+            table.add_row(*(shown(cell) for cell in row))
         return table
+
+
+def shown(text: str, style: str = "") -> Text:
+    """Return a text of one line as it is shown: safe for a terminal, and in the style of its word."""
+    return Text(printable(text), style=style or STYLES.get(text, ""))
+
+
+def parts_of(*parts: Table | str) -> Group:
+    """Return tables and sentences as they are shown."""
+    return Group(*(shown(part) if isinstance(part, str) else part for part in parts))
 
 
 def terminal(*, stderr: bool = False) -> Console:
@@ -62,8 +77,7 @@ def lines_of(*parts: Table | str, width: int = _UNBOUNDED) -> str:
     """Render as it is printed to a file; no line ends in spaces."""
     console = Console(width=width, no_color=True, highlight=False, markup=False, force_terminal=False)
     with console.capture() as captured:
-        for part in parts:
-            console.print(part)
+        console.print(parts_of(*parts))
     return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
@@ -73,21 +87,24 @@ def show(*parts: Table | str) -> None:
     if not console.is_terminal:
         sys.stdout.write(lines_of(*parts))
         return
-    for part in parts:
-        console.print(part)
+    console.print(parts_of(*parts))
 
 
 def tell(sentence: str) -> None:
     """Print a remark beside the result."""
-    terminal(stderr=True).print(sentence)
+    terminal(stderr=True).print(shown(sentence))
 
 
 def show_plain(plain: Any, output: Output) -> None:
     """Print for programs."""
     if output is Output.YAML:
-        sys.stdout.write(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
+        text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
+        if not all(line.isprintable() for line in text.split("\n")):
+            text = yaml.safe_dump(plain, sort_keys=False)
+        sys.stdout.write(text)
     else:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(plain), indent=2).decode() + "\n")
+        text = msgspec.json.format(msgspec.json.encode(plain), indent=2).decode()
+        sys.stdout.write(printable_json(text) + "\n")
 
 
 def span(seconds: float) -> str:

@@ -15,7 +15,7 @@ from tidelock.cli.overview import World
 from tidelock.cli.tables import span
 from tidelock.clock import Clock, SystemClock
 from tidelock.kube.client import NODES, PODS, RESERVATIONS, WATERLEVELS
-from tidelock.kube.errors import ApiError, Gone, Unreachable
+from tidelock.kube.errors import ApiError, Gone, NotFound, Unreachable
 from tidelock.kube.skew import skew_of
 from tidelock.kube.watch import Reflector
 from tidelock.model.groups import decode_water_level
@@ -162,7 +162,7 @@ async def following(session: Session, clock: Clock) -> AsyncIterator[Cluster]:
         followed(session, NODES, decode_node, news) as nodes,
         followed(session, PODS, decode_pod, requested, field_selector=_BOUND) as pods,
         followed(session, RESERVATIONS, decode_reservation, news) as locks,
-        followed(session, WATERLEVELS, decode_water_level, news, optional=True) as levels,
+        followed(session, WATERLEVELS, decode_water_level, news, absent_if=(NotFound,)) as levels,
     ):
         world = World(nodes.store, requested.by_node, locks.store, levels.store)
         cluster = Cluster(session, clock, news, (nodes, pods, locks), world)

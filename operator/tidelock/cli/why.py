@@ -152,15 +152,15 @@ def _about_pod(picture: Picture, pod: Pod, world: World) -> Answer:
     bound_to = pod.node_name
     if bound_to:
         story.append(f"It is bound to {bound_to}; the table is of the cluster without it.")
-    scheduled = next((each for each in pod.status.conditions if each.type == "PodScheduled"), None)
-    if scheduled is not None and scheduled.message and not bound_to:
-        story.append(f"{scheduled.reason}: {scheduled.message}")
     unbound = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
-    for plugin in profile.pre_enqueue:
-        status = plugin.pre_enqueue(unbound)
-        if not status.ok and not bound_to:
-            story.append(f"{plugin.name}: {', '.join(status.reasons)}")
-    own = decider.book.ownership.of(unbound)
+    gates = [(plugin.name, plugin.pre_enqueue(unbound)) for plugin in profile.pre_enqueue]
+    closed = {name: ", ".join(status.reasons) for name, status in gates if not status.ok and not bound_to}
+    scheduled = next((each for each in pod.status.conditions if each.type == "PodScheduled"), None)
+    told = scheduled is not None and scheduled.message and not bound_to
+    if scheduled is not None and told and scheduled.message not in closed.values():
+        story.append(f"{scheduled.reason}: {scheduled.message}")
+    story += [f"{name}: {text}" for name, text in closed.items()]
+    own = decider.book.ownership.of(pod if bound_to else unbound)
     story += [f"Its lock {entry.key} is {entry.phase}{_place(entry)}." for entry in own]
     return _answer(picture, profile, unbound, f"pod {pod.key}", tuple(story), None, bound_to)
 
@@ -192,7 +192,7 @@ def _answer(
 ) -> Answer:
     decider = picture.decider
     try:
-        opinions = examine(decider.cache, profile, pod, picture.now, lock)
+        opinions = examine(decider.cache, decider.book, profile, pod, picture.now, lock)
     except PluginError as error:
         raise Failure(f"{title} can't be judged: {error}") from error
     snapshot = decider.cache.snapshot()
@@ -201,7 +201,7 @@ def _answer(
     return Answer(
         title,
         _shown(pod.requests),
-        (*story, *(f"Left out, as it can't be read: {each}" for each in picture.unreadable)),
+        (*story, *(f"Not used, as it can't be read: {each}" for each in picture.unreadable)),
         opinions,
         {each.name: room_of(decider, snapshot, each) for each in nodes},
         {each.name: level_of(each, picture.now, staleness_of(levels, each)) for each in nodes},

@@ -12,6 +12,7 @@ Every call states what is true now and is safe to repeat: events may come twice,
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from tidelock.cluster.carriers import Carriers
@@ -19,8 +20,10 @@ from tidelock.cluster.columns import Columns
 from tidelock.cluster.images import Images
 from tidelock.cluster.nominator import Nominator
 from tidelock.cluster.ports import Ports
+from tidelock.cluster.reserve_pods import ReservePods
+from tidelock.cluster.rowcounts import Counts
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.cluster.tallies import Tallies
+from tidelock.cluster.tallies import Query, Tallies
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
@@ -61,6 +64,7 @@ class Cache:
 
     Attributes:
         nominator: who is nominated where, which ends when a pod is placed.
+        reserve_pods: the reserve pods of locks, which count as neighbours of pods, and take nothing.
         evicting: uids of pods whose eviction is decided and has not failed, until they are gone.
 
     """
@@ -71,23 +75,27 @@ class Cache:
         self.ports = Ports()
         self.nominator = Nominator(columns)
         self.evicting: set[str] = set()
-        self._snapshot: tuple[tuple[int, int], Snapshot] | None = None
+        self._snapshot: tuple[int, Snapshot] | None = None
         self._changes = 0
         self._changed_at: dict[str, int] = {}
         self._placed: dict[str, Placed] = {}
         self._on_node: defaultdict[str, dict[str, Placed]] = defaultdict(dict)
         self._in_namespace: defaultdict[str, dict[str, Placed]] = defaultdict(dict)
         self._by_key: dict[Key, Placed] = {}
-        self.tallies = Tallies(columns, self._in_namespace)
+        self.tallies = Tallies(columns)
         self.carriers = Carriers(columns)
+        self.reserve_pods = ReservePods(columns, self.carriers, self.ports)
         self._listeners: list[Move] = []
         self._followers: list[Follower] = []
+        self._parts: tuple[Move, ...] = (
+            *(self._list, self._follow, self._request, self._tally, self._carry, self._open, self._moved),
+        )
 
     def snapshot(self) -> Snapshot:
         """View the columns as they are now; one snapshot serves as long as only what is taken changes."""
-        shape = self.columns.version, len(self.columns.resources)
-        if self._snapshot is None or self._snapshot[0] != shape:
-            self._snapshot = shape, Snapshot.of(self.columns)
+        version = self.columns.version
+        if self._snapshot is None or self._snapshot[0] != version:
+            self._snapshot = version, Snapshot.of(self.columns)
         return self._snapshot[1]
 
     def on_move(self, listener: Move) -> None:
@@ -145,6 +153,7 @@ class Cache:
         if old is None:
             for placed in self._on_node.get(node.name, {}).values():
                 self._count(placed, 1)
+            self.reserve_pods.count_node(node.name, 1)
 
     def drop_node(self, name: str) -> None:
         """Take a node away; its pods are kept in mind in case it comes back."""
@@ -155,6 +164,7 @@ class Cache:
         self.images.drop(node, row)
         for placed in self._on_node.get(name, {}).values():
             self._count(placed, -1)
+        self.reserve_pods.count_node(name, -1)
         self.columns.drop(name)
         if last is not node:  # it has moved to the free row
             end = len(self.columns)
@@ -164,6 +174,7 @@ class Cache:
                 self.ports.add(placed.pod.host_ports, row)
             self.tallies.move(end, row)
             self.carriers.move(end, row)
+            self.reserve_pods.move(last.name, end, row)
         for follower in self._followers:
             follower.drop_node(row, len(self.columns))
 
@@ -178,6 +189,11 @@ class Cache:
     def pods_on(self, node_name: str) -> Collection[Placed]:
         """All pods that are placed on a node."""
         return self._on_node[node_name].values() if node_name in self._on_node else ()
+
+    def neighbours(self, query: Query) -> Counts:
+        """Count the pods of a query on each node, and the reserve pods; the array is not to be kept."""
+        counts = self.tallies.of(query)
+        return counts + self.reserve_pods.tallies.of(query) if self.reserve_pods else counts
 
     def generations(self, node_names: Iterable[str]) -> list[int]:
         """Give for each node a number that is another one whenever the pods there have changed.
@@ -202,22 +218,64 @@ class Cache:
                 self._index(placed)
                 return
             self._displace(earlier)
-        self._index(placed)
-        self._count(placed, 1)
-        self._moved(placed, 1)
+        self._apply(placed, 1)
+
+    def _displace(self, placed: Placed) -> None:
+        self._apply(placed, -1)
+
+    def _apply(self, placed: Placed, sign: int) -> None:
+        """Count a pod everywhere (sign 1), or nowhere any more (-1).
+
+        If one of the parts fails, the others are as before, so what is counted stays the sum of the pods
+        that are known.
+
+        Raises:
+            Exception: what a part raised.
+
+        """
+        done = 0
+        try:
+            for part in self._parts:
+                part(placed, sign)
+                done += 1
+        except Exception:
+            for part in reversed(self._parts[:done]):
+                with suppress(Exception):  # the first error is the one to tell
+                    part(placed, -sign)
+            raise
 
     def _index(self, placed: Placed) -> None:
+        """Take over a pod that counts as before."""
+        self._note(placed)
+        self._follow(placed, 1)
+
+    def _list(self, placed: Placed, sign: int) -> None:
+        """Know a pod by its names, or no more."""
+        if sign > 0:
+            self._note(placed)
+        else:
+            self._unlist(placed)
+
+    def _note(self, placed: Placed) -> None:
         uid = placed.pod.uid
         self._note_change(placed.node_name)
         self._placed[uid] = placed
         self._on_node[placed.node_name][uid] = placed
         self._in_namespace[placed.pod.meta.namespace][uid] = placed
         self._by_key[placed.pod.key] = placed
-        self.tallies.place(placed)
-        for follower in self._followers:
-            follower.place(placed)
 
-    def _displace(self, placed: Placed) -> None:
+    def _follow(self, placed: Placed, sign: int) -> None:
+        """Tell those that know pods."""
+        if sign > 0:
+            self.tallies.place(placed)
+            for follower in self._followers:
+                follower.place(placed)
+        else:
+            self.tallies.displace(placed)
+            for follower in self._followers:
+                follower.displace(placed)
+
+    def _unlist(self, placed: Placed) -> None:
         uid, namespace = placed.pod.uid, placed.pod.meta.namespace
         self._note_change(placed.node_name)
         del self._placed[uid]
@@ -229,11 +287,6 @@ class Cache:
             del self._in_namespace[namespace]
         if not self._on_node[placed.node_name]:
             del self._on_node[placed.node_name]
-        self.tallies.displace(placed)
-        for follower in self._followers:
-            follower.displace(placed)
-        self._count(placed, -1)
-        self._moved(placed, -1)
 
     def _moved(self, placed: Placed, sign: int) -> None:
         for listener in self._listeners:
@@ -244,14 +297,27 @@ class Cache:
         self._changed_at[node_name] = self._changes
 
     def _count(self, placed: Placed, sign: int) -> None:
-        pod = placed.pod
-        self.columns.request(placed.node_name, pod.requests, pod.nonzero, sign)
+        """Count a pod on its node, if that is known."""
+        for part in (self._request, self._tally, self._carry, self._open):
+            part(placed, sign)
+
+    def _request(self, placed: Placed, sign: int) -> None:
+        self.columns.request(placed.node_name, placed.pod.requests, placed.pod.nonzero, sign)
+
+    def _tally(self, placed: Placed, sign: int) -> None:
         row = self.columns.row_of.get(placed.node_name)
         if row is not None:
-            self.tallies.count(pod, row, sign)
-            self.carriers.count(pod, row, sign)
-            if pod.host_ports:
-                (self.ports.add if sign > 0 else self.ports.remove)(pod.host_ports, row)
+            self.tallies.count(placed.pod, row, sign)
+
+    def _carry(self, placed: Placed, sign: int) -> None:
+        row = self.columns.row_of.get(placed.node_name)
+        if row is not None:
+            self.carriers.count(placed.pod, row, sign)
+
+    def _open(self, placed: Placed, sign: int) -> None:
+        row, ports = self.columns.row_of.get(placed.node_name), placed.pod.host_ports
+        if row is not None and ports:
+            (self.ports.add if sign > 0 else self.ports.remove)(ports, row)
 
 
 def _counts_as(placed: Placed) -> tuple[object, ...]:
@@ -262,7 +328,8 @@ def _counts_as(placed: Placed) -> tuple[object, ...]:
         pod.requests,
         pod.nonzero,
         pod.meta.labels,
-        pod.meta.deletion_timestamp is None,
+        pod.meta.deletion_timestamp,
         pod.spec.affinity,
         pod.host_ports,
+        pod.meta.unreadable,
     )

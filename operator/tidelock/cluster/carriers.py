@@ -1,10 +1,10 @@
 """The affinity terms that placed pods carry, by node: what those pods have to say of one that comes.
 
 Pods of one workload carry the same terms, so a check costs as much as there are different terms that may
-mean the pod, whatever the number of pods.
+mean the pod, whatever the number of pods. All terms of placed pods count, however many one of them has, so
+each has to cost little.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,8 @@ from tidelock.cluster.rowcounts import Counts, RowCounts
 from tidelock.cluster.selection import Index, Term
 from tidelock.model.pods import Pod
 from tidelock.model.selectors import Labels
+
+_FEW = 32  # weights of a term that are kept one by one
 
 
 class Carriers:
@@ -67,24 +69,29 @@ class Carried:
     def __bool__(self) -> bool:
         return bool(self._terms)
 
-    def meaning(self, pod: Pod, namespace_labels: Labels) -> Iterator[tuple[str, Counts]]:
-        """Give topology key and weight on each node of all terms that mean a pod.
+    def meaning(self, pod: Pod, namespace_labels: Labels) -> dict[str, Counts]:
+        """Sum the weights of all terms that mean a pod, on each node by topology key; not to be kept.
+
+        A key that no node has makes no domain, so its terms are left out.
 
         Args:
             pod: the pod that comes.
             namespace_labels: the labels of its namespace.
 
         """
-        size = len(self._columns)
+        sums: dict[str, Counts] = {}
+        borne, size = self._columns.labels.borne, len(self._columns)
         for carried in self._index.near(pod):
-            if carried.term.selects(pod, namespace_labels):
-                yield carried.term.topology_key, carried.weights.view(size)
+            key = carried.term.topology_key
+            if borne(key) and carried.term.selects(pod, namespace_labels):
+                sums[key] = carried.weights.added_to(sums.get(key), size)
+        return sums
 
     def count(self, term: Term, row: int, weight: int, sign: int) -> None:
         """Add a carrier of a term on a node (sign 1), or take it away (-1)."""
         carried = self._terms.get(term)
         if carried is None:
-            carried = self._terms[term] = _Term(term, RowCounts(np.zeros(len(self._columns), np.int64)))
+            carried = self._terms[term] = _Term(term, _Weights())
             self._index.add(term.scope, carried)
         carried.weights.add(row, sign * weight)
         carried.carriers += sign
@@ -98,8 +105,53 @@ class Carried:
             carried.weights.move(source, target)
 
 
+class _Weights:
+    """Weights by row: a few one by one, as a pod may have thousands of terms, and many as an array."""
+
+    __slots__ = ("_few", "_many")
+
+    def __init__(self) -> None:
+        self._few: dict[int, int] = {}
+        self._many: RowCounts | None = None
+
+    def add(self, row: int, weight: int) -> None:
+        if self._many is not None:
+            self._many.add(row, weight)
+            return
+        sum_there = self._few.get(row, 0) + weight
+        if not sum_there:
+            self._few.pop(row, None)  # the node of the row may go
+            return
+        self._few[row] = sum_there
+        if len(self._few) > _FEW:
+            self._many = RowCounts(np.zeros(max(self._few) + 1, np.int64))
+            for each, known in self._few.items():
+                self._many.add(each, known)
+            self._few.clear()
+
+    def move(self, source: int, target: int) -> None:
+        """Follow a node from the last row to one whose node has gone, and leave nothing behind."""
+        if self._many is not None:
+            self._many.move(source, target)
+            return
+        self._few.pop(target, None)
+        if source in self._few:
+            self._few[target] = self._few.pop(source)
+
+    def added_to(self, sums: Counts | None, size: int) -> Counts:
+        """Return sums to which these are added: others, unless they are arrays of the caller's own."""
+        if self._many is not None and sums is None:
+            return self._many.view(size)
+        own = np.zeros(size, np.int64) if sums is None else sums if sums.flags.writeable else sums.copy()
+        if self._many is not None:
+            own += self._many.view(size)
+        for row, weight in self._few.items():
+            own[row] += weight
+        return own
+
+
 @dataclass(slots=True, eq=False)
 class _Term:
     term: Term
-    weights: RowCounts
+    weights: _Weights
     carriers: int = 0

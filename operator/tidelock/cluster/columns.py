@@ -1,10 +1,12 @@
 """The cluster's nodes as NumPy columns: one row a node, one column a resource.
 
 Rows 0 to len(columns) - 1 are in use, in no particular order: a node that goes is replaced by the last one.
-Resources get their column the first time that anybody names them. All amounts are int64 in the units of
-`tidelock.model.quantities`.
+A resource has a column as long as some node has any of it: pods and locks may name any number of others. What
+they take of these is kept aside, by node, until a node comes that has some. All amounts are int64 in the
+units of `tidelock.model.quantities`.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -14,7 +16,7 @@ import numpy.typing as npt
 
 from tidelock.cluster.labels import NodeLabels
 from tidelock.model.nodes import Node
-from tidelock.model.quantities import CEILING, CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
+from tidelock.model.quantities import CEILING, CPU, EPHEMERAL_STORAGE, MEMORY, NOTHING, PODS, Resources
 from tidelock.model.selectors import Taint
 
 Amounts = npt.NDArray[np.int64]
@@ -24,14 +26,20 @@ Part = slice | Rows | int
 
 A = TypeVar("A", bound=npt.NDArray[np.generic])
 
-# How many sets of amounts are kept laid out.
+NOWHERE = 4
+"""The column of all resources that no node has: nothing but zeros, so that no amount of any of them fits."""
+_SPARE = ""  # the name of NOWHERE, and of columns that are not in use
+
+# How many sets of amounts are kept laid out, and how large each may be.
 _VECTORS = 4096
+_LONGEST_KEY = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Traits:
     """What the nodes are, apart from their amounts; arrays of N that refuse to be written.
 
+    `unreadable` nodes are those of which decisions lack a part.
     `name_rank` is a node's place among the sorted names; `taint_set_of` indexes the distinct `taint_sets`;
     `least` and `most` are what any node has of each resource, R; `room` are the allocatable amounts as
     floats, which divide faster: N x R.
@@ -39,6 +47,7 @@ class Traits:
 
     version: int
     cordoned: npt.NDArray[np.bool_]
+    unreadable: npt.NDArray[np.bool_]
     name_rank: Rows
     taint_sets: tuple[tuple[Taint, ...], ...]
     taint_set_of: Rows
@@ -56,6 +65,7 @@ class Traits:
         return cls(
             version=version,
             cordoned=_frozen(np.array([node.unschedulable for node in nodes], np.bool_)),
+            unreadable=_frozen(np.array([bool(node.meta.unreadable) for node in nodes], np.bool_)),
             name_rank=_frozen(name_rank),
             taint_sets=tuple(taint_sets),
             taint_set_of=_frozen(np.array(set_of, np.intp)),
@@ -69,6 +79,7 @@ class Traits:
         return Traits(
             version=self.version,
             cordoned=self.cordoned[rows],
+            unreadable=self.unreadable[rows],
             name_rank=self.name_rank[rows],
             taint_sets=self.taint_sets,
             taint_set_of=self.taint_set_of[rows],
@@ -89,12 +100,14 @@ class Columns:
     `nonzero` is the requested cpu and memory as scoring counts them. `version` changes whenever a node comes,
     goes or changes other than in what is requested and locked of it; `freed` counts
     whatever may let something fit that did not fit before. `clock` ticks with every change and
-    `changed_at` is the last tick of each row.
+    `changed_at` is the last tick of each row. `layout` changes whenever a resource gets a column or loses it,
+    and only when `version` does.
     """
 
     def __init__(self, capacity: int = 64) -> None:
-        self.resources: list[str] = [CPU, MEMORY, EPHEMERAL_STORAGE, PODS]
-        self.column_of = {name: column for column, name in enumerate(self.resources)}
+        self.resources: list[str] = [CPU, MEMORY, EPHEMERAL_STORAGE, PODS, _SPARE]
+        self.column_of = {name: column for column, name in enumerate(self.resources[:NOWHERE])}
+        self.layout = 0
         self.nodes: list[Node] = []
         self.labels = NodeLabels(self.nodes)
         self.row_of: dict[str, int] = {}
@@ -105,6 +118,10 @@ class Columns:
         self._changes: tuple[tuple[int, int], Rows] = (0, 0), _frozen(np.zeros(0, np.intp))
         self._traits: Traits | None = None
         self._vectors: dict[tuple[tuple[str, int], ...], Amounts] = {}
+        self._nodes_with: Counter[str] = Counter()
+        self._unused: list[int] = []
+        # By node and resource: what is requested and locked of resources that no node has.
+        self._aside: defaultdict[str, dict[str, list[int]]] = defaultdict(dict)
         shape = (capacity, len(self.resources))
         self.allocatable = _zeros(shape)
         self.requested = _zeros(shape)
@@ -114,26 +131,25 @@ class Columns:
     def __len__(self) -> int:
         return len(self.nodes)
 
-    def know(self, resources: Resources) -> None:
-        """Give each of these resources its column."""
-        for name in resources:
-            if name not in self.column_of:
-                self._add_column(name)
-
     def vector(self, resources: Resources) -> Amounts:
-        """Lay out amounts as one row, which refuses to be written: equal pods share it."""
+        """Lay out amounts as one row, which refuses to be written: equal pods share it.
+
+        What no node has is left out: `Snapshot.wanted` tells of it, where it matters.
+        """
         key = tuple(resources.items())
         row = self._vectors.get(key)
         if row is not None:
             return row
-        self.know(resources)
         row = np.zeros(len(self.resources), np.int64)
-        for name, units in resources.items():
-            row[self.column_of[name]] = min(units, CEILING)
+        for name, units in key:
+            column = self.column_of.get(name)
+            if column is not None:
+                row[column] = min(units, CEILING)
         if len(self._vectors) >= _VECTORS:
             self._vectors.clear()
-        self._vectors[key] = _frozen(row)
-        return row
+        if len(key) <= _LONGEST_KEY:
+            self._vectors[key] = row
+        return _frozen(row)
 
     def named(self, row: Amounts) -> dict[str, int]:
         """Give the amounts of a row that are not zero by their resource's name."""
@@ -141,8 +157,9 @@ class Columns:
 
     def put(self, node: Node) -> int:
         """Add a node, or take over its newer version; gives its row."""
-        allocatable = self.vector(node.allocatable)
         row = self.row_of.get(node.name)
+        self._renew_columns(self.nodes[row].allocatable if row is not None else NOTHING, node.allocatable)
+        allocatable = self.vector(node.allocatable)
         if row is None:
             row = len(self.nodes)
             if row == len(self.allocatable):
@@ -156,7 +173,7 @@ class Columns:
         else:
             earlier, self.nodes[row] = self.nodes[row], node
             if not node.hosts_alike(earlier):
-                self.labels.put(row)
+                self.labels.put(row, earlier)
                 self._changed(row)
         self.allocatable[row] = allocatable
         return row
@@ -167,6 +184,8 @@ class Columns:
         if row is None:
             return
         last = len(self.nodes) - 1
+        self._aside.pop(name, None)
+        gone = self.nodes[row]
         moved = self.nodes.pop()
         if row != last:
             self.nodes[row] = moved
@@ -174,15 +193,20 @@ class Columns:
             for column in (self.allocatable, self.requested, self.locked, self.nonzero):
                 column[row] = column[last]
             self.labels.move(last, row)
+        self.labels.drop(gone)
+        self._renew_columns(gone.allocatable, NOTHING)
         self._changed(row)
 
     def request(self, node_name: str, resources: Resources, nonzero: tuple[int, int], sign: int) -> None:
         """Count what a pod takes of a node (sign 1), or give it back (-1); an unknown node is ignored."""
-        self.know(resources)
         row = self.row_of.get(node_name)
         if row is not None:
             for name, units in resources.items():  # a few numbers: cheaper than one array
-                self.requested[row, self.column_of[name]] += sign * min(units, CEILING)
+                column = self.column_of.get(name)
+                if column is None:
+                    self._put_aside(node_name, name, sign * min(units, CEILING), 0)
+                else:
+                    self.requested[row, column] += sign * min(units, CEILING)
             self.nonzero[row, 0] += sign * nonzero[0]
             self.nonzero[row, 1] += sign * nonzero[1]
             self._tick(row)
@@ -196,24 +220,32 @@ class Columns:
         row = self.row_of.get(node_name)
         if row is not None:
             self.locked[row] += sign * amounts
+            if not resources.keys() <= self.column_of.keys():
+                for name in resources.keys() - self.column_of.keys():
+                    self._put_aside(node_name, name, 0, sign * min(resources[name], CEILING))
             self._tick(row)
             self.freed += sign < 0
 
     def shortfall(self, node_name: str) -> dict[str, int]:
-        """Tell by how much pods and locks exceed a node's allocatable, by resource; empty if they don't."""
+        """Return by how much pods and locks exceed a node's allocatable, by resource; empty if they don't.
+
+        Of a node that can't be read, it is not known that they do.
+        """
         row = self.row_of.get(node_name)
-        if row is None:
+        if row is None or self.nodes[row].meta.unreadable:
             return {}
         excess = self.requested[row] + self.locked[row] - self.allocatable[row]
-        if not (excess > 0).any():
+        aside = {name: sum(amounts) for name, amounts in self._aside.get(node_name, {}).items()}
+        if not aside and not (excess > 0).any():
             return {}
-        return self.named(np.maximum(excess, 0))
+        beyond = {name: units for name, units in aside.items() if units > 0}
+        return self.named(np.maximum(excess, 0)) | beyond
 
     def fits(self, node_name: str, resources: Resources) -> bool:
         """Whether a node has this much that neither pods nor locks have."""
         amounts = self.vector(resources)
         row = self.row_of.get(node_name)
-        if row is None:
+        if row is None or any(units > 0 for name, units in resources.items() if name not in self.column_of):
             return False
         free = self.allocatable[row] - self.requested[row] - self.locked[row]
         return bool(((amounts <= free) | (amounts == 0)).all())
@@ -241,14 +273,67 @@ class Columns:
         self.freed += 1
         self._tick(row)
 
+    def _renew_columns(self, before: Resources, after: Resources) -> None:
+        """Count what one node has, or has no longer: the resources that any node has have a column each."""
+        if before == after:
+            return
+        for name, units in after.items():
+            self._nodes_with[name] += units > 0
+            if units > 0 and name not in self.column_of:
+                self._add_column(name)
+        for name, units in before.items():
+            self._nodes_with[name] -= units > 0
+            if not self._nodes_with[name]:
+                del self._nodes_with[name]
+                if self.column_of.get(name, 0) > NOWHERE:
+                    self._drop_column(name)
+
     def _add_column(self, name: str) -> None:
+        if not self._unused:
+            width = len(self.resources)
+            more = max(1, width // 2)
+            self.resources += [_SPARE] * more
+            self._unused = list(range(width + more - 1, width - 1, -1))
+            self.allocatable = _enlarged(self.allocatable, columns=more)
+            self.requested = _enlarged(self.requested, columns=more)
+            self.locked = _enlarged(self.locked, columns=more)
+        column = self._unused.pop()
+        self.column_of[name], self.resources[column] = column, name
+        for node_name, aside in tuple(self._aside.items()):
+            row, amounts = self.row_of.get(node_name), aside.pop(name, None)
+            if amounts is not None and row is not None:
+                self.requested[row, column], self.locked[row, column] = amounts
+                self._tick(row)
+            if not aside:
+                del self._aside[node_name]
+        self._relaid()
+
+    def _drop_column(self, name: str) -> None:
+        column = self.column_of.pop(name)
+        self.resources[column] = _SPARE
+        self._unused.append(column)
+        taken = self.requested[: len(self), column] | self.locked[: len(self), column]
+        for row in np.flatnonzero(taken).tolist():
+            amounts = int(self.requested[row, column]), int(self.locked[row, column])
+            self._put_aside(self.nodes[row].name, name, *amounts)
+            self._tick(row)
+        for amounts_of in (self.allocatable, self.requested, self.locked):
+            amounts_of[:, column] = 0
+        self._relaid()
+
+    def _relaid(self) -> None:
         self._vectors.clear()
         self._traits = None
-        self.column_of[name] = len(self.resources)
-        self.resources.append(name)
-        self.allocatable = _enlarged(self.allocatable, columns=1)
-        self.requested = _enlarged(self.requested, columns=1)
-        self.locked = _enlarged(self.locked, columns=1)
+        self.layout += 1
+
+    def _put_aside(self, node_name: str, name: str, requested: int, locked: int) -> None:
+        amounts = self._aside[node_name].setdefault(name, [0, 0])
+        amounts[0] += requested
+        amounts[1] += locked
+        if amounts == [0, 0]:
+            del self._aside[node_name][name]
+        if not self._aside[node_name]:
+            del self._aside[node_name]
 
     def _grow(self) -> None:
         more = len(self.allocatable)

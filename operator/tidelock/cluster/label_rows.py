@@ -10,8 +10,6 @@ from tidelock.cluster.columns import Columns, Rows
 from tidelock.model.selectors import LabelSelector, NodeSelector, NodeSelectorTerm, Requirement
 
 _NOBODY = np.empty(0, np.intp)
-# What fields of a node a volume's affinity sees: none, as upstream compares labels alone.
-_FIELDS = {"metadata.name": ""}
 
 
 class LabelRows:
@@ -62,11 +60,8 @@ class LabelRows:
         return mask
 
     def _of_term(self, term: NodeSelectorTerm) -> Rows:
-        if not term.match_expressions and not term.match_fields:
-            return _NOBODY
-        if not all(requirement.matches(_FIELDS) for requirement in term.match_fields):
-            return _NOBODY
-        return self.of_all(term.match_expressions)
+        """Give the rows of a term by its labels: kube-scheduler leaves fields out for volumes."""
+        return self.of_all(term.match_expressions) if term.selective else _NOBODY
 
     def _of(self, requirement: Requirement) -> Rows:
         by_value = self._rows_by_value(requirement.key)

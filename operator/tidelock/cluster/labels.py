@@ -1,10 +1,11 @@
 """The nodes' labels as integer codes: what compares, counts and sums by label works on arrays.
 
-A key is coded the first time that anybody asks for it and kept up to date from then on. An array over the
-values of a key has one element a code and one more at its end, for nodes without the label: their code is -1,
-so that `array[codes]` spreads it over the nodes.
+A key that some node has is coded the first time that anybody asks for it, and kept up to date from then on.
+An array over the values of a key has one element a code and one more at its end, for nodes without the label:
+their code is -1, so that `array[codes]` spreads it over the nodes.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -83,9 +84,19 @@ class NodeLabels:
         """Follow a list of nodes, to which every change is told after it was made."""
         self._nodes = nodes
         self._coded: dict[str, _Coded] = {}
+        self._bearers: Counter[str] = Counter()
+        self._nobodys = _nobodys(0)
+
+    def borne(self, key: str) -> bool:
+        """Whether any node has a label."""
+        return key in self._bearers
 
     def of(self, key: str) -> Label:
-        """Give a label of all nodes."""
+        """Return a label of all nodes; one that none has costs nothing: pods may name any number of them."""
+        if key not in self._bearers:
+            if len(self._nobodys.codes) != len(self._nodes):
+                self._nobodys = _nobodys(len(self._nodes))
+            return self._nobodys
         coded = self._coded.pop(key, None)
         if coded is None or coded.wasteful(len(self._nodes)):
             coded = _Coded(key, self._nodes)
@@ -94,10 +105,20 @@ class NodeLabels:
             del self._coded[next(iter(self._coded))]
         return coded.label(len(self._nodes))
 
-    def put(self, row: int) -> None:
-        """Take over the labels of a node that is new or has changed."""
+    def put(self, row: int, earlier: Node | None = None) -> None:
+        """Take over the labels of a node that is new, or has changed from what it was earlier."""
+        if earlier is not None:
+            self.drop(earlier)
+        self._bearers.update(self._nodes[row].meta.labels.keys())
         for coded in self._coded.values():
             coded.put(row, self._nodes[row])
+
+    def drop(self, node: Node) -> None:
+        """Forget the labels of a node."""
+        for key in node.meta.labels:
+            self._bearers[key] -= 1
+            if not self._bearers[key]:
+                del self._bearers[key]
 
     def move(self, source: int, target: int) -> None:
         """Follow a node to another row."""
@@ -143,6 +164,11 @@ class _Coded:
         if code == len(self._values):
             self._values.append(value)
         return code
+
+
+def _nobodys(count: int) -> Label:
+    """Make the label that none of so many nodes has."""
+    return Label(_frozen(np.full(count, -1, np.intp)), (), {})
 
 
 def _frozen(array: A) -> A:

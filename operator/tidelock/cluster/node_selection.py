@@ -36,8 +36,8 @@ def matching(selector: NodeSelector, snapshot: Snapshot) -> Mask:
 
 
 def matching_term(term: NodeSelectorTerm, snapshot: Snapshot) -> Mask:
-    """Tell which nodes match all of a term; an empty term matches none."""
-    mask = np.full(len(snapshot), bool(term.match_expressions or term.match_fields))
+    """Tell which nodes match all of a term; an empty or invalid term matches none."""
+    mask = np.full(len(snapshot), term.selective)
     for requirement in term.match_expressions:
         mask &= _by_label(requirement, snapshot)
     for requirement in term.match_fields:

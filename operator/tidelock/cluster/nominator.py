@@ -84,8 +84,6 @@ class Nominator:
         if before == earmark:
             return
         self.earmark = earmark
-        if earmark is not None:
-            self._columns.vector(earmark.pod.requests)  # as for a nomination
         if before is not None:
             self._free(before.pod, before.node_name)
 
@@ -99,7 +97,6 @@ class Nominator:
         if not node_name and not pod.status.nominated_node_name:
             self.remove(pod.uid)
             return
-        self._columns.vector(pod.requests)  # so that its resources have their columns when it is counted
         known = self._pods.get(pod.uid)
         another = known is not None and (known.spec != pod.spec or known.meta.labels != pod.meta.labels)
         if another or self.node_of(pod.uid) != node_name:

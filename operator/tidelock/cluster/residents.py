@@ -48,6 +48,7 @@ class Residents:
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
         self._amounts: Amounts
+        self._layout = -1
         self._clear(0)
         self._priorities: Counter[int] = Counter()
         cache.on_move(self._count)
@@ -60,7 +61,8 @@ class Residents:
     def of(self, rows: Rows) -> Crew:
         """Give the pods on the nodes of some rows of the columns."""
         columns = self._cache.columns
-        if self._width != len(columns.resources) or len(self._kinds) > _MOST_KINDS:
+        if self._layout != columns.layout or len(self._kinds) > _MOST_KINDS:
+            self._layout = columns.layout
             self._clear(len(columns.resources))
         self._refresh(rows, columns)
         counts = self._counts[rows]

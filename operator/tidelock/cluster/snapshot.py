@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tidelock.cluster.columns import Amounts, Columns, Rows, Traits
+from tidelock.cluster.columns import NOWHERE, Amounts, Columns, Rows, Traits
 from tidelock.cluster.labels import Label
 from tidelock.model.nodes import Node
-from tidelock.model.quantities import CEILING, Resources
+from tidelock.model.quantities import CEILING, NOTHING, Resources
 
 _ALL = slice(None)
 
@@ -107,20 +107,26 @@ class Snapshot:
         return mask
 
     def column(self, resource: str) -> int:
-        """Column of a resource that the snapshot knows."""
-        return self._columns.column_of[resource]
+        """Column of a resource; NOWHERE if no node has any of it."""
+        return self._columns.column_of.get(resource, NOWHERE)
 
     def wanted(self, resources: Resources) -> Wanted:
-        """Say in which columns how much is wanted.
-
-        Raises:
-            KeyError: a resource that no node and no earlier request has named.
-
-        """
+        """Say in which columns how much is wanted: in NOWHERE, what no node has (`absent`)."""
         column_of = self._columns.column_of
-        pairs = [(column_of[name], min(units, CEILING)) for name, units in resources.items() if units > 0]
+        pairs = [
+            (column_of.get(name, NOWHERE), min(units, CEILING))
+            for name, units in resources.items()
+            if units > 0
+        ]
         pairs.sort()
         return tuple(pairs)
+
+    def absent(self, resources: Resources) -> Resources:
+        """Return how much is wanted of resources that no node has."""
+        column_of = self._columns.column_of
+        if resources.keys() <= column_of.keys():
+            return NOTHING
+        return {name: units for name, units in resources.items() if units > 0 and name not in column_of}
 
     def free_for(self, wanted: Wanted, *, beside_locks: bool) -> npt.NDArray[np.bool_]:
         """Tell for each node whether it has this much free; locked room is free unless `beside_locks`."""
@@ -153,15 +159,7 @@ class Snapshot:
         return True
 
     def vector(self, resources: Resources) -> Amounts:
-        """Lay out amounts as one row of R.
-
-        Raises:
-            KeyError: a resource that no node and no earlier request has named; see Columns.vector.
-
-        """
-        for name in resources:
-            if name not in self._columns.column_of:
-                raise KeyError(name)
+        """Lay out amounts as one row of R, without resources that no node has."""
         return self._columns.vector(resources)
 
     def named(self, row: Amounts) -> dict[str, int]:

@@ -25,6 +25,7 @@ from tidelock.framework.events import Registration
 from tidelock.framework.waiting import WaitingPods
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
+from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 
 Mask = npt.NDArray[np.bool_]
@@ -187,6 +188,9 @@ class PreFilter(Plugin):
 class Filter(Plugin):
     """Rules nodes out."""
 
+    relents: ClassVar[bool] = False
+    """Whether a node that was ruled out may fit once locks like this are on others."""
+
     @abstractmethod
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Tell for each node whether the pod may run there."""
@@ -218,6 +222,22 @@ class Filter(Plugin):
         What else it heeds is for `filter` to tell: the number counts for nodes that have passed all filters.
         """
         return None
+
+    def among_equals(
+        self, state: CycleState, pod: Pod, snapshot: Snapshot, counts: Counts, first: Node
+    ) -> Counts:
+        """Return how many locks like this fit on each node beside each other.
+
+        Args:
+            state: what `pre_filter` has written.
+            pod: the reserve pod of such a lock.
+            snapshot: all nodes.
+            counts: how many fit on each node if they are nothing to each other; 0 where the first does not.
+            first: the node on which the first would be held.
+
+        """
+        del state, pod, snapshot, first
+        return counts
 
     def numbers(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
         """Say by which numbers the node was ruled out; empty if there are none."""

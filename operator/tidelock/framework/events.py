@@ -46,6 +46,7 @@ class Action(IntFlag):
     UPDATE_NODE_TAINT = auto()
     """The taints changed, or the node was uncordoned."""
     UPDATE_NODE_CONDITION = auto()
+    """A condition changed, or all that decisions need of the node can be read again."""
     UPDATE_NODE_ANNOTATION = auto()
     UPDATE_NODE_DECLARED_FEATURE = auto()
     UPDATE_POD_LABEL = auto()
@@ -157,7 +158,7 @@ def _pod_actions(old: Pod, new: Pod) -> Iterator[Action]:
 
 def _wishes(pod: Pod) -> tuple[object, ...]:
     meta = pod.meta
-    return (pod.spec, meta.annotations, meta.owner_references, meta.deletion_timestamp)
+    return (pod.spec, meta.annotations, meta.owner_references, meta.deletion_timestamp, meta.unreadable)
 
 
 def node_changes(old: Node, new: Node) -> Iterator[ClusterEvent]:
@@ -172,7 +173,8 @@ def _node_actions(old: Node, new: Node) -> Iterator[Action]:
         yield Action.UPDATE_NODE_LABEL
     if old.taints != new.taints or (old.unschedulable and not new.unschedulable):
         yield Action.UPDATE_NODE_TAINT
-    if old.status.conditions != new.status.conditions and _states(old) != _states(new):
+    heard = old.status.conditions != new.status.conditions and _states(old) != _states(new)
+    if heard or (old.meta.unreadable and not new.meta.unreadable):
         yield Action.UPDATE_NODE_CONDITION
     if old.meta.annotations != new.meta.annotations:
         yield Action.UPDATE_NODE_ANNOTATION

@@ -13,6 +13,7 @@ import msgspec
 
 from tidelock.framework import api
 from tidelock.framework.configfile import Extender
+from tidelock.model.nesting import decode_plain
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.raw import raw_of
@@ -231,7 +232,7 @@ _BY_NODE: Any = dict[str, Any] | None
 
 def _decoded(answer: bytes) -> Any:
     try:
-        return msgspec.json.decode(answer)
+        return decode_plain(answer)
     except ValueError as error:
         raise AnswerError(f"the answer is not JSON: {error}") from error
 

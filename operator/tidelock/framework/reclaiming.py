@@ -18,7 +18,7 @@ from tidelock.framework.api import Handle, Verdict, Victims
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.disruptions import violating
 from tidelock.framework.ownlocks import OwnLocks
-from tidelock.framework.whatif import WhatIf
+from tidelock.framework.whatif import WhatIf, reserved
 from tidelock.ledger.entry import Entry
 from tidelock.model.pods import Pod
 
@@ -95,7 +95,7 @@ class _Trial:
         taken[0, width : 2 * width] = locked - self._locked
         whatif.shift(taken, 1)
         if whatif.follows:
-            whatif.remove(0, gone)
+            whatif.remove(0, [*gone, *reserved(each for each in theirs if each not in self._own)])
             whatif.add(0, [Placed(rival, self._name, assumed=True) for rival in rivals])
         return bool(whatif.judge().fits[0])
 

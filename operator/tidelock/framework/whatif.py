@@ -198,16 +198,26 @@ def crowded(
     there = [rivals[row] for _, row in found]
     whatif = WhatIf(filters, state, pod, snapshot, rows[indexes])
     whatif.shift(_room_of(snapshot, there), 1)
+    names = [node.name for node in whatif.snapshot.nodes]
     locks = state.read(AllLocks)
-    if locks is not None and not pod.borrows:  # who borrows would use what is held for them
+    if locks is not None:
         own, ownership = state.expect(OwnLocks).entries, locks.book.ownership
         for place, others in enumerate(there):
-            whatif.unlock(place, ownership.kept_for(others, whatif.snapshot.nodes[place].name, own))
+            if not pod.borrows:  # who borrows would use what is held for them
+                whatif.unlock(place, ownership.kept_for(others, names[place], own))
+            if whatif.follows and locks.book.rooms.neighbourly:
+                theirs = ownership.on_node(others, names[place])
+                whatif.remove(place, reserved([each for each in theirs if each not in own]))
     if whatif.follows:
         for place, others in enumerate(there):
-            name = whatif.snapshot.nodes[place].name
-            whatif.add(place, [Placed(other, name, assumed=True) for other in others])
+            whatif.add(place, [Placed(other, names[place], assumed=True) for other in others])
     return whatif, indexes
+
+
+def reserved(entries: Iterable[Entry]) -> list[Placed]:
+    """List the reserve pods of locks that count on their nodes."""
+    found = ((entry.reserve_pod, entry.node) for entry in entries)
+    return [Placed(pod, name, assumed=True) for pod, name in found if pod is not None]
 
 
 def yielding(

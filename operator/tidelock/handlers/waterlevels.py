@@ -1,5 +1,10 @@
-"""Kopf's part in the life of a WaterLevel: its spec is validated, and measured from then on."""
+"""The life of a WaterLevel, which Kopf owns: its spec is validated, and it is measured from then on.
 
+A plain event handler leaves no finalizer on the object.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import kopf
@@ -7,34 +12,51 @@ from pydantic import ValidationError
 
 from tidelock.clock import Clock
 from tidelock.kube.client import WATERLEVELS, KubeClient
-from tidelock.kube.errors import ApiError, NotFound
+from tidelock.kube.errors import ApiError, Conflict, NotFound, NotLeading
 from tidelock.load.loop import LoadLoop
 from tidelock.model.conditions import Aspect, dated
 from tidelock.model.waterlevels import WaterLevelSpec
 from tidelock.model.wire import spec_problems
 
+logger = logging.getLogger(__name__)
+
 INVALID_SPEC = "InvalidSpec"
 
 
-def register(registry: kopf.OperatorRegistry, client: KubeClient, load: LoadLoop, clock: Clock) -> None:
-    """Add the handlers to the registry."""
+def register(
+    registry: kopf.OperatorRegistry,
+    client: KubeClient,
+    load: LoadLoop,
+    clock: Clock,
+    retry_pauses: Callable[[], Callable[[ApiError], Awaitable[None]]],
+) -> None:
+    """Add the handler to the registry; `retry_pauses` makes what one write awaits after each failure."""
 
     @kopf.on.event(WATERLEVELS.group, WATERLEVELS.version, WATERLEVELS.plural, registry=registry)
     async def reconcile(body: kopf.Body, type: str | None, **_: Any) -> None:  # noqa: A002 -- Kopf's name
         if type == "DELETED" or "deletionTimestamp" in body.metadata:
-            load.forget(body.metadata["name"])
+            load.forget(body.metadata["name"], body.metadata["uid"])
             return
         try:
             spec = WaterLevelSpec.model_validate(body.get("spec", {}))
         except ValidationError as error:
-            load.forget(body.metadata["name"])
-            await _refuse(dict(body), spec_problems(error), client, clock)
+            load.forget(body.metadata["name"], body.metadata["uid"])
+            await _refuse(dict(body), spec_problems(error), client, clock, retry_pauses())
         else:
             load.observe(dict(body), spec)
 
 
-async def _refuse(body: dict[str, Any], problem: str, client: KubeClient, clock: Clock) -> None:
-    """Write the status of a WaterLevel whose spec says nothing that can be done."""
+async def _refuse(
+    body: dict[str, Any],
+    problem: str,
+    client: KubeClient,
+    clock: Clock,
+    pause: Callable[[ApiError], Awaitable[None]],
+) -> None:
+    """Write the status of a WaterLevel with an invalid spec until it is stored, or the object has changed.
+
+    Kopf does not repeat a handler of plain events that fails.
+    """
     stored = body.get("status", {})
     wanted = refusal(body, problem, clock.now())
     if stored == wanted:
@@ -44,12 +66,18 @@ async def _refuse(body: dict[str, Any], problem: str, client: KubeClient, clock:
         "metadata": {"resourceVersion": body["metadata"]["resourceVersion"]},
         "status": wanted | dict.fromkeys(stored.keys() - wanted.keys()),
     }
-    try:
-        await client.patch(WATERLEVELS.item(name, subresource="status"), patch)
-    except NotFound:
-        return
-    except ApiError as error:
-        raise kopf.TemporaryError(f"status of {name} was not written: {error}") from error
+    while True:
+        try:
+            await client.patch(WATERLEVELS.item(name, subresource="status"), patch)
+        except (Conflict, NotFound, NotLeading):
+            return  # the watch tells of the change, or another process leads
+        except ApiError as error:
+            logger.warning(
+                "a WaterLevel's status was not written", extra={"waterlevel": name, "error": str(error)}
+            )
+            await pause(error)
+        else:
+            return
 
 
 def refusal(body: dict[str, Any], problem: str, now: float) -> dict[str, Any]:

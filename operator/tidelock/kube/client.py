@@ -16,6 +16,7 @@ from weakref import WeakSet
 
 import aiohttp
 import msgspec
+from aiohttp.connector import Connection as OpenConnection
 from yarl import URL
 
 from tidelock.kube.config import Connection
@@ -99,8 +100,9 @@ WATERLEVELS = Resource("tidelock.dev", "v1alpha1", "waterlevels", "WaterLevel", 
 class Stream:
     """The body of an answer that goes on."""
 
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, silence_seconds: float) -> None:
         self._content = response.content
+        self._silence_seconds = silence_seconds
 
     async def read(self) -> bytes:
         """Wait for data and return all that has arrived; empty at the end of the stream.
@@ -109,8 +111,10 @@ class Stream:
             Unreachable: the connection broke or was silent for too long.
 
         """
+        # aiohttp's own time-out ends, and nothing else comes, once a body has turned out to be malformed.
         with _transport_errors("GET"):
-            return await self._content.readany()
+            async with asyncio.timeout(self._silence_seconds):
+                return await self._content.readany()
 
 
 class KubeClient:
@@ -133,8 +137,9 @@ class KubeClient:
     ) -> None:
         """Prepare.
 
-        `may_write` is asked right before each write, and raises an ApiError if it must not be sent. `manager`
-        is the fieldManager of what is created and replaced; without it the API server makes one of the user
+        `may_write` is asked for each write once there is a connection for it, right before its first byte,
+        and again if it is repeated. It raises an ApiError if the write must not be sent. `manager` is the
+        fieldManager of what is created, replaced and patched; without it the API server makes one of the user
         agent.
         """
         self._connection = connection
@@ -166,6 +171,7 @@ class KubeClient:
                 socket_factory=self._make_socket,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
+            request_class=_asking(self._may_write),
             # The API server compresses big lists only, where decompressing is cheaper than reading more TLS.
             headers={"User-Agent": self._user_agent, "Accept": _JSON, "Accept-Encoding": "gzip"},
         )
@@ -251,7 +257,8 @@ class KubeClient:
     async def patch(
         self, path: str, body: object, *, kind: PatchKind = "merge", params: Params | None = None
     ) -> bytes:
-        """Change an object; kind "apply" needs the parameter fieldManager."""
+        """Change an object; kind "apply" needs a fieldManager of its own among the parameters."""
+        params = {**(self._named() or {}), **(params or {})}
         return await self.request("PATCH", path, params=params, body=body, content_type=_PATCH_TYPES[kind])
 
     async def delete(
@@ -261,15 +268,19 @@ class KubeClient:
         uid: str | None = None,
         resource_version: str | None = None,
         propagation: Propagation | None = None,
+        grace_seconds: int | None = None,
     ) -> bytes:
-        """Delete an object, if it still has that uid and resource version."""
+        """Delete an object, if it still has that uid and resource version.
+
+        A pod gets `grace_seconds` to end, or its own grace period if that is None.
+        """
         preconditions = {"uid": uid, "resourceVersion": resource_version}
         options = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             "preconditions": {field: value for field, value in preconditions.items() if value},
             "propagationPolicy": propagation,
-        }
+        } | ({} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds})
         return await self.request("DELETE", path, body=options)
 
     async def time_of_day(self) -> float:
@@ -292,7 +303,7 @@ class KubeClient:
             limits=aiohttp.ClientTimeout(connect=self._timeout_seconds, sock_read=silence_seconds),
         )
         try:
-            yield Stream(response)
+            yield Stream(response, silence_seconds)
         finally:
             # Not a TLS farewell as with close(): asyncio would wait 30 s for the answer of a silent server.
             if response.connection is not None and response.connection.transport is not None:
@@ -333,14 +344,10 @@ class KubeClient:
         )
         headers = {} if data is None else {"Content-Type": content_type}
         authorization = await self._current_authorization()
-        if method != "GET":
-            self._may_write()
         with _transport_errors(method):
             response = await send(headers=headers | authorization)
             if response.status == HTTPStatus.UNAUTHORIZED and await self._renew_authorization(authorization):
                 response.release()
-                if method != "GET":
-                    self._may_write()
                 response = await send(headers=headers | self._authorization)
             if response.status < HTTPStatus.MULTIPLE_CHOICES:
                 return response
@@ -370,6 +377,23 @@ class KubeClient:
     async def _read(credentials: Callable[[], str | None]) -> dict[str, str]:
         header = await asyncio.to_thread(credentials)
         return {"Authorization": header} if header else {}
+
+
+def _asking(may_write: Callable[[], None]) -> type[aiohttp.ClientRequest]:
+    """Make requests that ask whether they may be sent when they have a connection, and not before.
+
+    A request may wait for seconds until there is one, and aiohttp sends it again on another one if a
+    kept-alive connection was closed.
+    """
+
+    class Request(aiohttp.ClientRequest):
+        async def send(self, conn: OpenConnection) -> aiohttp.ClientResponse:
+            """Send the request on a connection."""
+            if self.method != "GET":
+                may_write()
+            return await super().send(conn)
+
+    return Request
 
 
 @contextmanager

@@ -10,6 +10,8 @@ from types import MappingProxyType
 
 import msgspec
 
+from tidelock.model.nesting import bounded
+
 _TEXT_LIMIT = 256  # characters of an answer that is not JSON; it may be a proxy's whole error page
 _FIRST_SERVER_ERROR = 500
 
@@ -115,7 +117,7 @@ class Status(msgspec.Struct, frozen=True):
     details: StatusDetails | None = None
 
 
-_decode_status = msgspec.json.Decoder(Status).decode
+_decode_status = bounded(msgspec.json.Decoder(Status).decode)
 
 _TYPES: Mapping[int, type[ApiError]] = MappingProxyType(
     {

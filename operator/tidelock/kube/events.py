@@ -171,7 +171,7 @@ class EventRecorder:
                 while self._busy() and self._monotonic() < latest:  # noqa: ASYNC110 -- it is in no hurry
                     await asyncio.sleep(_LOOK)
                 await self._client.create(EVENTS.collection(event.metadata["namespace"]), event)
-            except ApiError as error:
+            except (ApiError, ValueError, TypeError) as error:  # refused, or not to be encoded
                 self.failed += 1
                 logger.debug("an event was not taken", extra={"note": event.note, "error": str(error)})
             finally:

@@ -28,13 +28,16 @@ from typing import Any, NoReturn, Protocol
 import msgspec
 
 from tidelock.kube.client import KubeClient, Resource
-from tidelock.kube.errors import AlreadyExists, ApiError, Conflict, NotLeading
+from tidelock.kube.errors import AlreadyExists, ApiError, Conflict, MalformedAnswer, NotLeading
 from tidelock.kube.watch import Reflector
+from tidelock.model.lenient import Reader
 from tidelock.model.meta import ObjectMeta
 
 logger = logging.getLogger(__name__)
 
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+
+_LAST_EPOCH = 999_999_999  # manifests/base/fence.yaml reads nine digits
 
 
 class LeaseLostError(Exception):
@@ -45,7 +48,7 @@ class Leadership(Protocol):
     """The right to decide and to write."""
 
     epoch: int
-    """Number of this leadership, greater than that of any before; 0 where nobody is elected."""
+    """Number of this leadership, greater than that of any before; 0 without an election."""
 
     @property
     def waiting(self) -> bool:
@@ -54,6 +57,11 @@ class Leadership(Protocol):
     @property
     def holder(self) -> str:
         """Identity of the process that leads, as far as is known; empty if nobody is elected."""
+
+    @property
+    def silence(self) -> str:
+        """Say that another process has the Lease and does not renew it; empty if this is not known."""
+        return ""
 
     @property
     def manager(self) -> str:
@@ -111,6 +119,11 @@ class Alone(Leadership):
         """Lead always."""
 
 
+def _after(epoch: int) -> int:
+    """Return the number of the next leadership: 1 again after the largest that the fence reads."""
+    return epoch + 1 if 0 <= epoch < _LAST_EPOCH else 1
+
+
 class LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
     """Who has a Lease; an empty holder has given it up."""
 
@@ -132,7 +145,15 @@ class LeaseObject(msgspec.Struct, frozen=True):
         return self.metadata
 
 
-_decode = msgspec.json.Decoder(LeaseObject).decode
+_READ = Reader(LeaseObject, spare=r"metadata\..*|spec\.(?!holderIdentity).*")
+
+
+def _decode(raw: bytes) -> LeaseObject:
+    """Decode a Lease as far as it can be read; raises MalformedAnswer for what is none."""
+    try:
+        return _READ(raw)
+    except ValueError as error:
+        raise MalformedAnswer(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +196,7 @@ class Lease(Leadership):
         self._clock, self._wall = clock, wall
         self._seen: LeaseObject | None = None
         self._seen_at = clock()
+        self._renewals = False  # whether the one that has it was seen to renew it
         self._news = asyncio.Event()
         self._held: LeaseObject | None = None
         self._valid_until = float("-inf")
@@ -190,6 +212,20 @@ class Lease(Leadership):
         last = self._held or self._seen
         return (last.spec.holder_identity or "") if last is not None else ""
 
+    @property
+    def silence(self) -> str:
+        """Say that the holder of the Lease does not renew it, and when this process can take the Lease.
+
+        A leader renews several times in the duration of its Lease. So it counts as silent after a third of
+        the duration without a change, and until its first renewal is seen.
+        """
+        if not self.waiting or self._seen is None:
+            return ""
+        silent, free = self._clock() - self._seen_at, self._free_at() - self._clock()
+        if self._renewals and silent < (self._seen.spec.lease_duration_seconds or 0) / 3:
+            return ""
+        return f"no renewal by {self.holder} seen for {silent:.0f} s: it can be taken in {max(free, 0):.0f} s"
+
     def check(self) -> None:
         """Raise NotLeading unless the Lease was renewed not long ago; without asking anybody."""
         if self._clock() >= self._valid_until:
@@ -200,7 +236,7 @@ class Lease(Leadership):
         follower = Reflector(
             self._client,
             LEASES,
-            _decode,
+            _READ,
             self,
             rng=self._rng,
             namespace=self._namespace,
@@ -216,16 +252,17 @@ class Lease(Leadership):
             await asyncio.gather(following, return_exceptions=True)
         logger.info("leading", extra={"lease": self._name, "epoch": self.epoch, "identity": self._identity})
 
-    async def keep(self) -> NoReturn:
-        """Renew for ever.
+    async def keep(self, while_: Callable[[], bool] = lambda: True) -> NoReturn:
+        """Renew for ever, but for the times at which `while_` is false.
 
         Raises:
-            LeaseLostError: somebody else has it, or it could not be renewed in time.
+            LeaseLostError: another process has it, or it was not renewed in time.
 
         """
         while True:
             await asyncio.sleep(self._times.retry_period)
-            await self._renew()
+            if while_():
+                await self._renew()
 
     async def release(self) -> None:
         """Give the Lease up, so that who stands by takes it at once; if that fails, they wait for its end."""
@@ -247,6 +284,9 @@ class Lease(Leadership):
         """See a change of the Lease."""
         if old is None or old.spec.holder_identity != new.spec.holder_identity:
             logger.info("seen", extra={"lease": self._name, "leader": new.spec.holder_identity or "nobody"})
+            self._renewals = False
+        else:
+            self._renewals = True
         self._see(new)
 
     def remove(self, last: LeaseObject) -> None:  # noqa: ARG002 -- the interface of a sink
@@ -270,17 +310,21 @@ class Lease(Leadership):
         self._news.clear()
 
     def _free_at(self) -> float:
-        """Tell when the Lease as it was last seen can be taken, by the clock."""
-        if self._seen is None or not self._seen.spec.holder_identity:
+        """Return when the Lease as it was last seen can be taken, by the clock.
+
+        A holder that can't be read is one, and a holder without a duration has as long as this process would.
+        """
+        seen = self._seen
+        if seen is None or not (seen.spec.holder_identity or seen.meta.unreadable):
             return self._seen_at
-        return self._seen_at + (self._seen.spec.lease_duration_seconds or 0)
+        return self._seen_at + (seen.spec.lease_duration_seconds or self._times.duration)
 
     async def _take(self) -> bool:
         """Take the Lease if it is free; whether that worked."""
         seen, now = self._seen, self._clock()
         if now < self._free_at():
             return False
-        self.epoch = (seen.spec.lease_transitions or 0) + 1 if seen else 1
+        self.epoch = _after(seen.spec.lease_transitions or 0) if seen else 1
         try:
             spec = self._spec(acquired=True)
             self._held = await (self._put(seen, spec) if seen else self._create(spec))
@@ -335,7 +379,7 @@ class Lease(Leadership):
     async def _put(self, last: LeaseObject, spec: dict[str, Any]) -> LeaseObject:
         """Write the Lease, if it is still as it was last seen."""
         path = LEASES.item(self._name, self._namespace)
-        version = {"resourceVersion": last.meta.resource_version, "uid": last.meta.uid}
+        version = {"resourceVersion": last.meta.resource_version}
         return _decode(await self._client.replace(path, self._body(version, spec)))
 
     def _body(self, version: dict[str, str], spec: dict[str, Any]) -> dict[str, Any]:

@@ -32,7 +32,8 @@ from tidelock.kube.errors import (
 )
 from tidelock.kube.lines import LineSplitter
 from tidelock.kube.wire import Page, parse_event, parse_identity, parse_page, parse_version
-from tidelock.model.meta import Key, ObjectMeta
+from tidelock.model.failures import Attempt, failure_text
+from tidelock.model.meta import Fault, Key, ObjectMeta
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +53,10 @@ T_contra = TypeVar("T_contra", bound=HasMeta, contravariant=True)
 
 
 class Sink(Protocol[T_contra]):
-    """Receives changes in order, in the event loop. An exception in it ends the reflector's `run`."""
+    """Receives changes in order, in the event loop.
+
+    An exception costs the object that it is about (`Failures`), which is delivered once more later.
+    """
 
     def upsert(self, old: T_contra | None, new: T_contra) -> None:
         """Take a new object (`old` is None), or a new state of the object that has the same uid."""
@@ -62,6 +66,18 @@ class Sink(Protocol[T_contra]):
 
     def synced(self) -> None:
         """Learn that a complete list has been delivered: the copy is as new as that list."""
+
+
+class Failures(Protocol):
+    """Takes the exceptions of sinks and decoders that no code expects."""
+
+    def __call__(self, step: str, about: Resource, meta: ObjectMeta, error: Exception, /) -> float:
+        """Mark an object for which a step failed; return the seconds after which to try again."""
+
+
+def _raise(step: str, about: Resource, meta: ObjectMeta, error: Exception, /) -> NoReturn:
+    del step, about, meta
+    raise error
 
 
 # What people can do about a failure; the others pass by themselves.
@@ -89,15 +105,26 @@ class WatchSettings:
     refused_retry: float = 5.0  # at least so long after 401, 403 and 404, as people must mend those
 
 
+def _is_another(old: ObjectMeta, new: ObjectMeta) -> bool:
+    """Whether an object is not the one that had its name.
+
+    An object without a namespace, such as a node, is the same as long as the uid of either can't be read.
+    """
+    if old.uid == new.uid or old.namespace:
+        return old.uid != new.uid
+    return new.is_other(old.uid) and old.is_other(new.uid)
+
+
 class Reflector(Generic[T]):
     """Keeps a sink and its own `store` equal to one resource on the server.
 
     Attributes:
+        resource: what it follows.
         store: the objects as last delivered, by key.
         synced: set once the first complete list has been delivered.
         relists: complete lists so far.
         watch_restarts: watch requests so far.
-        bad_objects: states that could not be decoded so far.
+        faulty: what can't be read of the objects of which not all can, by key.
         last_activity: clock reading when the server was last heard of.
         lost: why the copy gets no news now; None while a watch is open, and before the first try.
 
@@ -114,24 +141,49 @@ class Reflector(Generic[T]):
         namespace: str | None = None,
         field_selector: str | None = None,
         label_selector: str | None = None,
-        optional: bool = False,
+        absent_if: tuple[type[ApiError], ...] = (),
+        on_faults: Callable[[Resource, ObjectMeta], None] = lambda _resource, _meta: None,
+        on_failure: Failures = _raise,
+        unusable: Callable[[T, str], T | None] = lambda _object, _problem: None,
         settings: WatchSettings = WatchSettings(),
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Prepare to follow a resource; `decode` raises ValueError for what it can't read.
+        """Prepare to follow a resource.
 
-        If the API server does not know an `optional` resource, there are no objects of it until it does.
+        Args:
+            client: how to reach the API server.
+            resource: what to follow.
+            decode: makes an object of its JSON, and notes the parts that it can't read in the metadata's
+                `faults`; raises ValueError for what is no object at all.
+            sink: what is told of all changes.
+            rng: chance, which spreads retries.
+            namespace: the one namespace to look at.
+            field_selector: what fields the objects have.
+            label_selector: what labels the objects have.
+            absent_if: refusals that count as a list, so that nothing waits for the resource: NotFound as an
+                empty one, others as the list that is known, which is empty at first.
+            on_faults: called with each object whose faults are others than before.
+            on_failure: takes what the sink raises for an object; by default that ends `run`.
+            unusable: returns what the sink is told instead of an object for which it failed.
+            settings: times and sizes.
+            clock: monotonic seconds.
+            sleep: waits for some seconds.
+
         """
         self._client = client
-        self._resource = resource
+        self.resource = resource
         self._decode = decode
         self._sink = sink
         self._rng = rng
         self._path = resource.collection(namespace)
         selectors = {"fieldSelector": field_selector, "labelSelector": label_selector}
         self._selectors = {name: value for name, value in selectors.items() if value}
-        self._optional = optional
+        self._absent_if = absent_if
+        self._on_faults = on_faults
+        self._on_failure = on_failure
+        self._unusable = unusable
+        self._behind: dict[Key, tuple[asyncio.TimerHandle, T | None]] = {}
         self._settings = settings
         self._clock = clock
         self._sleep = sleep
@@ -142,7 +194,7 @@ class Reflector(Generic[T]):
         self.synced = asyncio.Event()
         self.relists = 0
         self.watch_restarts = 0
-        self.bad_objects = 0
+        self.faulty: dict[Key, tuple[Fault, ...]] = {}
         self.last_activity = clock()
         self.lost: ApiError | None = None
 
@@ -152,9 +204,13 @@ class Reflector(Generic[T]):
         return self._store
 
     async def run(self) -> NoReturn:
-        """Follow the resource until cancelled, whatever the API does; only errors of the sink get out."""
-        while True:
-            await self._sleep(await self._attempt())
+        """Follow the resource until cancelled, whatever the API does."""
+        try:
+            while True:
+                await self._sleep(await self._attempt())
+        finally:
+            for handle, _ in self._behind.values():
+                handle.cancel()
 
     async def _attempt(self) -> float:
         """List if that is needed, watch until the stream ends; return the seconds to wait before the next."""
@@ -165,8 +221,8 @@ class Reflector(Generic[T]):
         except ApiError as error:
             self.lost = error
             self._report(error)
-            if self._optional and isinstance(error, NotFound):
-                self._end_list(())
+            if isinstance(error, self._absent_if):
+                self._end_list(() if isinstance(error, NotFound) else self._store)
             return self._delay_after(error)
         return 0.0 if advanced else self._backoff.next()
 
@@ -186,7 +242,7 @@ class Reflector(Generic[T]):
 
     def _end_list(self, present: Collection[Key]) -> None:
         """Remove what is not there any more; all that is there has been delivered."""
-        for key in [key for key in self._store if key not in present]:
+        for key in [key for key in (*self._store, *self.faulty) if key not in present]:
             self._remove(key)
         self._sink.synced()
         self.synced.set()
@@ -247,24 +303,92 @@ class Reflector(Generic[T]):
         self._advance(version)
 
     def _upsert(self, key: Key, raw: bytes) -> None:
+        with self._try("decoding", ObjectMeta(key.name, key.namespace)) as attempt:
+            self._take(key, raw)
+        if attempt.error is not None:
+            self.faulty[key] = (_fault_of(attempt.error),)
+
+    def _take(self, key: Key, raw: bytes) -> None:
         try:
             new = self._decode(raw)
-        except ValueError:
-            # The last good state stays: it is wrong, but an object that takes room is not taken for none.
-            self.bad_objects += 1
-            logger.exception("undecodable, keeping its last good state", extra=self._fields(object=str(key)))
+        except ValueError as error:
+            # Its JSON is broken, which no API server sends. An object that takes room is not taken for none.
+            self._note_faults(
+                ObjectMeta(key.name, key.namespace, faults=(Fault("", str(error), needed=True),))
+            )
             return
         old = self._store.get(key)
-        if old is not None and old.meta.uid != new.meta.uid:
+        if old is not None and _is_another(old.meta, new.meta):
             self._remove(key)  # deleted and created again while nobody looked
             old = None
+        self._note_faults(new.meta)
         self._store[key] = new
-        self._sink.upsert(old, new)
+        self._deliver(old, new)
+
+    def _deliver(self, old: T | None, new: T) -> None:
+        """Tell the sink of an object; one for which it fails is unusable until it is taken in after all."""
+        key = new.meta.key
+        if (behind := self._behind.pop(key, None)) is not None:
+            handle, old = behind  # what the sink knows of it
+            handle.cancel()
+        with self._try("event", new.meta) as attempt:
+            self._sink.upsert(old, new)
+        if attempt.error is not None:
+            fault = _fault_of(attempt.error)
+            self.faulty[key] = (fault,)
+            known = self._deliver_unusable(old, new, fault)
+            handle = asyncio.get_running_loop().call_later(attempt.pause, self._deliver_again, key)
+            self._behind[key] = handle, known
+
+    def _deliver_unusable(self, old: T | None, new: T, fault: Fault) -> T | None:
+        """Tell the sink that an object can't be used; return what it knows of the object then."""
+        instead = self._unusable(new, fault.problem)
+        with self._try("unusable", new.meta) as attempt:
+            if instead is not None:
+                self._sink.upsert(old, instead)
+        return old if instead is None or attempt.error is not None else instead
+
+    def _try(self, step: str, meta: ObjectMeta) -> Attempt:
+        return Attempt(lambda error: self._on_failure(step, self.resource, meta, error))
+
+    def _deliver_again(self, key: Key) -> None:
+        new = self._store.get(key)
+        if new is not None:
+            self._deliver(None, new)
+            if key not in self._behind:
+                self._note_faults(new.meta)
+
+    def _note_faults(self, meta: ObjectMeta) -> None:
+        """Log an object of which not all can be read, and hand it on, once for each set of faults."""
+        if meta.faults == self.faulty.get(meta.key, ()):
+            return
+        if not meta.faults:
+            del self.faulty[meta.key]
+            logger.info("can be read in full again", extra=self._fields(object=str(meta.key)))
+            return
+        self.faulty[meta.key] = meta.faults
+        consequence = "can't be used" if meta.unreadable else "used without these parts"
+        faults = "; ".join(map(str, meta.faults))
+        fields = self._fields(object=str(meta.key), consequence=consequence, faults=faults)
+        logger.warning("can't be read in full", extra=fields)
+        self._on_faults(self.resource, meta)
 
     def _remove(self, key: Key) -> None:
+        self.faulty.pop(key, None)
+        if (behind := self._behind.pop(key, None)) is not None:
+            behind[0].cancel()
         last = self._store.pop(key, None)
         if last is not None:
+            self._tell_removed(last)
+
+    def _tell_removed(self, last: T) -> None:
+        """Tell the sink that an object is gone; if that fails, again later unless another has its name."""
+        if last.meta.key in self._store:
+            return
+        with self._try("removal", last.meta) as attempt:
             self._sink.remove(last)
+        if attempt.error is not None:
+            asyncio.get_running_loop().call_later(attempt.pause, self._tell_removed, last)
 
     def _advance(self, version: int) -> None:
         self._version = version
@@ -283,7 +407,7 @@ class Reflector(Generic[T]):
             self._trouble = trouble
 
     def _fields(self, **more: object) -> dict[str, object]:
-        return {"resource": self._resource.plural, **more}
+        return {"resource": self.resource.plural, **more}
 
     def _delay_after(self, error: ApiError) -> float:
         if not isinstance(error, TransientError):
@@ -292,3 +416,8 @@ class Reflector(Generic[T]):
         if isinstance(error, Unauthorized | Forbidden | NotFound):
             delay = max(delay, self._settings.refused_retry * self._rng.uniform(1.0, 1.5))
         return delay + (error.retry_after or 0.0)
+
+
+def _fault_of(error: Exception) -> Fault:
+    """Note that an object can't be used, as the operator failed to take it in."""
+    return Fault("", f"the operator failed: {failure_text(error)}", needed=True)

@@ -7,6 +7,7 @@ import msgspec
 
 from tidelock.kube.errors import MalformedAnswer
 from tidelock.model.meta import Key
+from tidelock.model.nesting import DEEPEST, bounded, shallow
 
 T = TypeVar("T")
 
@@ -80,5 +81,15 @@ def parse_version(text: str) -> int:
 def _parse(decode: Callable[[bytes], T], data: bytes) -> T:
     try:
         return decode(data)
+    except ValueError as error:
+        raise MalformedAnswer(str(error)) from error
+    except RecursionError:
+        return _parse_shallow(decode, bytes(data))
+
+
+def _parse_shallow(decode: Callable[[bytes], T], data: bytes) -> T:
+    """Read what has an object in it that is nested too deeply; so much is left of it that it is noticed."""
+    try:
+        return bounded(decode)(shallow(data, 2 * DEEPEST))
     except ValueError as error:
         raise MalformedAnswer(str(error)) from error

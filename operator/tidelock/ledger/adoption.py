@@ -29,7 +29,9 @@ def adopt(reservation: Reservation, now: float) -> Entry:
         _resume(entry, status, now)
         entry.lease = stored(status.lease)
     _resume_hold(entry, status, now)
-    if entry.problem and entry.phase is Phase.PENDING:
+    if reservation.failure and entry.phase is Phase.PENDING:
+        entry.reason, entry.message = reasons.INTERNAL_ERROR, reservation.failure
+    elif entry.problem and entry.phase is Phase.PENDING:
         entry.phase, entry.reason, entry.message = Phase.REJECTED, reasons.INVALID_SPEC, entry.problem
         entry.finished_at = now
         entry.violation = ""
@@ -71,7 +73,7 @@ def _resume(entry: Entry, status: ReservationStatus, now: float) -> None:
     elif status.phase in FINAL or (status.phase is Phase.REJECTED and current):
         _resume_ended(entry, status, now)
     elif status.phase in (Phase.REJECTED, Phase.PLANNED):
-        entry.wait(now)
+        entry.wait(now, entry.reservation.asked_at or None)
     else:
         _resume_waiting(entry, status)
     if not entry.final and entry.phase is not Phase.REJECTED:
@@ -108,6 +110,8 @@ def _resume_held(entry: Entry, status: ReservationStatus, held: Resources) -> No
     _resume_reason(entry, status)
     if entry.reason == reasons.GROUP_INCOMPLETE:
         entry.reason = reasons.ADMITTED
+    if status.phase is Phase.PENDING:
+        _resume_since(entry)
     for condition in status.conditions:
         if condition.type == "Reconciling" and condition.reason == reasons.RESIZE_PENDING:
             entry.resize_problem = condition.message
@@ -121,8 +125,13 @@ def _resume_ended(entry: Entry, status: ReservationStatus, now: float) -> None:
     _resume_reason(entry, status)
 
 
-def _resume_waiting(entry: Entry, status: ReservationStatus) -> None:
+def _resume_since(entry: Entry) -> None:
+    """Count the time for which it may wait from when its status says that it has waited."""
     _, entry.pending_since = entry.transition_times.get("Reconciling", ("", entry.pending_since))
+
+
+def _resume_waiting(entry: Entry, status: ReservationStatus) -> None:
+    _resume_since(entry)
     _resume_reason(entry, status)
     if status.queue is not None:
         told = status.queue.estimated_start

@@ -6,7 +6,7 @@ from tidelock.ledger.entry import Entry
 from tidelock.ledger.transitions import SETTLED
 from tidelock.model.instants import format_instant
 from tidelock.model.quantities import PODS, format_resources
-from tidelock.model.reservations import owner_text
+from tidelock.model.reservations import Phase, owner_text
 
 DELETED = "Deleted"
 """The outcome of a lock that was deleted before its end."""
@@ -18,7 +18,7 @@ class Record:
 
     Attributes:
         asked_by: field manager that was the first to write the spec; empty if that is not known.
-        waited: from its creation until it was active, or until its end if it never was.
+        waited: from when it was first seen until it was active, or until its end if it never was.
         idle: from when it was active to its end, without the time for which an owner was in it.
         occupied: for how long an owner was in it; 0 for one that ends when its owner is bound.
         outcome: its last phase, or `Deleted`.
@@ -62,7 +62,7 @@ class Record:
 
 def record(entry: Entry, now: float) -> Record:
     """Tell the life of a lock that has ended, or has been deleted."""
-    lock, ended = entry.reservation, entry.phase in SETTLED
+    lock, ended = entry.reservation, entry.phase in SETTLED - {Phase.TERMINATING}
     end = entry.finished_at if ended and entry.finished_at is not None else now
     began = entry.activated_at
     occupied = entry.occupied_for(end)
@@ -75,7 +75,7 @@ def record(entry: Entry, now: float) -> Record:
         asked_at=format_instant(lock.meta.created),
         active_at=format_instant(began) if began is not None else "",
         ended_at=format_instant(end),
-        waited=_seconds((end if began is None else began) - lock.meta.created),
+        waited=_seconds((end if began is None else began) - entry.asked_at),
         idle=0.0 if began is None else _seconds(end - began - occupied),
         occupied=_seconds(occupied),
         outcome=entry.phase.value if ended else DELETED,

@@ -6,41 +6,50 @@ is true now and is safe to repeat. Instants (`now`) are seconds since the epoch.
 """
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 
 from msgspec.structs import replace as replace_meta
 
 from tidelock.cluster.cache import Placed
+from tidelock.cluster.carriers import Carriers
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.nominator import Earmark, Nominator
+from tidelock.cluster.objects import Lister
+from tidelock.cluster.ports import Ports
+from tidelock.cluster.reserve_pods import ReservePods
 from tidelock.ledger import reasons
 from tidelock.ledger.adoption import adopt
 from tidelock.ledger.alternatives import Alternatives
 from tidelock.ledger.endings import Ending, ending
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.forecast import Forecast
-from tidelock.ledger.groups import Group, Groups
+from tidelock.ledger.groups import Group, GroupKey, Groups
 from tidelock.ledger.holds import begun, commit_token
 from tidelock.ledger.leases import ask_the_same, followed
+from tidelock.ledger.matching import is_for_any
 from tidelock.ledger.moves import Plan
 from tidelock.ledger.overcommitment import first_loser, likely_intruder
 from tidelock.ledger.ownership import Ownership
 from tidelock.ledger.places import Places
-from tidelock.ledger.quotas import Quotas, unlimited
+from tidelock.ledger.quotas import Quotas
 from tidelock.ledger.rooms import Rooms
 from tidelock.ledger.schedules import Schedules
 from tidelock.ledger.shares import Shares
 from tidelock.ledger.timers import Timers
 from tidelock.ledger.transitions import GIVEN, SETTLED, Event, after
 from tidelock.ledger.waitlist import Waitlist
+from tidelock.model.failures import Attempt, OnFailure, failure_text, raise_failure
 from tidelock.model.instants import format_instant
 from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
-from tidelock.model.quantities import NOTHING, PODS, Resources, at_most, format_resources, minus
+from tidelock.model.quantities import NOTHING, PODS, Resources, at_most, covers, format_resources, minus
 from tidelock.model.reservations import BoundPod, Phase
+from tidelock.model.unusable import unusable
 
 _MOVE_REASONS = {
     Event.PLAN_MOVES: reasons.MOVE_PLANNED,
@@ -67,13 +76,22 @@ class Change:
 class Claim:
     """The locks that end if a pod is bound, and what those held which it has taken over till that is known.
 
-    `failure` tells why they come back if it is not.
+    `failure` tells why they come back if it is not. One that is `unwritten` is written to the pod before they
+    end, as another has bound the pod and its binding does not say which it took.
     """
 
     pod: Pod
     entries: tuple[Entry, ...]
     taken: tuple[tuple[Entry, Resources], ...]
     failure: str
+    unwritten: bool = False
+
+    @property
+    def uids(self) -> list[str]:
+        """Uids of the groups of the locks, of the locks for any pod of a workload, and of the others."""
+        groups = [entry.membership.uid for entry in self.entries if entry.membership is not None]
+        chosen_first = sorted(self.entries, key=lambda entry: not is_for_any(entry, self.pod))
+        return [*groups, *(entry.uid for entry in chosen_first)]
 
 
 class Book:
@@ -82,10 +100,12 @@ class Book:
     Args:
         columns: where held amounts are counted.
         nominator: where locks are nominated for which room is being made, until they are held or give up.
+        reserve_pods: where locks count as neighbours of pods, as their pods will.
         quotas: what the namespaces may take; none are limited by default.
         pods_on: gives the pods of a node, who may be in its locks.
         epoch: number of this leadership, written with every lock that is given.
         move_after: seconds after which a lock for any node leaves a node that takes no pods.
+        on_failure: takes the exceptions of what is due; by default they get out.
 
     Attributes:
         ended: locks that have come to their end, or were deleted before, for others to take and to tell of.
@@ -95,9 +115,11 @@ class Book:
         rooms: what each lock holds on its node.
         shares: what each namespace has of the cluster.
         schedules: which locks are windows of which schedule.
+        leaving: locks that are being deleted, and of which a finalizer keeps the objects; they hold nothing.
         opened: locks whose window has begun, for others to take: an owner may have been bound just now.
         hearsay: claims of pods that a watch says are bound, for others to take and to ask the API server.
         planned: locks with a plan of moves which, or whose spec, was just stored, for others to take.
+        touched: namespaces in which a lock has changed or gone, for others to take.
         waitlist: the locks that wait, and which of them are to be tried.
 
     """
@@ -107,29 +129,35 @@ class Book:
         columns: Columns,
         *,
         nominator: Nominator | None = None,
+        reserve_pods: ReservePods | None = None,
         quotas: Quotas | None = None,
         pods_on: Callable[[str], Collection[Placed]] = lambda _: (),
         epoch: int = 0,
         move_after: float = 300.0,
+        on_failure: OnFailure = raise_failure,
     ) -> None:
         self.entries: dict[Key, Entry] = {}
         self.changed: dict[Key, None] = {}
         self.changes: list[Change] = []
         self.ended: list[Entry] = []
+        self.leaving: dict[Key, Entry] = {}
         self.opened: list[Entry] = []
         self.hearsay: list[Claim] = []
         self.planned: dict[Key, Entry] = {}
+        self.touched: set[str] = set()
         self._columns = columns
         self._nominator = nominator or Nominator(columns)
-        self.quotas = quotas or unlimited()
+        self.quotas = quotas or Quotas(Lister(), Lister())
         self.quotas.on_change(self._recap)
         self.shares = Shares(columns, self.quotas)
         self.groups = Groups()
         self.waitlist = Waitlist(self.groups)
         self.quotas.on_room(self.waitlist.try_parked)
         self.schedules = Schedules()
-        self.rooms = Rooms(columns, pods_on, self._touch)
-        self.ownership = Ownership(self.entries, self.groups, self.rooms)
+        if reserve_pods is None:
+            reserve_pods = ReservePods(columns, Carriers(columns), Ports())
+        self.rooms = Rooms(columns, reserve_pods, pods_on, self._touch)
+        self.ownership = Ownership(self.entries, self.groups, self.rooms, self._capacity)
         self._forecast: Forecast | None = None
         self.places = Places(self.waitlist, self.shares, self.forecast, self._have_told)
         self._pods_on = pods_on
@@ -138,7 +166,11 @@ class Book:
         self._epoch = epoch
         self._move_after = move_after
         self._claims: dict[str, Claim] = {}
+        self._has_chosen: set[str] = set()
         self._timers: Timers[Key] = Timers()
+        self._group_retries: Timers[GroupKey] = Timers()
+        self.on_failure = on_failure
+        self._ahead = 0.0
 
     def lead(self, epoch: int) -> None:
         """Begin a leadership: its number goes with every lock that is given from now on."""
@@ -147,16 +179,19 @@ class Book:
     # What the API server says of the objects.
 
     def upsert(self, reservation: Reservation, now: float) -> None:
-        """Take over a version of a Reservation. One that is being deleted is gone already."""
-        entry = self.entries.get(reservation.key)
+        """Take over a version of a Reservation. One that is being deleted holds nothing any more."""
+        self.waitlist.steady.at(now)
+        entry = self.find(reservation.key)
         if entry is not None and entry.uid != reservation.meta.uid:
-            self._drop(entry)
+            self.remove(entry.reservation)
             entry = None
         if entry is not None and reservation.meta.version < entry.reservation.meta.version:
             return  # the echo of an earlier write than the last that was acknowledged
         if reservation.meta.deletion_timestamp is not None:
-            if entry is not None:
-                self._drop(entry)
+            self._let_go(entry or adopt(reservation, now), reservation, now)
+            return
+        if entry is not None and entry.reservation.failure != reservation.failure:
+            self._rebuild(entry, reservation, now)
             return
         if entry is None:
             entry = adopt(reservation, now)
@@ -170,6 +205,7 @@ class Book:
             self._await_decision(entry)
             room, entry.room = entry.room, NOTHING
             self.rooms.hold(entry, room)
+            self.rooms.in_change[entry.key] = entry
             if room and not entry.violation:  # maybe less than its status says, if it was edited meanwhile
                 entry.message = _planned_text(entry) if entry.ahead else _held_text(entry)
             if entry.outlasting:
@@ -182,13 +218,20 @@ class Book:
 
     def remove(self, reservation: Reservation) -> None:
         """Drop a Reservation that is no more."""
-        entry = self.entries.get(reservation.key)
-        if entry is not None and entry.uid == reservation.meta.uid:
+        entry = self.find(reservation.key)
+        if entry is None or entry.uid != reservation.meta.uid:
+            return
+        if self.leaving.pop(entry.key, None) is None:
             self._drop(entry)
+        self.changed.pop(entry.key, None)
+
+    def find(self, key: Key) -> Entry | None:
+        """Return the lock of a name, even if it is being deleted."""
+        return self.entries.get(key) or self.leaving.get(key)
 
     def acknowledge(self, written: Reservation) -> None:
         """Take over the version that a write of ours has made, ahead of its watch event."""
-        entry = self.entries.get(written.key)
+        entry = self.find(written.key)
         if entry is None or entry.uid != written.meta.uid:
             return
         known = entry.reservation
@@ -206,6 +249,82 @@ class Book:
         entry = self.entries.get(key)
         if entry is not None and entry.phase in SETTLED and not entry.deleted:
             self._timers.set(key, entry.deadline())
+
+    # What exceptions have cut short.
+
+    def checkpoint(self) -> None:
+        """Note that all changes which were begun are complete."""
+        self.rooms.in_change.clear()
+
+    def recover(self, now: float) -> None:
+        """Make the locks anew whose change an exception has cut short, from the objects as they are stored.
+
+        It is what a next process would make of them, with one difference: such a lock gets no room back
+        that is not free any more, so no other lock pays for it.
+        """
+        cut_short, self.rooms.in_change = self.rooms.in_change, {}
+        for entry in cut_short.values():
+            known = self.find(entry.key)
+            if known is None or known is entry:
+                self._rebuild(entry, entry.reservation if known is not None else None, now)
+        self.checkpoint()
+
+    def _rebuild(self, entry: Entry, reservation: Reservation | None, now: float) -> None:
+        """Forget an entry, as far as it is known anywhere, and make it anew from a version of its object."""
+        self._wipe(entry)
+        if reservation is None:
+            return
+        error = self._remake(reservation, now)
+        if error is not None:
+            problem = f"the operator failed: {failure_text(error)}"
+            self._remake(unusable(reservation, problem), now)
+
+    def _remake(self, reservation: Reservation, now: float) -> Exception | None:
+        """Make an entry of a version that is as good as new, or none; return why there is none."""
+        with Attempt(lambda _error: 0.0) as attempt:
+            self.upsert(reservation, now)
+            made = self.entries.get(reservation.key)
+            if made is not None and made.room and not made.ahead and self._columns.shortfall(made.node):
+                text = f"{made.node} has no room left for it"
+                self._displace(made, reasons.INSUFFICIENT_CAPACITY, text, now)
+        half = self.find(reservation.key)
+        if attempt.error is not None and half is not None:
+            self._wipe(half)
+        return attempt.error
+
+    def _wipe(self, entry: Entry) -> None:
+        """Forget an entry in each place on its own, as it may be known in some of them alone."""
+        key = entry.key
+        steps: tuple[Callable[[], object], ...] = (
+            lambda: self.rooms.hold(entry, NOTHING),
+            lambda: self.end_earmark(entry),
+            lambda: self._nominator.remove(entry.uid),
+            lambda: self.ownership.end(entry),
+            lambda: self._timers.set(key, None),
+            lambda: self.rooms.visited.pop(key, None),
+            lambda: self.entries.pop(key, None),
+            lambda: self.leaving.pop(key, None),
+            lambda: self.groups.leave(entry),
+            lambda: self.schedules.leave(entry),
+            lambda: self._alternatives.leave(entry),
+            lambda: self._undecided.pop(key, None),
+            lambda: self.quotas.discharge(key),
+            lambda: self.waitlist.drop(entry),
+        )
+        for step in steps:
+            with suppress(Exception):  # what it was not known for; the exception before is the one to tell
+                step()
+
+    def _shield(self, entry: Entry, now: float, work: Callable[[], None]) -> None:
+        """Do what is due about a lock; one for which that fails is made anew, and is due again later."""
+        self.checkpoint()
+        with Attempt(partial(self.on_failure, "due", "Reservation", entry.reservation.meta)) as attempt:
+            work()
+        if attempt.error is not None:
+            self.rooms.in_change[entry.key] = entry
+            self.recover(now)
+            if entry.key in self.entries:
+                self._timers.set(entry.key, now + attempt.pause)
 
     # What the scheduling cycle decides.
 
@@ -250,13 +369,14 @@ class Book:
         """Note why a waiting lock gets no room; why one has lost its room is not overwritten."""
         first, entry.tried = not entry.tried, True
         self.waitlist.refusers.update(plugins)
-        news = entry.reason != reason or now >= entry.refused_at + self.waitlist.renewal
+        at = self.waitlist.steady.at(now)
+        news = entry.reason != reason or at >= entry.refused_at + self.waitlist.renewal
         self.waitlist.moved |= first or news
         if entry.phase is Phase.ACTIVE:
             entry.resize_problem = message if entry.growing else ""
             self._touch(entry)
         elif news and entry.reason not in _ROOM_LOST:
-            entry.reason, entry.message, entry.refused_at = reason, message, now
+            entry.reason, entry.message, entry.refused_at = reason, message, at
             self._touch(entry)
         elif first:
             self._timers.set(entry.key, entry.deadline())
@@ -319,12 +439,22 @@ class Book:
 
     # What owners do.
 
-    def claim(self, pod: Pod, node_name: str, now: float) -> None:
-        """Release the locks of a pod that has been reserved on a node, but for those for reuse."""
-        own = self.ownership.fleeting(pod, node_name)
-        if own:
-            text = f"pod {pod.key} is being bound to {node_name}"
-            self._claims[pod.uid] = self._claim(pod, own, text, "the owner's binding failed", now)
+    def claim(self, pod: Pod, node_name: str, now: float) -> Claim | None:
+        """Release the locks that a pod takes which has been reserved, and is counted, on a node."""
+        own = self.ownership.taken(pod, node_name)
+        if not own:
+            return None
+        text = f"pod {pod.key} is being bound to {node_name}"
+        claim = self._claims[pod.uid] = self._claim(pod, own, text, "the owner's binding failed", now)
+        return claim
+
+    def used_by(self, pod_uid: str, node_name: str) -> list[Entry]:
+        """Return the locks that a pod which is being bound has taken, and those for reuse that it is in."""
+        claim = self._claims.get(pod_uid)
+        reused = (
+            each for each in self.rooms.occupied_on(node_name) if each.sticky and pod_uid in each.occupants
+        )
+        return [*(claim.entries if claim is not None else ()), *reused]
 
     def unclaim(self, pod_uid: str, now: float) -> None:
         """Take locks back after their owner's binding failed, as far as they live and their room is there."""
@@ -335,27 +465,43 @@ class Book:
     def owner_bound(self, pod: Pod, node_name: str, now: float) -> None:
         """End the locks that a pod has claimed, as the API server has confirmed that it is bound."""
         claim = self._claims.pop(pod.uid, None)
-        if claim is not None:
+        if claim is not None and pod.node_name and self._chooses(pod):
+            self._has_chosen.add(pod.uid)
+            self.hearsay.append(replace(claim, pod=pod, unwritten=True))
+        elif claim is not None:
             self.settle_claim(claim, node_name, now)
         self.hear_bound(pod, node_name, now)  # for locks that came meanwhile
+
+    def forget_owner(self, uid: str) -> None:
+        """Learn that a pod is gone, or was not bound after all."""
+        self._has_chosen.discard(uid)
 
     def hear_bound(self, pod: Pod, node_name: str, now: float) -> None:
         """Have a pod that a watch says is bound claim its locks, until the API server has been asked.
 
         The watch of pods may be behind that of Reservations: a lock that it tells nothing of yet may be for a
-        pod that is still to come, while its namesake has gone already.
+        pod that is still to come, while its namesake has gone already. A pod that others have bound chooses
+        of the locks for any pod of its workload once, when it is first seen; be it that it takes none.
         """
+        if _says(pod):
+            self._has_chosen.discard(pod.uid)
+        chooses = self._chooses(pod)
         own = [
             entry
-            for entry in self.ownership.fleeting(pod, node_name)
+            for entry in self.ownership.taken(pod, node_name, named_only=not chooses and not _says(pod))
             if entry.phase is not Phase.BOUND or entry.bound_pod is None or entry.bound_pod.uid != pod.uid
         ]
-        if own:
+        if own or chooses:
             text = f"pod {pod.key} seems to be bound to {node_name}"
-            self.hearsay.append(self._claim(pod, own, text, "the owner is not bound after all", now))
+            claim = self._claim(pod, own, text, "the owner is not bound after all", now)
+            self.hearsay.append(replace(claim, unwritten=chooses))
+            if chooses:
+                self._has_chosen.add(pod.uid)
 
     def settle_claim(self, claim: Claim, node_name: str, now: float) -> None:
         """End the locks of a claim whose pod is bound to a node; what is not its any more goes back."""
+        if not node_name:
+            self.forget_owner(claim.pod.uid)
         if node_name:
             for entry in self.ownership.of(claim.pod):
                 if entry in claim.entries and entry.phase not in SETTLED:
@@ -371,16 +517,21 @@ class Book:
 
     # What becomes of nodes.
 
-    def settle_node(self, name: str, now: float, intruder: Pod | None = None) -> None:
-        """Bring the locks of a node in line with what the node is now; an intruder is a pod new to it."""
+    def settle_node(
+        self, name: str, now: float, intruder: Pod | None = None, left: Collection[Entry] = ()
+    ) -> None:
+        """Bring the locks of a node in line with what the node is now.
+
+        An intruder is a pod that is new to it, or was in the locks in `left` and is their owner no more.
+        """
         node = self._node(name)
         for entry in list(self.rooms.held_on(name)):
-            if node is None or node.meta.uid != entry.node_uid:
+            if node is None or node.meta.is_other(entry.node_uid):
                 self._lose(entry, now)
             elif entry.node_problem != _node_problem(node):
                 self._note_problem(entry, node, now)
                 self._touch(entry)
-        self._displace_overcommitted(name, now, intruder)
+        self._displace_overcommitted(name, now, intruder, left)
 
     def settle_unseen(self, name: str, now: float) -> None:
         """Bring the locks of a node in line with it when nobody saw who took their room, if anybody did.
@@ -403,33 +554,65 @@ class Book:
         at_once = self._undecided or self.waitlist.outlasting or self.rooms.visited or self.groups.unsettled
         if at_once:
             return 0.0
-        timer, places = self._timers.next(), self.places.due
-        if timer is None or places is None:
-            return places if timer is None else timer
-        return min(timer, places)
+        instants = (self._timers.next(), self.places.due, self._group_retries.next())
+        return min((instant for instant in instants if instant is not None), default=None)
 
     def advance(self, now: float) -> None:
         """Do what is due: expiries, deadlines, moves and removals, in the order of their instants."""
+        self.waitlist.steady.at(now)
+        self._catch_up()
         due = self.next_deadline()
         if due is None or due > now:
             return
         self._decide_all(now)
         outlasting, self.waitlist.outlasting = self.waitlist.outlasting, {}
         for entry in outlasting.values():
-            self._renew_expiry(entry)
-            self._touch(entry)
+            self._shield(entry, now, partial(self._outlast, entry))
         visited, self.rooms.visited = self.rooms.visited, {}
         for key in visited:
-            self._note_occupants(self.entries[key], now)
-            self._note_borrowers(self.entries[key], now)
+            if (visitee := self.entries.get(key)) is not None:
+                self._shield(visitee, now, partial(self._note_visitors, visitee, now))
         for key in self._timers.pop_due(now):
-            self._do_due(self.entries[key], now)
-        while groups := self.groups.take_unsettled():
-            for group in groups:
-                self._settle_group(group, now)
+            if (due_now := self.entries.get(key)) is not None:
+                self._shield(due_now, now, partial(self._do_due, due_now, now))
+        self._settle_groups(now)
         self.places.renew(now)
 
     # Inside.
+
+    def _outlast(self, entry: Entry) -> None:
+        self._renew_expiry(entry)
+        self._touch(entry)
+
+    def _note_visitors(self, entry: Entry, now: float) -> None:
+        self._note_occupants(entry, now)
+        self._note_borrowers(entry, now)
+
+    def _settle_groups(self, now: float) -> None:
+        """Settle the groups that have changed, and those that change by it; each fails at most once."""
+        for key in self._group_retries.pop_due(now):
+            self.groups.unsettled[key] = None
+        failed: set[GroupKey] = set()
+        while groups := self.groups.take_unsettled():
+            for group in groups:
+                if group.key in failed:
+                    continue
+                meta = ObjectMeta(group.key.name, group.key.namespace, group.key.uid)
+                self.checkpoint()
+                with Attempt(partial(self.on_failure, "due", "ReservationGroup", meta)) as attempt:
+                    self._settle_group(group, now)
+                if attempt.error is not None:
+                    failed.add(group.key)
+                    self.recover(now)
+                    self._group_retries.set(group.key, now + attempt.pause)
+
+    def _catch_up(self) -> None:
+        """Have locks leave bad nodes after as many seconds as before, if the clock has been set back."""
+        lost, self._ahead = self.waitlist.steady.ahead - self._ahead, self.waitlist.steady.ahead
+        for entry in self.entries.values() if lost else ():
+            if entry.move_at is not None:
+                entry.move_at -= lost
+                self._timers.set(entry.key, entry.deadline())
 
     def _note_plan(self, entry: Entry) -> None:
         if entry.plan is not None:
@@ -448,12 +631,24 @@ class Book:
         else:
             self._nominator.remove(entry.uid)
 
+    def _chooses(self, pod: Pod) -> bool:
+        """Whether a pod that others have bound is yet to choose of the locks for any of its workload."""
+        if not pod.node_name or _says(pod):
+            return False
+        if pod.uid in self._has_chosen or pod.uid in self._claims:
+            return False
+        return any(is_for_any(entry, pod) for entry in self.ownership.of(pod))
+
     def _claim(self, pod: Pod, own: list[Entry], text: str, failure: str, now: float) -> Claim:
         taken = tuple((entry, entry.room) for entry in own if entry.phase is not Phase.BOUND)
-        for entry, _ in taken:
-            self.rooms.hold(entry, NOTHING)
-            entry.bound_pod = BoundPod(name=pod.meta.name, uid=pod.uid)
-            self._step(entry, Event.CLAIM, reasons.CLAIMED, text, now)
+        try:
+            for entry, _ in taken:
+                self.rooms.hold(entry, NOTHING)
+                entry.bound_pod = BoundPod(name=pod.meta.name, uid=pod.uid)
+                self._step(entry, Event.CLAIM, reasons.CLAIMED, text, now)
+        except Exception:
+            self.rooms.in_change |= {entry.key: entry for entry, _ in taken}  # without a claim none is taken
+            raise
         return Claim(pod, tuple(own), taken, failure)
 
     def _consume(self, entry: Entry, pod: Pod, node_name: str, now: float) -> None:
@@ -464,8 +659,10 @@ class Book:
         self._decide(entry, now)
 
     def _revise(self, entry: Entry, reservation: Reservation, now: float) -> None:
+        self.rooms.in_change[entry.key] = entry
         edited = reservation.meta.generation != entry.reservation.meta.generation
         known, before, spec = entry.reservation, entry.reservation.spec, reservation.spec
+        priority = entry.priority
         if entry.held and before is not None and spec is not None and before.owners != spec.owners:
             self.rooms.retell(entry)
         entry.reservation, entry.problem = reservation, reservation.problem
@@ -475,9 +672,11 @@ class Book:
         self._await_decision(entry)
         if ask_the_same(known, reservation):
             return  # else who renews its lease would be tried again and again, or brought back
-        self.rooms.hold(entry, entry.room)  # maybe others are its owners now
+        self._hold_for_others(entry, now)
+        self._reprioritise(entry, priority)
+        asked_at = reservation.asked_at or None
         if entry.phase is Phase.PLANNED:
-            self._displace(entry, reasons.WAITING, "the spec was edited", now)
+            self._displace(entry, reasons.WAITING, "the spec was edited", now, asked_at)
         if entry.problem:
             self._reject_if_unreadable(entry, now)
             return
@@ -485,7 +684,7 @@ class Book:
             entry.finished_at = None
             entry.look_ahead(now)
             entry.lease = followed(None, reservation, now)
-            entry.wait(now)
+            entry.wait(now, asked_at)
             self._step(entry, Event.REVISE, reasons.WAITING, "the spec was edited", now)
         self._renew_expiry(entry)
         self.waitlist.renew(entry)
@@ -493,6 +692,28 @@ class Book:
             self._expire(entry, over, now)
         elif entry.phase is Phase.ACTIVE:
             self._resize(entry, now)
+
+    def _hold_for_others(self, entry: Entry, now: float) -> None:
+        """Have a lock hold what it must, as others may be its owners now; no other lock pays for that.
+
+        What a former owner goes on to use of its node is not free for it.
+        """
+        held = entry.held
+        self.rooms.hold(entry, entry.room)
+        if not covers(held, entry.held) and self._columns.shortfall(entry.node):
+            text = f"{entry.node} has no room for it beside its former owners"
+            self._displace(entry, reasons.WAITING, text, now)
+
+    def _reprioritise(self, entry: Entry, before: int) -> None:
+        """Wake those that a lock whose priority was edited kept from room, and have places in line follow."""
+        if entry.priority == before:
+            return
+        self.waitlist.moved |= entry.tried
+        kept = self._nominator.earmark
+        if entry.earmark and kept is not None and kept.pod.uid == entry.uid:
+            self._keep_room(entry, kept.node_name, kept.at)
+        if entry.priority < before and entry.held:
+            self.rooms.offer(entry)
 
     def _do_due(self, entry: Entry, now: float) -> None:
         """Do what is due about a lock."""
@@ -540,10 +761,10 @@ class Book:
         """Learn that the quotas of a namespace have changed."""
         ceiling = self.quotas.ceiling(namespace)
         self.rooms.reprioritise()
-        self.waitlist.moved = True
         for entry in self.entries.values():
             if entry.key.namespace == namespace:
                 entry.ceiling = ceiling
+                self.waitlist.moved = True
 
     def _begin(self, entry: Entry, now: float) -> None:
         """Have the time of a lock count from now, or from when its group was first active."""
@@ -561,6 +782,8 @@ class Book:
                 self._expire(entry, over, now)
         if not group.complete:
             self._break_up(group, now)
+        elif not group.given and any(entry.missed for entry in group.holding):
+            self._give_up_together(group, now)
         elif not group.given and group.stored:
             group.give(given=True)
             for entry in group.holding:
@@ -587,8 +810,17 @@ class Book:
     def _give_up(self, entry: Entry, now: float) -> None:
         self._end(entry, Event.GIVE_UP, reasons.DEADLINE_EXCEEDED, _given_up_text(entry), now)
 
+    def _give_up_together(self, group: Group, now: float) -> None:
+        """Reject the members of a group that an earlier process stored, and did not give in time."""
+        for entry in group.holding:
+            self._displace(entry, reasons.WAITING, "not all locks of its group were stored in time", now)
+        for entry in group.waiting:
+            self._give_up(entry, now)
+
     def _reject_if_unreadable(self, entry: Entry, now: float) -> None:
         """Reject a lock that waits though its spec cannot be read; what is held stays held."""
+        if entry.reservation.failure:
+            return
         if entry.problem and entry.phase is Phase.PENDING:
             self._end(entry, Event.GIVE_UP, reasons.INVALID_SPEC, entry.problem, now)
         elif entry.problem and entry.phase is Phase.REJECTED:
@@ -614,7 +846,7 @@ class Book:
         if not held:
             self._step(entry, Event.RETURN, reasons.WAITING, failure, now)
             self._reject_if_unreadable(entry, now)
-        elif node is None or node.meta.uid != entry.node_uid:
+        elif node is None or node.meta.is_other(entry.node_uid):
             self._lose(entry, now)
         elif self._columns.fits(node.name, self._beside_borrowers(entry, held)):
             self._place(entry, node, held, now)
@@ -630,9 +862,14 @@ class Book:
         """Tell what of this room has to be free on a lock's node for it, as borrowers may use the rest."""
         return minus(room, self.rooms.credit(entry, entry.node, room)) if entry.borrowable else room
 
-    def _displace_overcommitted(self, name: str, now: float, intruder: Pod | None) -> None:
-        """Take room from locks until the node's pods and locks fit: lowest priority first, then newest."""
-        while (found := first_loser(self._columns, self.rooms, name)) is not None:
+    def _displace_overcommitted(
+        self, name: str, now: float, intruder: Pod | None, left: Collection[Entry] = ()
+    ) -> None:
+        """Take room from locks until the node's pods and locks fit: lowest priority first, then newest.
+
+        Those that an intruder has left lose theirs before all others.
+        """
+        while (found := first_loser(self._columns, self.rooms, name, left)) is not None:
             loser, shortfall = found
             if intruder is None:
                 text = f"{name} is overcommitted by {_amounts_text(shortfall)}"
@@ -658,15 +895,20 @@ class Book:
             entry.violation = ""
             self._step(entry, Event.RESTORE, reasons.RESTORED, _held_text(entry), now)
 
-    def _displace(self, entry: Entry, reason: str, message: str, now: float) -> None:
-        """Have a lock wait for room again."""
+    def _displace(
+        self, entry: Entry, reason: str, message: str, now: float, since: float | None = None
+    ) -> None:
+        """Have a lock wait for room again, since `since` or now, if it was told to have room before."""
         self._unplace(entry)
         self._count_use(entry, now, occupied=False)
         entry.bound_pod = None
         if entry.hold is not None:
             entry.hold = entry.hold.lost()
         entry.end_as_asked()
-        entry.wait(now)
+        if entry.promised:
+            entry.wait(now, since)
+        else:
+            entry.wait_on()
         event = Event.RETURN if entry.phase is Phase.BOUND else Event.DISPLACE
         self._step(entry, event, reason, message, now)
         self._reject_if_unreadable(entry, now)
@@ -702,7 +944,7 @@ class Book:
         """Look at the locks that are new or edited, in their order, which any process comes to."""
         undecided, self._undecided = self._undecided, {}
         for entry in sorted(undecided.values(), key=lambda entry: entry.order):
-            self._decide(entry, now)
+            self._shield(entry, now, partial(self._decide, entry, now))
 
     def _decide(self, entry: Entry, now: float) -> None:
         """Commit a lock whose spec has the token of its hold; once one of a set is chosen all others end."""
@@ -730,7 +972,7 @@ class Book:
     def _lapse(self, entry: Entry, now: float) -> None:
         """Begin the grace of a lease; it leaves the lock as it is."""
         if entry.lease is not None:
-            due, entry.lease = entry.lease.due, entry.lease.lapsed(now)
+            due, entry.lease = entry.lease.due, entry.lease.lapsed()
             self._note(entry, Event.LAPSE, reasons.NOT_RENEWED, entry.lease.text, now, due)
             self._touch(entry)
 
@@ -741,13 +983,14 @@ class Book:
     def _end(
         self, entry: Entry, event: Event, reason: str, message: str, now: float, due: float | None = None
     ) -> None:
+        self.rooms.in_change[entry.key] = entry
         self._count_use(entry, now, occupied=False)
         entry.finished_at = now
         entry.ahead = False
         self.ended.append(entry)
         entry.violation = ""
-        self.ownership.drop(entry.key)
         self._step(entry, event, reason, message, now, due)
+        self.ownership.end(entry)
 
     def _step(
         self, entry: Entry, event: Event, reason: str, message: str, now: float, due: float | None = None
@@ -761,6 +1004,7 @@ class Book:
 
     def _note(self, entry: Entry, event: Event, reason: str, message: str, now: float, due: float) -> None:
         """Go to the phase that an event leads to, and have it told."""
+        self.rooms.in_change[entry.key] = entry
         entry.phase = after(entry.phase, event)
         self.changes.append(Change(entry.reservation.meta, event, entry.phase, reason, message, now, due))
 
@@ -771,6 +1015,7 @@ class Book:
         entry.moving = False
         self._note_problem(entry, node, now)
         self.rooms.hold(entry, requests)
+        self.rooms.in_change[entry.key] = entry
 
     def _note_problem(self, entry: Entry, node: Node, now: float) -> None:
         """Note what is wrong with a lock's node; a lock for any node leaves it if that lasts for long."""
@@ -783,6 +1028,7 @@ class Book:
 
     def _unplace(self, entry: Entry) -> None:
         self.rooms.hold(entry, NOTHING)
+        self.rooms.in_change[entry.key] = entry  # until it says so
         entry.node = entry.node_uid = ""
 
     def _note_occupants(self, entry: Entry, now: float) -> None:
@@ -829,10 +1075,12 @@ class Book:
     def _touch(self, entry: Entry) -> None:
         """Renew what follows from an entry's state: its timer, whether it waits, its status."""
         key = entry.key
+        self.rooms.in_change[key] = entry
         if entry.plan is not None and entry.phase is not Phase.PENDING:
             entry.end_plan()
             self._nominator.remove(entry.uid)
         self.changed[key] = None
+        self.touched.add(key.namespace)
         self._timers.set(key, entry.deadline())
         self.rooms.time(entry)
         self.groups.note(entry)
@@ -844,6 +1092,16 @@ class Book:
             self.end_earmark(entry)
         if not entry.wanting:
             self._nominator.remove(entry.uid)  # never as placed: what it holds is no pod on the node
+        self.rooms.in_change.pop(key, None)  # each change ends here
+
+    def _let_go(self, entry: Entry, reservation: Reservation, now: float) -> None:
+        """Give up a lock that is being deleted, and have its status say so for as long as it is there."""
+        if self.entries.get(entry.key) is entry:
+            self._drop(entry)
+        entry.reservation, entry.deleted = reservation, False
+        entry.terminate(now)
+        self.leaving[entry.key] = entry
+        self.changed[entry.key] = None
 
     def _drop(self, entry: Entry) -> None:
         if entry.phase not in SETTLED:
@@ -851,9 +1109,10 @@ class Book:
         self.rooms.hold(entry, NOTHING)
         self.end_earmark(entry)
         self._nominator.remove(entry.uid)
-        self.ownership.drop(entry.key)
+        self.ownership.end(entry)
         self._timers.set(entry.key, None)
         self.changed.pop(entry.key, None)
+        self.touched.add(entry.key.namespace)
         self.rooms.visited.pop(entry.key, None)
         del self.entries[entry.key]
         self.groups.leave(entry)
@@ -867,9 +1126,18 @@ class Book:
         """Have the status of a lock be written."""
         self.changed[entry.key] = None
 
+    def _capacity(self, node_name: str) -> Resources:
+        node = self._node(node_name)
+        return NOTHING if node is None else node.allocatable
+
     def _node(self, name: str) -> Node | None:
         row = self._columns.row_of.get(name)
         return None if row is None else self._columns.nodes[row]
+
+
+def _says(pod: Pod) -> bool:
+    """Whether the binding of a pod says which locks it took."""
+    return pod.claimed_locks is not None
 
 
 def _node_problem(node: Node) -> tuple[str, str] | None:
@@ -898,5 +1166,11 @@ def _planned_text(entry: Entry) -> str:
 
 def _given_up_text(entry: Entry) -> str:
     spec = entry.reservation.spec
-    seconds = spec.pending_deadline_seconds if spec else 0
-    return f"no room within spec.pendingDeadlineSeconds ({seconds}): {entry.message}"
+    field = f"spec.pendingDeadlineSeconds ({spec.pending_deadline_seconds if spec else 0})"
+    if entry.tried:
+        return f"no room within {field}: {entry.message}"
+    waits = f"it waits since {format_instant(entry.pending_since)}"
+    if not entry.missed:
+        return f"{field} had passed before it was tried: {waits}"
+    text = f"{field} had passed when the operator saw it at {format_instant(entry.seen_waiting_at)}: {waits}"
+    return f"{text}; {entry.message}" if entry.message else text

@@ -11,11 +11,11 @@ from tidelock.ledger.leases import Lease
 from tidelock.ledger.moves import Plan, asked
 from tidelock.ledger.occupancy import Occupant
 from tidelock.ledger.timeline import Span
-from tidelock.ledger.transitions import FINAL, GIVEN, SETTLED
-from tidelock.model.lifetimes import expiry_from, removable_at
+from tidelock.ledger.transitions import FINAL, GIVEN, SETTLED, Event, after
+from tidelock.model.lifetimes import expiry_from, removable_at, too_late_at
 from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key
-from tidelock.model.pods import START_SECONDS, Pod
+from tidelock.model.pods import START_SECONDS, Pod, ReservePod
 from tidelock.model.quantities import NOTHING, Resources, at_most, covers, plus
 from tidelock.model.reservations import BoundPod, Membership, Phase
 
@@ -37,12 +37,13 @@ class Entry:
 
     Instants are seconds since the epoch. `reservation` is the newest version seen; `problem` tells what is
     wrong with its spec, and what is held then stays as it was given. `pending_since` outlives a process,
-    `seen_waiting_at` is when this one first saw that it waits. `ceiling` is the highest priority that
-    its namespace may have, if there is one. `place` is where in line it stands while it waits, as it
-    was told at `placed_at`; `earmark` names the node on which room is kept for it as it comes free, if it has
-    waited for long. `deleted` means that the API server has taken the deletion, of which the watch
-    will tell. `violation` tells who took room that was locked, until the lock has all of it again. A member
-    of a group is told to be active once that is `given`.
+    `seen_waiting_at` is when this one first saw that it waits. `asked_at` is when it was first seen, but no
+    later than it can have been made, as when another process saw it first. `ceiling` is the highest priority
+    that its namespace may have, if there is one. `place` is where in line it stands while it waits, as it
+    was told at `placed_at`, which is in the waitlist's steady time as `refused_at` is; `earmark` names the
+    node on which room is kept for it as it comes free, if it has waited for long. `deleted` means that the
+    API server has taken the deletion, of which the watch will tell. `violation` tells who took room that was
+    locked, until the lock has all of it again. A member of a group is told to be active once that is `given`.
     `hold` tells how a lock in two phases stands, `outdone_by` which lock of its set was chosen instead.
     `plan` tells which pods are to move for it, `moved` how many were evicted by earlier plans, and
     `move_problem` why there is no plan.
@@ -92,13 +93,16 @@ class Entry:
     given: bool = True
     ahead: bool = False
     untold: bool = False
-    ceiling: int | None = None
+    ceiling: int = 0
     transition_times: dict[str, tuple[str, float]] = field(default_factory=dict)
+    asked_at: float = field(init=False)
     key: Key = field(init=False)
     _order: Order = field(init=False)
 
     def __post_init__(self) -> None:
         self.key = self.reservation.key
+        made_by = self.reservation.meta.created + 1  # the API server tells whole seconds, rounded down
+        self.asked_at = min(self.seen_waiting_at, made_by)
         self._order = (-self.priority, self.reservation.meta.created, self.key)
 
     @property
@@ -120,8 +124,12 @@ class Entry:
     @property
     def priority(self) -> int:
         """Priority that counts: no higher than the namespace may have, as a spec may be edited any time."""
-        wanted = self.wanted_priority
-        return wanted if self.ceiling is None else min(wanted, self.ceiling)
+        return min(self.wanted_priority, self.ceiling)
+
+    @property
+    def preempts(self) -> bool:
+        """Whether the spec asks for pods and locks of lower priority to be evicted for it."""
+        return self.reservation.spec is not None and self.reservation.spec.preemption_policy != "Never"
 
     @property
     def retained(self) -> bool:
@@ -145,7 +153,15 @@ class Entry:
 
     def lends_to(self, pod: Pod) -> bool:
         """Whether a pod may use its room without being an owner."""
-        return self.borrowable and not self.ahead and pod.borrows
+        spec = self.reservation.spec
+        if not pod.borrows or self.ahead or spec is None or spec.borrowable is not True:
+            return False
+        return spec.borrower_namespaces is None or pod.meta.namespace in spec.borrower_namespaces
+
+    @property
+    def ending(self) -> list[Occupant]:
+        """Those inside that have been asked to end, and use its room until they are gone; the last first."""
+        return sorted((each for each in self.inside if each.ends_at < inf), key=lambda each: -each.ends_at)
 
     @property
     def inside(self) -> list[Occupant]:
@@ -157,6 +173,17 @@ class Entry:
     def used(self) -> Resources:
         """What those who are inside use of it."""
         return reduce(plus, (each.uses for each in self.inside), NOTHING)
+
+    @property
+    def reserve_pod(self) -> ReservePod | None:
+        """The pod that counts in its place on its node, if others may notice it: until its owner has come.
+
+        A window that is ahead keeps amounts alone, as pods that are gone by then may be there until then.
+        """
+        pod = self.reservation.pod
+        if pod is None or not self.room or self.ahead or (self.sticky and self.occupants):
+            return None
+        return pod if pod.neighbourly else None
 
     @property
     def membership(self) -> Membership | None:
@@ -180,6 +207,33 @@ class Entry:
         """When it is given up if it has no room by then; never, if its spec is lost."""
         spec = self.reservation.spec
         return inf if spec is None else self.pending_since + spec.pending_deadline_seconds
+
+    @property
+    def too_late_at(self) -> float:
+        """When it is too late to decide on it for the first time; never, if its spec is lost."""
+        spec = self.reservation.spec
+        return inf if spec is None else too_late_at(self.pending_since, spec.pending_deadline_seconds)
+
+    @property
+    def missed(self) -> bool:
+        """Whether its deadline had passed when this process first saw that it waits."""
+        return self.seen_waiting_at > self.too_late_at
+
+    @property
+    def promised(self) -> bool:
+        """Whether its stored status says that it has room: now, or for its window."""
+        return self.reservation.status.get("phase") in (Phase.ACTIVE, Phase.PLANNED)
+
+    def terminate(self, now: float) -> None:
+        """Hold and want nothing any more, as the object is being deleted; how a lock ended before stays."""
+        if self.phase in SETTLED:
+            return
+        self.phase = after(self.phase, Event.DELETE)
+        self.reason, self.message = reasons.TERMINATING, "the object is being deleted, and holds no room"
+        self.finished_at = now
+        self.room, self.ahead, self.violation, self.resize_problem = NOTHING, False, "", ""
+        self.bound_pod = self.node_problem = self.place = None
+        self.end_plan()
 
     def end_plan(self) -> None:
         """Have no plan of moves any more, and count who was evicted by it."""
@@ -292,19 +346,27 @@ class Entry:
         begins = self.reservation.start_at
         self.ahead = begins is not None and begins > now
 
-    def wait(self, now: float) -> None:
-        """Begin to wait for room again; the status keeps the instant for a later process."""
-        self.seen_waiting_at = self.pending_since = now
+    def wait(self, now: float, since: float | None = None) -> None:
+        """Begin to wait for room again, as asked for at `since`: now, if that is not known.
+
+        The status keeps that instant for a later process.
+        """
+        self.seen_waiting_at = now
+        self.pending_since = now if since is None else min(since, now)
+        self.wait_on()
+
+    def wait_on(self) -> None:
+        """Wait for room as before, as nobody was told that there was any."""
         self.tried = False
-        self.transition_times["Reconciling"] = ("True", now)
+        self.transition_times["Reconciling"] = ("True", self.pending_since)
 
     def removable_at(self) -> float | None:
         """Tell when the object may be deleted: at once after its end, after its time to live, or never.
 
-        What is untold may not be deleted yet.
+        What is untold may not be deleted yet, and what is being deleted not again.
         """
-        spec = self.reservation.spec
-        if self.finished_at is None or spec is None or self.untold:
+        spec, meta = self.reservation.spec, self.reservation.meta
+        if self.finished_at is None or spec is None or self.untold or meta.deletion_timestamp is not None:
             return None
         return removable_at(spec, self.phase, self.finished_at)
 
@@ -324,16 +386,22 @@ class Entry:
             return self.removable_at()
         lease_due = self.lease.due if self.lease is not None else None
         if self.phase is Phase.PENDING:
-            # A lock is given up only after it has been tried, so that a deadline of 0 means "now or never".
-            spec = self.reservation.spec
-            given_up = self.given_up_at if spec and self.tried else None
-            return _earliest(self.ends_at, given_up, lease_due, self.begins_at)
+            return _earliest(self.ends_at, self._given_up_due(), lease_due, self.begins_at)
         if self.phase is Phase.PLANNED:
             return _earliest(self.ends_at, lease_due, self.begins_at)
         if self.phase is Phase.ACTIVE:
             commit_due = self.hold.commit_due if self.hold is not None else None
             return _earliest(self.expires_at, self.move_at, lease_due, commit_due)
         return None
+
+    def _given_up_due(self) -> float | None:
+        """Compute when it is given up; if seen in time, a deadline of 0 allows for one decision."""
+        spec = self.reservation.spec
+        if spec is None:
+            return None
+        if self.tried:
+            return self.given_up_at
+        return self.too_late_at if spec.pending_deadline_seconds or self.missed else None
 
     @property
     def final(self) -> bool:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tidelock.cluster.columns import Amounts, Columns, Rows
+from tidelock.cluster.columns import NOWHERE, Amounts, Columns, Rows
 from tidelock.cluster.levels import Mask
 from tidelock.ledger.rooms import Rooms
 from tidelock.ledger.timeline import running_sums
@@ -92,16 +92,15 @@ class Forecast:
         """Tell for each node how much of a request is not free now: 0 if none, 1 if all of some resource."""
         shortages: Shortages = np.zeros(len(self._free))
         for name, units in requests.items():
-            if units and (column := self._columns.column_of[name]) < self._free.shape[1]:
-                np.maximum(shortages, 1 - self._free[:, column] / units, out=shortages)
+            if units:
+                free = self._free[:, self._columns.column_of.get(name, NOWHERE)]
+                np.maximum(shortages, 1 - free / units, out=shortages)
         return shortages
 
     def earliest_among(self, requests: Resources, eligible: Mask) -> Start | None:
         """Tell when and where so much is free first, on some of the nodes."""
-        wanted = [(self._columns.column_of.get(name, -1), units) for name, units in requests.items() if units]
-        width = self._free.shape[1]
-        if any(not 0 <= column < width for column, _ in wanted):
-            return None  # no node has any of it
+        column_of = self._columns.column_of
+        wanted = [(column_of.get(name, NOWHERE), units) for name, units in requests.items() if units]
         fits = eligible.copy()
         later = eligible[self._rows]
         for column, units in wanted:

@@ -226,8 +226,9 @@ def _choices(group: Group, pod: Pod, entries: list[Entry]) -> list[Entry]:
     took = [each for each in group.members.values() if each.bound_pod and each.bound_pod.uid == pod.uid]
     if took:
         return [entry for entry in entries if entry in took]
-    if group.key.uid in pod.claimed_locks:
-        return [entry for entry in entries if entry.uid in pod.claimed_locks]
+    claimed = pod.claimed_locks
+    if claimed is not None and group.key.uid in claimed:
+        return [entry for entry in entries if entry.uid in claimed]
     best: dict[str, Entry] = {}
     for entry in sorted(entries, key=lambda each: (not covers(each.room, pod.requests), each.key)):
         if entry.bound_pod is None:

@@ -6,12 +6,14 @@ from typing import Any
 from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.groups import Group
+from tidelock.ledger.transitions import SETTLED
 from tidelock.model.conditions import Aspect, dated
-from tidelock.model.instants import format_instant
+from tidelock.model.instants import format_instant, from_datetime
 from tidelock.model.lockgroups import ReservationGroup
 from tidelock.model.reservations import Phase
 
 _HELD = frozenset({Phase.ACTIVE, Phase.BOUND})
+_OVER = SETTLED - {Phase.TERMINATING}
 
 
 def render_group(
@@ -29,24 +31,53 @@ def render_group(
         phase, reason, message = Phase.REJECTED, reasons.INVALID_SPEC, stored.problem
     else:
         members = list(group.members.values()) if group is not None else []
-        phase = _phase(stored, group)
+        phase = _phase(stored, group, now)
         held = sum(entry.phase in _HELD for entry in members) if phase is Phase.ACTIVE else 0
         consumed = sum(entry.phase is Phase.CONSUMED for entry in members)
         status |= {"members": len(stored.members), "ready": held, "consumed": consumed}
         reason, message = _cause(stored, phase, members, problem)
-        status |= _instants(phase, group, members)
+        status |= _instants(phase, group, members, now)
     status["phase"] = phase.value
     return status | {"conditions": dated(_aspects(phase, reason, message), stored.status, generation, now)}
 
 
-def _phase(stored: ReservationGroup, group: Group | None) -> Phase:
+def render_leaving_group(stored: ReservationGroup, now: float) -> dict[str, Any]:
+    """Write the status of a group that is being deleted; what was told at its end stays."""
+    deleted_at = stored.meta.deletion_timestamp
+    if deleted_at is None or stored.status.get("phase") in _OVER:
+        return stored.status
+    status = {**stored.status, "observedGeneration": stored.meta.generation, "phase": Phase.TERMINATING.value}
+    if "ready" in status:
+        status["ready"] = 0
+    message = "the object is being deleted, and its locks with it"
+    aspects = _aspects(Phase.TERMINATING, reasons.TERMINATING, message)
+    conditions = dated(aspects, stored.status, stored.meta.generation, now)
+    return status | {"finishedAt": format_instant(from_datetime(deleted_at)), "conditions": conditions}
+
+
+def has_begun(stored: ReservationGroup, group: Group | None) -> bool:
+    """Whether a group has been active before, as far as it or its members tell."""
+    return "activatedAt" in stored.status or (group is not None and group.began is not None)
+
+
+def missed(stored: ReservationGroup, group: Group | None, now: float) -> bool:
+    """Whether the deadline of a group has passed before all of its members were made."""
+    count = 0 if group is None else len(group.members)
+    late = count < len(stored.members) and now > stored.too_late_at
+    return late and not stored.problem and not has_begun(stored, group)
+
+
+def _phase(stored: ReservationGroup, group: Group | None, now: float) -> Phase:
     """Sum up the phases of the members; a group is over when all of them are."""
+    late = missed(stored, group, now)
     if group is None:
-        return Phase.PENDING
+        return Phase.REJECTED if late else Phase.PENDING
     phases = [entry.phase for entry in group.members.values()]
-    if len(phases) == len(stored.members) and not any(
+    if (late or len(phases) == len(stored.members)) and not any(
         phase in _HELD or phase is Phase.PENDING for phase in phases
     ):
+        if late:
+            return Phase.REJECTED
         if group.complete:
             return Phase.CONSUMED
         return next(phase for phase in (Phase.EXPIRED, Phase.LOST, Phase.REJECTED) if phase in phases)
@@ -65,6 +96,10 @@ def _cause(stored: ReservationGroup, phase: Phase, members: Sequence[Entry], pro
     if phase is Phase.PENDING and count < size:
         made = f"{count} of {size} locks are made"
         return reasons.WAITING, f"{made}: {problem}" if problem else made
+    if phase is Phase.REJECTED and count < size:
+        seconds = stored.spec.pending_deadline_seconds if stored.spec is not None else 0
+        text = f"spec.pendingDeadlineSeconds ({seconds}) had passed when {count} of {size} locks were made"
+        return reasons.DEADLINE_EXCEEDED, text
     cause = min(
         (entry for entry in members if entry.phase is phase),
         key=lambda entry: (entry.reason in _INNOCENT, entry.key),
@@ -75,10 +110,10 @@ def _cause(stored: ReservationGroup, phase: Phase, members: Sequence[Entry], pro
     return cause.reason, f"{cause.key.name}: {cause.message}"
 
 
-def _instants(phase: Phase, group: Group | None, members: Sequence[Entry]) -> dict[str, str]:
+def _instants(phase: Phase, group: Group | None, members: Sequence[Entry], now: float) -> dict[str, str]:
     """Tell when the group began, ends and ended."""
     ends = max((entry.ends_at for entry in members if entry.ends_at is not None), default=None)
-    finished = max((entry.finished_at for entry in members if entry.finished_at is not None), default=None)
+    finished = max((entry.finished_at for entry in members if entry.finished_at is not None), default=now)
     over = phase not in (Phase.PENDING, Phase.ACTIVE)
     instants = {
         "activatedAt": group.began if group is not None else None,

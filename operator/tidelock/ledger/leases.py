@@ -1,9 +1,9 @@
 """How a lock's lease stands: renewed, lapsed, or lost.
 
 A renewal counts from when the operator sees another `renewTime` than before, as the holder's clock may be
-wrong by any amount. The status keeps that instant, so that a next process goes on counting. The grace begins
-when a process notes that the lease has lapsed, and its end is announced in the status: what ran out while
-nobody watched is not lost before its holder has had the whole grace to renew it.
+wrong by any amount. The status keeps that instant, so the next process continues to count. The grace begins
+when the lease lapses, and its end is announced in the status. A lease that ran out, with its grace, while no
+operator was there is lost at first sight; a renewal that was stored meanwhile counts from then.
 """
 
 from dataclasses import dataclass, replace
@@ -37,9 +37,9 @@ class Lease:
         since = f"not renewed since {format_instant(self.renewed_at)}"
         return since if self.lost_at is None else f"{since}, lost at {format_instant(self.lost_at)}"
 
-    def lapsed(self, now: float) -> "Lease":
-        """Begin the grace."""
-        return replace(self, lost_at=round(now + self.grace, 3))
+    def lapsed(self) -> "Lease":
+        """Begin the grace, at the instant at which it was to be renewed."""
+        return replace(self, lost_at=round(self.renew_by + self.grace, 3))
 
 
 def stored(status: wire.LeaseStatus | None) -> Lease | None:

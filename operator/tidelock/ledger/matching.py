@@ -10,11 +10,9 @@ from collections.abc import Iterator
 from math import floor
 
 from tidelock.ledger.entry import Entry
-from tidelock.model import reservations as wire
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.model.reservations import ControllerOwner, Owner, ReservationSpec
-from tidelock.model.selectors import LabelSelector, Requirement
 
 POD_TEMPLATE_HASH = "pod-template-hash"
 
@@ -29,20 +27,44 @@ def is_owner(pod: Pod, key: Key, spec: ReservationSpec | None) -> bool:
     return spec is not None and key.namespace == pod.meta.namespace and owns(spec, pod)
 
 
+def names(spec: ReservationSpec | None, pod: Pod) -> bool:
+    """Whether an owner term that matches the pod names it, so that the lock is for no other pod."""
+    return spec is not None and any(term.pod is not None and _term_matches(term, pod) for term in spec.owners)
+
+
+def is_for_any(entry: Entry, pod: Pod) -> bool:
+    """Whether a lock of which a pod is an owner is as much for others of its workload.
+
+    Of such locks a pod takes the best fit where it goes. Members of groups and locks for reuse have rules
+    of their own.
+    """
+    spec = entry.reservation.spec
+    return spec is not None and _is_for_any(spec, pod)
+
+
+def _is_for_any(spec: ReservationSpec, pod: Pod) -> bool:
+    return spec.group is None and spec.reuse != "Always" and not names(spec, pod)
+
+
 def may_claim(entry: Entry, pod: Pod) -> bool:
     """Whether a pod that matches the owners of a lock can take it.
 
     One that is leaving has had its day, and the lock is for the next of its name; unless its binding says
     that it took this very lock, as when the operator ended before it could tell. One that was bound before
-    the lock's window is of an earlier day, too.
+    the lock's window is of an earlier day, too. A lock for any pod of a workload is for the next one: a pod
+    that was bound before the lock was made, or whose binding does not name it, runs elsewhere.
     """
     if entry.ahead:
         return False
-    if entry.uid in pod.claimed_locks:
+    claimed = pod.claimed_locks
+    if claimed is not None and entry.uid in claimed:
         return True
-    begun = entry.reservation.start_at
-    if begun is not None and pod.node_name and pod.bound_at < floor(begun):  # it is told in whole seconds
-        return False
+    if pod.node_name:
+        begun, made = entry.reservation.start_at, entry.reservation.meta.created
+        if begun is not None and pod.bound_at < floor(begun):  # it is told in whole seconds
+            return False
+        if (claimed is not None or pod.bound_at < floor(made)) and is_for_any(entry, pod):
+            return False
     return not pod.leaving
 
 
@@ -60,7 +82,7 @@ def _term_matches(term: Owner, pod: Pod) -> bool:
         return False
     if term.service_account_name is not None and term.service_account_name != pod.spec.service_account_name:
         return False
-    return term.selector is None or _selects(term.selector, pod)
+    return term.selector is None or term.selector.read.matches(pod.meta.labels)
 
 
 def _controls(owner: ControllerOwner, pod: Pod) -> bool:
@@ -85,49 +107,62 @@ def _controls(owner: ControllerOwner, pod: Pod) -> bool:
     ) == (owner.api_version, made)
 
 
-def _selects(selector: wire.LabelSelector, pod: Pod) -> bool:
-    expressions = tuple(
-        Requirement(e.key, e.operator, tuple(e.values or ())) for e in selector.match_expressions or ()
-    )
-    return LabelSelector(selector.match_labels or {}, expressions).matches(pod.meta.labels)
+_Owners = tuple[str, ...]
+"""A namespace, and the owner terms of locks in it as text."""
 
 
 class OwnerIndex:
-    """Finds the locks whose owner a pod is, without trying all locks of its namespace."""
+    """Finds the locks whose owner a pod is, without trying all locks of its namespace.
+
+    Those of a namespace that have the same owners, and are shared alike, are tried once.
+    """
 
     def __init__(self) -> None:
-        self._specs: dict[Key, ReservationSpec] = {}
-        self._places: defaultdict[tuple[str, ...], dict[Key, None]] = defaultdict(dict)
+        self._owners: dict[Key, _Owners] = {}
+        self._alike: dict[_Owners, tuple[ReservationSpec, dict[Key, None]]] = {}
+        self._places: defaultdict[tuple[str, ...], dict[_Owners, None]] = defaultdict(dict)
 
     def put(self, key: Key, spec: ReservationSpec) -> None:
         """Add a lock, or replace its owners."""
-        earlier = self._specs.get(key)
-        if earlier is not None:
-            if earlier.owners == spec.owners:
-                return
-            self.discard(key)
-        self._specs[key] = spec
-        for term in spec.owners:
-            self._places[key.namespace, *_place(term)][key] = None
+        shared = f"{spec.reuse} {spec.group is not None}"
+        owners = (key.namespace, shared, *(term.model_dump_json(exclude_none=True) for term in spec.owners))
+        if self._owners.get(key) == owners:
+            return
+        self.discard(key)
+        self._owners[key] = owners
+        if owners not in self._alike:
+            self._alike[owners] = (spec, {})
+            for term in spec.owners:
+                self._places[key.namespace, *_place(term)][owners] = None
+        self._alike[owners][1][key] = None
 
     def discard(self, key: Key) -> None:
         """Drop a lock; one that is not there is ignored."""
-        spec = self._specs.pop(key, None)
-        if spec is None:
+        owners = self._owners.pop(key, None)
+        if owners is None:
             return
+        spec, keys = self._alike[owners]
+        del keys[key]
+        if keys:
+            return
+        del self._alike[owners]
         for place in {(key.namespace, *_place(term)) for term in spec.owners}:
-            del self._places[place][key]
+            del self._places[place][owners]
             if not self._places[place]:
                 del self._places[place]
 
-    def of(self, pod: Pod) -> list[Key]:
-        """Keys of the pod's own locks, sorted."""
-        if not self._specs:
+    def of(self, pod: Pod, *, special_only: bool = False) -> list[Key]:
+        """Keys of the pod's own locks, sorted; if asked, without those for any pod of its workload."""
+        if not self._owners:
             return []
-        candidates: dict[Key, None] = {}
+        candidates: dict[_Owners, None] = {}
         for place in _places_of(pod):
             candidates |= self._places.get((pod.meta.namespace, *place), {})
-        return sorted(key for key in candidates if owns(self._specs[key], pod))
+        tried = (self._alike[owners] for owners in candidates)
+        own = (each for each in tried if owns(each[0], pod))
+        return sorted(
+            key for spec, keys in own if not (special_only and _is_for_any(spec, pod)) for key in keys
+        )
 
 
 def _place(term: Owner) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ It follows from the objects alone, so every process finds the same.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import NamedTuple
 
 from tidelock.model.meta import Key
@@ -18,12 +19,16 @@ from tidelock.model.quantities import Resources
 
 
 class Occupant(NamedTuple):
-    """An owner on a lock's node, and what it uses of the lock; `assumed` until it is seen bound there."""
+    """An owner on a lock's node, and what it uses of the lock; `assumed` until it is seen bound there.
+
+    `ends_at` is the end of its grace period in seconds since the epoch, if it has been asked to end.
+    """
 
     key: Key
     uid: str
     assumed: bool
     uses: Resources
+    ends_at: float = inf
 
 
 class Claimant(NamedTuple):

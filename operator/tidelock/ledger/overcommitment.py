@@ -1,6 +1,6 @@
 """Who loses room on a node that can't hold all its pods and locks, and which pod is taken to be why."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from math import inf
 
 from tidelock.cluster.cache import Placed
@@ -11,10 +11,13 @@ from tidelock.model.pods import Pod
 from tidelock.model.quantities import Resources, at_most, beyond
 
 
-def first_loser(columns: Columns, rooms: Rooms, name: str) -> tuple[Entry, Resources] | None:
-    """Give the lock that loses room first, and what the node lacks: the lowest priority, then the newest.
+def first_loser(
+    columns: Columns, rooms: Rooms, name: str, preferred: Collection[Entry] = ()
+) -> tuple[Entry, Resources] | None:
+    """Return the lock that loses room first, and what the node lacks: the lowest priority, then the newest.
 
-    None if the locks of the node are not what it has too much of.
+    It is one of the preferred ones if any of them has such room. None if the locks of the node are not what
+    it has too much of.
     """
     held = list(rooms.held_on(name))
     if not held:
@@ -29,6 +32,7 @@ def first_loser(columns: Columns, rooms: Rooms, name: str) -> tuple[Entry, Resou
         losers = [entry for entry in held if entry.borrowable and at_most(entry.room, shortfall)]
     if not losers:
         return None
+    losers = [entry for entry in losers if entry in preferred] or losers
     return max(losers, key=lambda entry: (-entry.priority, _since(entry), entry.key)), shortfall
 
 

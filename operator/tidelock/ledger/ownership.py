@@ -1,18 +1,26 @@
-"""Whose locks are whose: which a pod owns, which end when it is bound, and what they keep for it on a node.
+"""Whose locks are whose: which a pod owns, which it takes when it is bound, and what they keep for it.
 
 What is asked here changes nothing; what a pod's coming does to its locks is up to the book.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import reduce
 
+from tidelock.ledger.bestfit import best_fit, misfit
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.groups import Groups
-from tidelock.ledger.matching import OwnerIndex, may_claim
+from tidelock.ledger.matching import OwnerIndex, is_for_any, is_owner, may_claim, owner_names
 from tidelock.ledger.rooms import Rooms
 from tidelock.ledger.transitions import SETTLED
+from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
-from tidelock.model.pods import Pod
-from tidelock.model.quantities import NOTHING, Resources, minus
+from tidelock.model.pods import Pod, ReservePod
+from tidelock.model.quantities import NOTHING, Resources, at_most, beyond, covers, minus
+from tidelock.model.reservations import Phase
+
+# Most reservations that are remembered after their end, for pods that wait for them.
+_MOST_FORMER = 1024
 
 
 class Ownership:
@@ -22,47 +30,139 @@ class Ownership:
         entries: all locks, as the book has them.
         groups: of which a pod takes one member.
         rooms: what the locks hold.
+        capacity: gives the allocatable amounts of a node.
 
     """
 
-    def __init__(self, entries: Mapping[Key, Entry], groups: Groups, rooms: Rooms) -> None:
+    def __init__(
+        self,
+        entries: Mapping[Key, Entry],
+        groups: Groups,
+        rooms: Rooms,
+        capacity: Callable[[str], Resources],
+    ) -> None:
         self._entries = entries
         self._groups = groups
         self._rooms = rooms
+        self._capacity = capacity
         self._index = OwnerIndex()
+        self._former = OwnerIndex()
+        self._ends: OrderedDict[Key, str] = OrderedDict()
+        self._for_workloads: set[str] = set()
+        self._key_of: dict[str, Key] = {}
 
     def note(self, entry: Entry) -> None:
         """Take over what the spec of a lock says of its owners; one that is over has none."""
-        if entry.reservation.spec is None or entry.phase in SETTLED:
+        if entry.phase in SETTLED:
+            self.end(entry)
+            return
+        self._forget(entry.key)
+        if entry.reservation.spec is None:
             self._index.discard(entry.key)
+            self._key_of.pop(entry.uid, None)
         else:
+            self._key_of[entry.uid] = entry.key
             self._index.put(entry.key, entry.reservation.spec)
+            if owner_names(entry.key, entry.reservation.spec) is None:
+                self._for_workloads.add(entry.key.namespace)
 
-    def drop(self, key: Key) -> None:
-        """Forget a lock, as it is over or gone."""
-        self._index.discard(key)
+    def end(self, entry: Entry) -> None:
+        """Note that a lock is over or gone: it has no owners. Its end is remembered unless a pod took it."""
+        self._index.discard(entry.key)
+        self._key_of.pop(entry.uid, None)
+        spec = entry.reservation.spec
+        if spec is None or entry.phase in (Phase.BOUND, Phase.CONSUMED):
+            return
+        self._forget(entry.key)
+        self._former.put(entry.key, spec)
+        self._ends[entry.key] = _end_text(entry)
+        if len(self._ends) > _MOST_FORMER:
+            self._forget(next(iter(self._ends)))
+
+    def naming(self, pod: Pod) -> list[Entry]:
+        """Return the locks that name a pod as an owner and are not over, by name; some may begin later."""
+        return [self._entries[key] for key in self._index.of(pod)]
+
+    def former(self, pod: Pod) -> str:
+        """Return how the last lock ended that named a pod as an owner; empty if none is remembered."""
+        keys = self._former.of(pod)
+        return next((text for key, text in reversed(self._ends.items()) if key in keys), "") if keys else ""
 
     def of(self, pod: Pod) -> list[Entry]:
         """All locks of which the pod is an owner and which are not over, by name; of a group one a node."""
-        keys = self._index.of(pod)
+        if isinstance(pod, ReservePod):
+            return []  # it owns nothing
+        claimed = pod.claimed_locks
+        keys = self._index.of(pod, special_only=claimed is not None)
+        if claimed:  # thousands may be for any pod of its workload
+            took = (self._key_of.get(uid) for uid in claimed)
+            keys = sorted({*keys, *(key for key in took if key is not None and self._owns(pod, key))})
         if not keys:  # as for most pods
             return []
         entries = (self._entries[key] for key in keys)
         return self._groups.open_to(pod, [entry for entry in entries if may_claim(entry, pod)])
 
-    def fleeting(self, pod: Pod, node_name: str) -> list[Entry]:
-        """Give the locks of a pod's own that end when it is bound to a node."""
+    def _owns(self, pod: Pod, key: Key) -> bool:
+        return is_owner(pod, key, self._entries[key].reservation.spec)
+
+    def used_by_workloads(self, namespace: str) -> bool:
+        """Whether there is, or was, a lock in a namespace that does not name its owners."""
+        return namespace in self._for_workloads
+
+    def taken(self, pod: Pod, node_name: str, *, named_only: bool = False) -> list[Entry]:
+        """Return the locks of a pod's own that end when it is bound to a node, by name.
+
+        All that name it, wherever they are, and a member of each group; and of the locks on the node that are
+        for any pod of its workload those that fit best what it needs beside these. Where its binding says
+        which it took, those. With `named_only` it takes none of these.
+        """
         own = self.of(pod)
-        return self._groups.taken((each for each in own if not each.sticky), node_name) if own else own
+        if not own:
+            return own
+        loose: list[Entry] = []
+        certain: list[Entry] = []
+        for entry in own:
+            if not entry.sticky:
+                (loose if is_for_any(entry, pod) else certain).append(entry)
+        chosen = self._groups.taken(certain, node_name)
+        if named_only or not loose:
+            return chosen
+        if pod.claimed_locks is not None:
+            return sorted([*chosen, *loose], key=lambda entry: entry.key)
+        reused = (entry for entry in own if entry.sticky and entry.node == node_name)
+        uses = (entry.occupants[pod.uid].uses for entry in reused if pod.uid in entry.occupants)
+        here = [entry for entry in chosen if entry.room and entry.node == node_name]
+        needed = reduce(beyond, (*uses, self._rooms.released(here, node_name)), pod.requests)
+        offered = [entry for entry in loose if entry.room and entry.node == node_name]
+        chosen += self._best(needed, offered, here, node_name)
+        return sorted(chosen, key=lambda entry: entry.key)
+
+    def misfit(self, pod: Pod, entries: Sequence[Entry], node_name: str) -> float | None:
+        """Return by how much a pod's own locks on a node miss what it needs, as shares of the node.
+
+        None if one of them is for this pod alone, as it names the pod or as the pod stands in for it.
+        """
+        if not all(is_for_any(entry, pod) and entry.uid != pod.uid for entry in entries):
+            return None
+        return misfit(pod.requests, [entry.room for entry in entries], self._capacity(node_name))
+
+    def _best(
+        self, needed: Resources, offered: list[Entry], here: list[Entry], node_name: str
+    ) -> list[Entry]:
+        """Choose the locks that fit best; all of them, where less would not release what they lend."""
+        indexes = best_fit(needed, [entry.held for entry in offered], self._capacity(node_name))
+        best = [offered[index] for index in indexes]
+        if not any(entry.borrowable for entry in offered):
+            return best
+        there = self._rooms.released([*here, *offered], node_name)
+        before = self._rooms.released(here, node_name)
+        enough = at_most(needed, minus(there, before))
+        released = minus(self._rooms.released([*here, *best], node_name), before)
+        return best if covers(released, enough) else offered
 
     def on_node(self, nominated: Iterable[Pod], node_name: str) -> list[Entry]:
-        """Give the locks on a node of pods, or stand-ins of locks, that are nominated there."""
-        pods = (
-            pod
-            for pod in nominated
-            if (lock := self._entries.get(pod.key)) is None or lock.uid != pod.uid  # a stand-in owns nothing
-        )
-        own = (entry for pod in pods for entry in self.of(pod))
+        """Give the locks on a node of pods, or reserve pods, that are nominated there."""
+        own = (entry for pod in nominated for entry in self.of(pod))
         return list(dict.fromkeys(entry for entry in own if entry.room and entry.node == node_name))
 
     def kept_for(self, pods: Iterable[Pod], node_name: str, besides: Collection[Entry]) -> Resources:
@@ -73,3 +173,14 @@ class Ownership:
         others = [entry for entry in besides if entry.room and entry.node == node_name]
         released = self._rooms.released([*others, *theirs], node_name)
         return minus(released, self._rooms.released(others, node_name))
+
+    def _forget(self, key: Key) -> None:
+        """Have the end of a lock not be remembered."""
+        self._former.discard(key)
+        self._ends.pop(key, None)
+
+
+def _end_text(entry: Entry) -> str:
+    if entry.phase not in SETTLED or entry.finished_at is None:
+        return f"{entry.key} was deleted"
+    return f"{entry.key} is {entry.phase} since {format_instant(entry.finished_at)}: {entry.message}"

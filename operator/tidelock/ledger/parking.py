@@ -11,8 +11,6 @@ from itertools import islice
 from math import inf
 from operator import itemgetter
 
-import msgspec
-
 from tidelock.ledger.entry import Entry, Order
 from tidelock.model.meta import Key
 from tidelock.model.reservations import Phase
@@ -96,8 +94,8 @@ def shape(entry: Entry) -> Hashable | None:
         return None  # what comes free there is for nobody else
     if entry.begins_at is not None or entry.reservation.run_seconds < inf:
         return None
-    spread = msgspec.json.encode(pod.spec.topology_spread_constraints)
-    return pod.spec.priority, pod.placement_key, spread  # priority: whose nominations it has to yield to
+    # Priority: whose nominations it has to yield to.
+    return pod.spec.priority, pod.placement_key, pod.neighbour_key
 
 
 def room_demand(entry: Entry) -> Hashable:
@@ -110,4 +108,5 @@ def quota_demand(entry: Entry) -> Hashable:
     """Give a value that is equal for locks that a quota treats alike; own for one that holds room already."""
     if entry.room:
         return entry.key
-    return tuple(sorted(entry.reservation.requests.items())), entry.wanted_life, entry.wanted_priority
+    rights = entry.wanted_priority, entry.preempts
+    return tuple(sorted(entry.reservation.requests.items())), entry.wanted_life, *rights

@@ -1,5 +1,8 @@
 """The places of locks in line: how many others are to be given room before each, and when it may have room.
 
+A place assumes that each lock before it is given room. One that is refused leaves the share of its namespace
+as it is, and the next of that namespace comes sooner than it was told. Which of them fit is not known before.
+
 They change with each lock that comes or goes, and each place that is told is a write. So they are found anew
 at most once a second, and told as refusals are: to each lock at most every ten seconds, and to so many locks
 a second.
@@ -46,12 +49,12 @@ class Places:
         self._shares = shares
         self._forecast = forecast
         self._tell = tell
-        self._next = 0.0
+        self._next = 0.0  # by the waitlist's steady time
 
     @property
     def due(self) -> float | None:
         """When places are to be found anew, if they are."""
-        return self._next if self._waitlist.moved else None
+        return self._waitlist.steady.instant(self._next) if self._waitlist.moved else None
 
     def line(self) -> list[Entry]:
         """Give all that have been tried and wait for their first room, as they would be given it."""
@@ -64,22 +67,22 @@ class Places:
         """Find the places anew if that is due, and tell those that are others than they were told."""
         if self.due is None or now < self.due:
             return
-        line = self.line()
+        line, at = self.line(), self._waitlist.steady.at(now)
         pause = max(_PAUSE, len(line) / _LOOKED_AT_A_SECOND)
         news = list(_news(line))
-        due = [(entry, place) for entry, place in news if now >= entry.placed_at + self._waitlist.renewal]
+        due = [(entry, place) for entry, place in news if at >= entry.placed_at + self._waitlist.renewal]
         due.sort(key=lambda each: each[0].placed_at)
         told = due[: int(pause * RENEWALS_A_SECOND)]
         forecast = self._forecast(now) if told else None
         for entry, position in told:
             start = None if forecast is None else _estimate(entry, forecast)
             place = Place(position, len(line), start)
-            entry.placed_at = now
+            entry.placed_at = at
             if place != entry.place:
                 entry.place = place
                 self._tell(entry)
         self._waitlist.moved = len(told) < len(news)
-        self._next = now + pause
+        self._next = at + pause
 
 
 def waits_for_room(entry: Entry) -> bool:

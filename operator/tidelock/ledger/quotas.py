@@ -5,9 +5,12 @@ bound it counts as before, as it may come back. One for reuse counts as a whole 
 pods are counted as well, without what they use of it. A life is whole, from its beginning to the latest end
 that the lock was given, so what is used shrinks when a lock ends, or its spec asks for less, and not with
 time.
+
+A priority above 0 and preemption take room from other namespaces, so they need a quota that names them. This
+is the rule of ResourceQuota for what an administrator lists in `limitedResources`, such as PriorityClasses.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -61,6 +64,7 @@ class Excess(NamedTuple):
 
 
 _NO_CHARGE = Charge()
+_PREEMPT = "PreemptLowerPriority"
 
 _Listener = Callable[[str], None]
 
@@ -104,10 +108,10 @@ class Quotas:
         """Give what the locks of a namespace count with."""
         return self._used.get(namespace, _NO_CHARGE)
 
-    def ceiling(self, namespace: str) -> int | None:
-        """Give the highest priority that locks of a namespace may have; None for any."""
+    def ceiling(self, namespace: str) -> int:
+        """Return the highest priority that locks of a namespace may have; 0 if no quota names one."""
         ceilings = (quota.spec.max_priority for quota in self._quotas.of(namespace))
-        return min((ceiling for ceiling in ceilings if ceiling is not None), default=None)
+        return min((ceiling for ceiling in ceilings if ceiling is not None), default=0)
 
     def weight(self, namespace: str) -> int:
         """Give the weight with which a namespace takes part in the order of those that wait."""
@@ -135,11 +139,11 @@ class Quotas:
         """
         namespace = entry.key.namespace
         if not self._quotas.of(namespace):
-            return ""
+            return "; ".join(_unnamed((), entry))
         quotas = self.of(namespace)
         asked = Charge.asked_for(entry)
         own = self._charges.get(entry.key, _NO_CHARGE)
-        if own.covers(asked):
+        if own.covers(asked) and not entry.moving:
             return ""
         used = self.used(namespace) + beside
         found = [(quota.meta.name, list(_excesses(quota, entry, asked, own, used))) for quota in quotas]
@@ -148,7 +152,8 @@ class Quotas:
                 (quota.meta.name, list(_pods_excesses(quota, asked, own, used)))
                 for quota in sorted(self._resource_quotas.of(namespace), key=lambda quota: quota.meta.name)
             ]
-        return "; ".join(_text(name, excesses) for name, excesses in found if excesses)
+        exceeded = (_text(name, excesses) for name, excesses in found if excesses)
+        return "; ".join((*exceeded, *_unnamed(quotas, entry)))
 
     def _replace(self, key: Key, before: Charge, after: Charge) -> None:
         if before == after:
@@ -186,9 +191,16 @@ class Quotas:
             listener(namespace)
 
 
-def unlimited() -> Quotas:
-    """Make quotas for a cluster that has none."""
-    return Quotas(Lister(), Lister())
+def _unnamed(quotas: Collection[ReservationQuota], entry: Entry) -> Iterator[str]:
+    """Say what a lock asks for that is refused because no quota of its namespace names it."""
+    if entry.wanted_priority > 0 and all(quota.spec.max_priority is None for quota in quotas):
+        wanted = f"spec.priority {entry.wanted_priority}"
+        yield f"{wanted} needs a ReservationQuota with maxPriority, and there is none"
+    if entry.preempts and all(quota.spec.preemption_policy is None for quota in quotas):
+        yield (
+            f"spec.preemptionPolicy {_PREEMPT} needs a ReservationQuota with preemptionPolicy {_PREEMPT},"
+            " and there is none"
+        )
 
 
 def _excesses(
@@ -211,6 +223,8 @@ def _excesses(
         yield Excess("maxLifeSeconds", str(entry.wanted_life), str(spec.max_life_seconds))
     if spec.max_priority is not None and entry.wanted_priority > spec.max_priority:
         yield Excess("maxPriority", str(entry.wanted_priority), str(spec.max_priority))
+    if spec.preemption_policy == "Never" and entry.preempts:
+        yield Excess("preemptionPolicy", _PREEMPT, "Never")
 
 
 def _sums(

@@ -8,7 +8,7 @@ pods that can't borrow, and for locks; and nothing but the node's pods and locks
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
@@ -16,6 +16,7 @@ from math import inf
 
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Columns
+from tidelock.cluster.reserve_pods import ReservePods
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import is_owner
 from tidelock.ledger.occupancy import Claimant, Occupant, left_of, shared_out
@@ -41,6 +42,7 @@ class Rooms:
 
     Args:
         columns: where held amounts are counted.
+        reserve_pods: where the reserve pods of locks are counted for as long as their owners are awaited.
         pods_on: gives the pods of a node, who may be in its locks; `count_pod` tells that they changed.
         renew: called with each lock that holds another amount as its owners or borrowers have come or gone.
 
@@ -48,6 +50,7 @@ class Rooms:
         shifts: what locks hold otherwise than before, for others to take.
         visited: locks whose owners or borrowers have come or gone, for others to take.
         lenders: borrowable locks that have room.
+        in_change: locks of which a change has begun and is not complete, as after an exception.
         timeline: which room is taken for a time alone.
 
     """
@@ -55,13 +58,16 @@ class Rooms:
     def __init__(
         self,
         columns: Columns,
+        reserve_pods: ReservePods,
         pods_on: Callable[[str], Collection[Placed]],
         renew: Callable[[Entry], None],
     ) -> None:
         self.shifts: list[Shift] = []
         self.visited: dict[Key, None] = {}
         self.lenders: dict[Key, Entry] = {}
+        self.in_change: dict[Key, Entry] = {}
         self._columns = columns
+        self._reserve_pods = reserve_pods
         self._pods_on = pods_on
         self._renew = renew
         self._on_node: defaultdict[str, dict[Key, Entry]] = defaultdict(dict)
@@ -86,14 +92,30 @@ class Rooms:
         def count(entry: Entry, node: Node) -> None:
             self._tried.append((entry, node))
             self._columns.lock(node.name, entry.reservation.requests, 1)
+            pod = entry.reservation.pod
+            if pod is not None and pod.neighbourly and not entry.ahead:
+                self._reserve_pods.put(pod, node.name)
 
         try:
             yield count
         finally:
             for entry, node in self._tried:
                 self._columns.lock(node.name, entry.reservation.requests, -1)
+                self._stand(entry)
             self._tried.clear()
             self._columns.freed = freed  # nobody has more room than before
+
+    @contextmanager
+    def apart(self, entries: Iterable[Entry]) -> Iterator[None]:
+        """Count the reserve pods of some locks as gone for as long as the context lasts."""
+        aside = [entry for entry in entries if entry.reserve_pod is not None]
+        for entry in aside:
+            self._reserve_pods.discard(entry.uid)
+        try:
+            yield
+        finally:
+            for entry in aside:
+                self._stand(entry)
 
     def recount(self, node_name: str) -> None:
         """Count the locks of a node that has just come to be known."""
@@ -104,6 +126,7 @@ class Rooms:
     def hold(self, entry: Entry, room: Resources) -> None:
         """Make the room that an entry has on its node exactly this much."""
         self._lowest = None
+        self.in_change[entry.key] = entry
         entry.room = room
         _list(self._on_node, entry, there=bool(room))
         was_shared = entry.node in self._shared_on and entry.key in self._shared_on[entry.node]
@@ -117,6 +140,7 @@ class Rooms:
             self._keep_free(entry, room)
         if was_shared or entry.shared:
             self._share_out(entry.node, moved=entry)
+        self.in_change.pop(entry.key, None)
 
     def time(self, entry: Entry) -> None:
         """Count what an entry holds for as long as it is needed, and no longer."""
@@ -138,6 +162,11 @@ class Rooms:
     def retell(self, entry: Entry) -> None:
         """Tell of what a lock holds as of something new: others are its owners now."""
         self.shifts.append(Shift(entry, entry.node, NOTHING, entry.held))
+
+    def offer(self, entry: Entry) -> None:
+        """Announce a holding as if it came free: its priority fell, so pods and locks may preempt it now."""
+        self.shifts.append(Shift(entry, entry.node, entry.held, NOTHING))
+        self._columns.freed += 1
 
     def count_occupants(self, node_name: str) -> None:
         """Have the locks of a node that are shared hold what pods there do not use of them."""
@@ -177,9 +206,11 @@ class Rooms:
 
     def borrowers_on(self, node_name: str) -> list[Placed]:
         """Pods of a node that use, or could use, room of borrowable locks there."""
-        if not any(entry.borrowable for entry in self._shared_of(node_name)):
+        lenders = [entry for entry in self._shared_of(node_name) if entry.borrowable]
+        if not lenders:
             return []
-        return [placed for placed in self._pods_on(node_name) if placed.pod.borrows]
+        pods = self._pods_on(node_name)
+        return [placed for placed in pods if any(entry.lends_to(placed.pod) for entry in lenders)]
 
     def evictable(self, node_name: str) -> Resources:
         """Sum what borrowers on a node use beyond what locks there have for them; they go as a whole."""
@@ -205,6 +236,11 @@ class Rooms:
     def holds_room(self) -> bool:
         """Whether any lock holds room, be it in a trial."""
         return bool(self._on_node or self._tried)
+
+    @property
+    def neighbourly(self) -> bool:
+        """Whether pods may notice any lock by its reserve pod."""
+        return bool(self._reserve_pods)
 
     def ends(self) -> Iterator[tuple[str, Span]]:
         """Give by node what is there until a known instant: what locks hold, and pods with a deadline."""
@@ -243,8 +279,17 @@ class Rooms:
             self._columns.lock(entry.node, resources, 1)
             entry.held = resources
             self.time(entry)
+        self._stand(entry)
         for listener in self._listeners:
             listener(entry)
+
+    def _stand(self, entry: Entry) -> None:
+        """Count the reserve pod of a lock on its node for as long as its owner is awaited there."""
+        pod = entry.reserve_pod
+        if pod is not None:
+            self._reserve_pods.put(pod, entry.node)
+        else:
+            self._reserve_pods.discard(entry.uid)
 
     def _share_out(self, node_name: str, moved: Entry | None = None) -> None:
         """Have the shared locks of a node hold what is left of them; one that moved is told of anyway."""
@@ -314,4 +359,4 @@ def _shares_in(pod: Pod, entry: Entry) -> bool:
 
 
 def _occupant(placed: Placed, uses: Resources) -> Occupant:
-    return Occupant(placed.pod.key, placed.pod.uid, placed.assumed, uses)
+    return Occupant(placed.pod.key, placed.pod.uid, placed.assumed, uses, placed.pod.ends_at)

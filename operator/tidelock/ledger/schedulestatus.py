@@ -11,6 +11,11 @@ from tidelock.model.instants import format_instant
 from tidelock.model.lockschedules import TEMPLATE_ANNOTATION, ReservationSchedule
 from tidelock.model.reservationschedules import MOST_TOLD
 
+_NEVER = (
+    "spec.schedule: no window begins within 50 years; expected times that come in spec.timeZone: clocks that"
+    " are put forward skip some"
+)
+
 
 class Plan(NamedTuple):
     """How a schedule stands at an instant: names of the windows that it wants, and locks that are to go.
@@ -66,6 +71,19 @@ def render_schedule(
     }
 
 
+def render_leaving_schedule(stored: ReservationSchedule, now: float) -> dict[str, Any]:
+    """Write the status of a schedule that is being deleted: what it told of its windows stays."""
+    status = {name: value for name, value in stored.status.items() if name != "nextStart"}
+    aspect = Aspect(
+        "Ready", "False", reasons.TERMINATING, "the object is being deleted: no more windows are made"
+    )
+    generation = stored.meta.generation
+    return status | {
+        "observedGeneration": generation,
+        "conditions": dated((aspect,), stored.status, generation, now),
+    }
+
+
 def _ahead(entry: Entry, now: float) -> bool:
     start = entry.reservation.start_at
     return start is not None and start > now
@@ -87,6 +105,9 @@ def _aspects(schedule: ReservationSchedule, plan: Plan, planned: int, problem: s
     elif problem:
         yield Aspect("Ready", "False", reasons.NOT_MADE, problem)
         yield Aspect("Reconciling", "True", reasons.NOT_MADE, problem)
+    elif plan.next is None and schedule.spec is not None and not schedule.spec.suspend:
+        yield Aspect("Ready", "False", reasons.INVALID_SPEC, _NEVER)
+        yield Aspect("Stalled", "True", reasons.INVALID_SPEC, _NEVER)
     elif plan.next is None:
         yield Aspect("Ready", "True", reasons.SUSPENDED, "no windows are planned while spec.suspend is true")
     else:

@@ -26,7 +26,7 @@ class Shares:
     def __init__(self, columns: Columns, quotas: Quotas) -> None:
         self._columns = columns
         self._quotas = quotas
-        self._totals: tuple[tuple[int, int], Resources] = ((-1, 0), {})
+        self._totals: tuple[int, Resources] = (-1, {})
 
     def of(self, namespace: str) -> float:
         """Give the weighted dominant share of a namespace; 0 if none of its locks has room."""
@@ -48,7 +48,6 @@ class Shares:
         """
         queues: defaultdict[str, list[Entry]] = defaultdict(list)
         for entry in entries:
-            self._columns.know(entry.reservation.requests)
             queues[entry.key.namespace].append(entry)
         ranked, totals = [], self._cluster_row()
         for namespace, queue in queues.items():
@@ -77,8 +76,7 @@ class Shares:
     def _cluster(self) -> Resources:
         """Sum what all nodes have."""
         columns = self._columns
-        state = columns.version, len(columns.resources)
-        if self._totals[0] != state:
+        if self._totals[0] != columns.version:
             sums = columns.allocatable[: len(columns)].sum(axis=0).tolist()
-            self._totals = state, dict(zip(columns.resources, sums, strict=True))
+            self._totals = columns.version, dict(zip(columns.resources, sums, strict=True))
         return self._totals[1]

@@ -1,6 +1,7 @@
 """The status that a lock, or a quota on locks, ought to have, as plain JSON values."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import reduce
 from typing import Any
 
 from tidelock.ledger import reasons
@@ -8,12 +9,13 @@ from tidelock.ledger.entry import Entry, Place
 from tidelock.ledger.holds import Hold, commit_token
 from tidelock.ledger.leases import Lease
 from tidelock.ledger.moves import approved, asked, render_plan
+from tidelock.ledger.occupancy import Occupant
 from tidelock.ledger.quotas import Charge
 from tidelock.ledger.transitions import SETTLED
 from tidelock.model.conditions import Aspect, dated
 from tidelock.model.instants import format_instant
 from tidelock.model.limits import ReservationQuota
-from tidelock.model.quantities import PODS, Resources, format_resources
+from tidelock.model.quantities import NOTHING, PODS, Resources, format_resources, plus
 from tidelock.model.reservations import Phase, owner_text
 
 # One condition before its times are known: type, status, reason, message.
@@ -135,7 +137,8 @@ def _aspects(entry: Entry) -> Iterator[_Aspect]:
     if (awaited := _awaited(entry)) is not None:
         yield "Reconciling", True, *awaited
     if entry.problem and not entry.final:
-        yield "Stalled", True, reasons.INVALID_SPEC, entry.problem
+        failed = entry.reservation.failure
+        yield "Stalled", True, reasons.INTERNAL_ERROR if failed else reasons.INVALID_SPEC, entry.problem
     elif entry.phase in (Phase.LOST, Phase.REJECTED):
         yield "Stalled", True, entry.reason, entry.message
     if entry.phase is Phase.EXPIRED:
@@ -183,6 +186,8 @@ def _readiness(entry: Entry) -> tuple[bool, str, str]:
         return False, reasons.NOT_RENEWED, lapsed
     if (commitment := _commitment(entry)) is not None and not commitment[0]:
         return commitment
+    if entry.borrowable and (ending := entry.ending):
+        return False, reasons.BORROWERS_ENDING, _ending_text(entry, ending)
     return True, reasons.HELD, entry.message
 
 
@@ -250,6 +255,19 @@ def _lending(entry: Entry) -> Iterator[_Aspect]:
         )
     else:
         yield "Lent", False, reasons.NOT_LENT, "nobody borrows of it"
+
+
+def _ending_text(entry: Entry, ending: Sequence[Occupant]) -> str:
+    """Say what borrowers that are ending still use of a lock, and until when at the least."""
+    used = _shown(reduce(plus, (each.uses for each in ending), NOTHING))
+    amounts = ", ".join(f"{name} {amount}" for name, amount in used.items())
+    last, others = ending[0], len(ending) - 1
+    more = f", and {others} more that end earlier" if others else ""
+    until = format_instant(last.ends_at)
+    return (
+        f"{amounts} on {entry.node} is still occupied by pods that are ending: {last.key}, whose grace period"
+        f" ends at {until}{more}"
+    )
 
 
 def _lapsed_text(entry: Entry) -> str:

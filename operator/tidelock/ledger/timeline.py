@@ -51,6 +51,7 @@ class Timeline:
         self._start = np.zeros(_FEW)
         self._end = np.zeros(_FEW)
         self._node = np.full(_FEW, -1, np.intp)
+        self._layout = columns.layout
         self._amounts = np.zeros((_FEW, len(columns.resources)), np.int64)
         self._sum = np.zeros_like(self._amounts)
         self._peak = np.zeros_like(self._amounts)
@@ -65,6 +66,7 @@ class Timeline:
         before = self._spans[node_name].get(key)
         if before == span:
             return
+        self._lay_out()
         if before is not None:
             self._columns.freed += 1  # who leaves earlier than was known makes room
         if key in self._place_of and (left := self._take(key)) != node_name:
@@ -72,11 +74,9 @@ class Timeline:
         self._spans[node_name][key] = span
         slot = self._slot()
         self._place_of[key] = node_name, slot
-        amounts = self._columns.vector(span.amounts)
-        self._widen()
         self._start[slot], self._end[slot] = span.start, span.end
         index = self._node[slot] = self._id(node_name)
-        self._amounts[slot, : len(amounts)] = amounts
+        self._amounts[slot] = self._columns.vector(span.amounts)
         self._sum[index] += self._amounts[slot]
         self._beginning[node_name] += span.start > -inf
         self._share(node_name)
@@ -84,6 +84,7 @@ class Timeline:
     def drop(self, key: Hashable) -> None:
         """Take a span away, if there is one."""
         if key in self._place_of:
+            self._lay_out()
             self._share(self._take(key))
 
     def recount(self, node_name: str) -> None:
@@ -125,6 +126,7 @@ class Timeline:
             that are of before or after.
 
         """
+        self._lay_out()
         relief = self._peak[: len(self._ids)].copy()
         ids, then = self._peaks(begin, end, now)
         relief[ids] -= then
@@ -180,7 +182,8 @@ class Timeline:
         together, peak = _together(spans), _peak(spans)
         self._peak[index] = 0
         for name, units in peak.items():
-            self._peak[index, self._columns.column_of[name]] = units
+            if (column := self._columns.column_of.get(name)) is not None:
+                self._peak[index, column] = units
         shared = {name: units - peak[name] for name, units in together.items() if units > peak[name]}
         before = self._shared.pop(node_name, NOTHING)
         if shared:
@@ -207,13 +210,20 @@ class Timeline:
             self._amounts = np.concatenate((self._amounts, np.zeros_like(self._amounts)))
         return self._free.pop()
 
-    def _widen(self) -> None:
-        """Have a column for each resource that is known by now."""
-        more = len(self._columns.resources) - self._amounts.shape[1]
-        if more:
-            self._amounts = np.pad(self._amounts, ((0, 0), (0, more)))
-            self._sum = np.pad(self._sum, ((0, 0), (0, more)))
-            self._peak = np.pad(self._peak, ((0, 0), (0, more)))
+    def _lay_out(self) -> None:
+        """Lay all amounts out again if the columns are for other resources than before."""
+        if self._layout == self._columns.layout:
+            return
+        self._layout = self._columns.layout
+        width = len(self._columns.resources)
+        self._amounts = np.zeros((len(self._node), width), np.int64)
+        self._sum = np.zeros((len(self._sum), width), np.int64)
+        self._peak = np.zeros_like(self._sum)
+        for key, (node_name, slot) in self._place_of.items():
+            self._amounts[slot] = self._columns.vector(self._spans[node_name][key].amounts)
+            self._sum[self._node[slot]] += self._amounts[slot]
+        for node_name in self._ids:
+            self._share(node_name)
 
 
 def running_sums(groups: Rows, amounts: Amounts) -> tuple[Rows, Rows, Amounts, Amounts]:

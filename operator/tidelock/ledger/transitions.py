@@ -5,8 +5,8 @@
        +---> Planned ---+ +----RETURN------+
 
 A lock is held in the phase Active alone; one that is Planned will be, from an instant to come. Bound means
-that its room has gone to its owner, whose binding is under way. Consumed, Expired and Lost are final. A lock
-for reuse is Active with and without an owner in it.
+that its room has gone to its owner, whose binding is under way. Consumed, Expired, Lost and Terminating are
+final. A lock for reuse is Active with and without an owner in it.
 """
 
 from enum import StrEnum, auto
@@ -65,6 +65,8 @@ class Event(StrEnum):
     """A pod that was not decided here took room of the lock, which keeps what is left."""
     RESTORE = auto()
     """All the room of a violated lock is back."""
+    DELETE = auto()
+    """The object is being deleted, and a finalizer keeps it for now."""
     REVISE = auto()
     """A spec that could not be served has been edited."""
 
@@ -117,13 +119,17 @@ TRANSITIONS: dict[tuple[Phase, Event], Phase] = {
     (Phase.BOUND, Event.COMMIT): Phase.BOUND,
     (Phase.BOUND, Event.ABORT): Phase.EXPIRED,
     (Phase.BOUND, Event.LOSE_NODE): Phase.LOST,
+    (Phase.PENDING, Event.DELETE): Phase.TERMINATING,
+    (Phase.PLANNED, Event.DELETE): Phase.TERMINATING,
+    (Phase.ACTIVE, Event.DELETE): Phase.TERMINATING,
+    (Phase.BOUND, Event.DELETE): Phase.TERMINATING,
     (Phase.REJECTED, Event.REVISE): Phase.PENDING,
 }
 
 GIVEN = frozenset({Phase.ACTIVE, Phase.BOUND})
 """Phases in which a lock has its room, or has passed it to its owner."""
 
-FINAL = frozenset({Phase.CONSUMED, Phase.EXPIRED, Phase.LOST})
+FINAL = frozenset({Phase.CONSUMED, Phase.EXPIRED, Phase.LOST, Phase.TERMINATING})
 """Phases that no event leads out of."""
 
 SETTLED = FINAL | {Phase.REJECTED}

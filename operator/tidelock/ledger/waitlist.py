@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.groups import Groups
 from tidelock.ledger.parking import Parking, quota_demand, room_demand
+from tidelock.ledger.steady import Steady
 from tidelock.model.meta import Key
 
 # A lock that waits for long has its numbers renewed at most this often (seconds), or each event in a
@@ -32,6 +33,8 @@ class Waitlist:
         outlasting: locks with room for which it is to be asked now whether they may live longer.
         refusers: plugins that have refused locks since all that wait were last tried.
         moved: whether a lock that was tried has begun or ceased to wait, or what it waits for was found anew.
+        steady: the time by which it counts for how long locks wait, and what they are told.
+        since: when those that wait began to, as this process saw it, by that time.
 
     """
 
@@ -41,6 +44,8 @@ class Waitlist:
         self.outlasting: dict[Key, Entry] = {}
         self.refusers: set[str] = set()
         self.moved = False
+        self.steady = Steady()
+        self.since: dict[Key, float] = {}
         self._groups = groups
         self._over_quota = Parking(quota_demand)
         self._roomless = Parking(room_demand)
@@ -59,6 +64,7 @@ class Waitlist:
             self._over_quota.discard(key)
         if not entry.wanting:
             self.untried.pop(key, None)
+            self.since.pop(key, None)
             if self.waiting.pop(key, None) is not None:
                 self.moved |= entry.tried
                 if not parked:
@@ -66,9 +72,11 @@ class Waitlist:
             self._leave_roomless(key)
         elif key not in self.waiting:
             self.waiting[key] = self.untried[key] = entry
+            self.since[key] = self.steady.last
 
     def drop(self, entry: Entry) -> None:
         """Forget a lock."""
+        self.since.pop(entry.key, None)
         self.moved |= self.waiting.pop(entry.key, None) is not None and entry.tried
         self.untried.pop(entry.key, None)
         self.outlasting.pop(entry.key, None)
@@ -89,6 +97,11 @@ class Waitlist:
         if entry.key in self.waiting and not self.over_quota(entry):
             self._sent.discard(entry.key)
             self._roomless.put(entry)
+
+    def leave_out(self, entry: Entry) -> None:
+        """Have a lock that waits not be tried, for itself or for others, until it is renewed."""
+        self.untried.pop(entry.key, None)
+        self._leave_roomless(entry.key)
 
     def renew(self, entry: Entry) -> None:
         """Have a lock that waits be tried again as if it were new: it asks for something else than before."""

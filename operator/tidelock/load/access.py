@@ -10,6 +10,7 @@ from tidelock.kube.client import KubeClient, Resource
 from tidelock.kube.errors import ApiError
 from tidelock.load.prometheus import Access
 from tidelock.load.source import SourceError, Trouble
+from tidelock.model.nesting import bounded
 from tidelock.model.waterlevels import SecretReference
 
 SECRETS = Resource("", "v1", "secrets", "Secret")
@@ -17,6 +18,9 @@ SECRETS = Resource("", "v1", "secrets", "Secret")
 
 class _Secret(msgspec.Struct, frozen=True):
     data: dict[str, str] = {}
+
+
+_decode_secret = bounded(msgspec.json.Decoder(_Secret).decode)
 
 
 class SecretAccess:
@@ -33,7 +37,7 @@ class SecretAccess:
         name = f"Secret {self._reference.namespace}/{self._reference.name}"
         try:
             answer = await self._client.get(SECRETS.item(self._reference.name, self._reference.namespace))
-            data = msgspec.json.decode(answer, type=_Secret).data
+            data = _decode_secret(answer).data
             keys = {key: base64.b64decode(value, validate=True) for key, value in data.items()}
             return Access(_headers(keys), self._context(keys.get("ca.crt", b"")))
         except (ApiError, binascii.Error, ValueError, OSError) as error:

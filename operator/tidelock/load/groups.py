@@ -7,8 +7,9 @@ from typing import Any
 
 from tidelock.load.estimate import Estimate
 from tidelock.load.source import Reading, Source, SourceError
+from tidelock.model.meta import ObjectMeta
 from tidelock.model.nodes import Node
-from tidelock.model.selectors import LabelSelector, Requirement
+from tidelock.model.selectors import LabelSelector
 from tidelock.model.waterlevels import WaterLevelSpec
 
 
@@ -48,6 +49,11 @@ class Group:
         return str(self.body["metadata"]["uid"])
 
     @property
+    def meta(self) -> ObjectMeta:
+        """What names the WaterLevel."""
+        return ObjectMeta(self.name, uid=self.uid)
+
+    @property
     def rank(self) -> tuple[str, str]:
         """Order in which groups get their nodes: the oldest one first."""
         return self.body["metadata"].get("creationTimestamp", ""), self.name
@@ -60,16 +66,7 @@ class Group:
 
 def selector_of(spec: WaterLevelSpec) -> LabelSelector:
     """Read which nodes a WaterLevel wants."""
-    wanted = spec.node_selector
-    if wanted is None:
-        return LabelSelector()
-    return LabelSelector(
-        dict(wanted.match_labels or {}),
-        tuple(
-            Requirement(each.key, each.operator, tuple(each.values or ()))
-            for each in wanted.match_expressions or ()
-        ),
-    )
+    return LabelSelector() if spec.node_selector is None else spec.node_selector.read
 
 
 def members(group: Group, groups: Iterable[Group], nodes: Iterable[Node]) -> dict[str, Node]:

@@ -7,7 +7,6 @@ is found at the next look, after a restart too.
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from tidelock.cluster.objects import Lister
 from tidelock.kube.client import NODES
 from tidelock.load.annotator import Annotated, Annotator, workload_resource
 from tidelock.load.groups import Group, selector_of
@@ -31,24 +30,22 @@ class Leftovers:
         annotator: Annotator,
         nodes: Callable[[], Iterable[Node]],
         workloads: Workloads,
-        water_levels: Lister[WaterLevel],
     ) -> None:
         self._annotator = annotator
         self._nodes = nodes
         self._workloads = workloads
-        self._water_levels = water_levels
         # What is left of a node's annotation is somebody else's: it is removed once, by the node's uid.
         self._removed: dict[str, str] = {}
 
-    async def remove(self, groups: Collection[Group], now: float) -> bool:
-        """Look once; tells whether workloads were forgotten.
+    async def remove(self, stored: Collection[WaterLevel], groups: Collection[Group], now: float) -> bool:
+        """Look once, when all nodes are known; whether workloads were forgotten.
 
-        Call it when all nodes and WaterLevels are known, with the groups that are measured. What is refused
-        is found again at the next look.
+        `stored` are the WaterLevels of the API server, `groups` those that are measured. A refused write is
+        repeated at the next look.
         """
         nodes: list[Annotated] = []
-        await in_slices(self._nodes_left(groups, nodes))
-        measuring = bool(groups or self._water_levels.of())
+        await in_slices(self._nodes_left(stored, groups, nodes))
+        measuring = bool(groups or stored)
         outdated = self._workloads.outdated(now, measuring=measuring)
         workloads = [_emptied(known) for known in outdated]
         if not nodes and not workloads:
@@ -62,12 +59,14 @@ class Leftovers:
         self._workloads.forget(gone)
         return bool(gone)
 
-    def _nodes_left(self, groups: Collection[Group], into: list[Annotated]) -> Iterator[None]:
-        """Find annotated nodes that nobody selects; none while a WaterLevel can't be read.
+    def _nodes_left(
+        self, stored: Collection[WaterLevel], groups: Collection[Group], into: list[Annotated]
+    ) -> Iterator[None]:
+        """Find annotated nodes that no WaterLevel selects; none while the spec of one can't be read.
 
-        The watch that fills the lister and Kopf's, which fills the groups, may each be ahead of the other.
+        The list of what is stored and Kopf's watch, which fills the groups, may each be ahead of the other.
         """
-        specs = [each.spec for each in self._water_levels.of()]
+        specs = [each.spec for each in stored]
         selectors = [selector_of(spec) for spec in specs if spec is not None]
         if len(selectors) < len(specs):
             return

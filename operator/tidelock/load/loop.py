@@ -12,9 +12,11 @@ from tidelock.clock import Clock
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.objects import Lister
 from tidelock.cluster.workloads import workload_reference
+from tidelock.isolation import Isolation
 from tidelock.kube.client import NODES, WATERLEVELS, KubeClient
-from tidelock.kube.errors import ApiError
+from tidelock.kube.errors import ApiError, NotFound
 from tidelock.kube.events import EventRecorder, ObjectReference
+from tidelock.kube.listing import list_all
 from tidelock.load.access import SecretAccess
 from tidelock.load.annotator import (
     WORKLOAD_SECONDS,
@@ -36,7 +38,7 @@ from tidelock.load.source import Reading, Source, SourceError, Use
 from tidelock.load.status import METRICS_STALE, Census, aspects, render
 from tidelock.load.workloads import Workloads
 from tidelock.model.conditions import Aspect
-from tidelock.model.groups import WaterLevel
+from tidelock.model.groups import decode_water_level
 from tidelock.model.levels import PodMeans, Uses, WorkloadKey
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
@@ -64,18 +66,17 @@ class LoadLoop:
         client: KubeClient,
         cache: Cache,
         replica_sets: Lister[Workload],
-        water_levels: Lister[WaterLevel],
         recorder: EventRecorder,
         metrics: LoadMetrics,
         clock: Clock,
         *,
         busy: Callable[[], bool],
         ready: Callable[[], bool],
+        isolation: Isolation,
     ) -> None:
         """Prepare.
 
-        `busy` tells whether there are more urgent requests, `ready` whether all nodes and WaterLevels are
-        known.
+        `busy` returns whether there are more urgent requests, `ready` whether all nodes are known.
         """
         self._client = client
         self._cache = cache
@@ -86,11 +87,10 @@ class LoadLoop:
         self._listeners: list[Callable[[Uses], None]] = []
         self._annotator = Annotator(client, metrics, busy)
         self._ready = ready
+        self._isolation = isolation
         self._groups: dict[str, Group] = {}
         self._workloads = Workloads()
-        self._leftovers = Leftovers(
-            self._annotator, lambda: cache.columns.nodes, self._workloads, water_levels
-        )
+        self._leftovers = Leftovers(self._annotator, lambda: cache.columns.nodes, self._workloads)
         self._running: tuple[asyncio.TaskGroup, aiohttp.ClientSession] | None = None
 
     def on_uses(self, listener: Callable[[Uses], None]) -> None:
@@ -111,12 +111,18 @@ class LoadLoop:
                     self._start(group)
                 while True:
                     await asyncio.sleep(LOOK_SECONDS)
-                    await self._tidy()
+                    with self._isolation.part("leftovers") as attempt:
+                        await self._tidy()
+                    await asyncio.sleep(attempt.pause)
             finally:
                 self._running = None  # Kopf ends later, and what it tells of until then is read no more
 
     def observe(self, body: Mapping[str, Any], spec: WaterLevelSpec) -> None:
-        """Take over a WaterLevel as it is now."""
+        """Take over a WaterLevel as it is now.
+
+        Kopf keeps the order of events for one object, not for its namesake that came after it: what is shown
+        of the earlier one is ignored once the later one is known.
+        """
         name = body["metadata"]["name"]
         group = self._groups.get(name)
         if group is not None and group.uid == body["metadata"]["uid"]:
@@ -128,21 +134,44 @@ class LoadLoop:
                 group = Group(body, spec)
             group.spec = spec
         else:
-            self.forget(name)
+            if group is not None:
+                if _version(body) < _version(group.body):
+                    return
+                self.forget(name, group.uid)
             group = Group(body, spec)
         self._groups[name] = group
         self._start(group)
 
-    def forget(self, name: str) -> None:
-        """Read for a WaterLevel no more: it is gone, or what it asks for is not valid."""
-        group = self._groups.pop(name, None)
-        if group is not None:
+    def forget(self, name: str, uid: str) -> None:
+        """Read for a WaterLevel no more: it is gone, or what it asks for is not valid.
+
+        Another one of its name goes on.
+        """
+        group = self._groups.get(name)
+        if group is not None and group.uid == uid:
+            del self._groups[name]
             _stop(group)
             self._metrics.forget(name)
 
     async def _tidy(self) -> None:
-        """Remove what no WaterLevel stands behind any more."""
-        if self._ready() and await self._leftovers.remove(self._groups.values(), self._clock.now()):
+        """Forget WaterLevels that are gone, and remove the annotations that they leave.
+
+        Kopf does not tell which objects were deleted while it had no watch, so the API server is asked.
+        """
+        if not self._ready():
+            return
+        known = tuple(self._groups.values())
+        try:
+            stored = [decode_water_level(each) for each in await list_all(self._client, WATERLEVELS)]
+        except NotFound:
+            stored = []  # the kind is gone, and all WaterLevels with it
+        except ApiError:
+            return
+        uids = {each.meta.uid for each in stored}
+        for group in known:
+            if group.uid not in uids:
+                self.forget(group.name, group.uid)
+        if await self._leftovers.remove(stored, self._groups.values(), self._clock.now()):
             self._publish_uses()
 
     def _start(self, group: Group) -> None:
@@ -176,7 +205,9 @@ class LoadLoop:
         due = self._clock.monotonic()
         while True:
             started = self._clock.monotonic()
-            await self._refresh(group, source)
+            with self._isolation.attempt("measuring", WATERLEVELS, group.meta) as attempt:
+                await self._refresh(group, source)
+            await asyncio.sleep(attempt.pause)
             ended = self._clock.monotonic()
             self._metrics.refresh.observe(ended - started)
             due = max(due + group.spec.refresh_seconds, ended)

@@ -11,7 +11,9 @@ from tidelock.kube.errors import ApiError, MalformedAnswer, Unreachable
 from tidelock.load.slices import in_slices, paced
 from tidelock.load.source import Capacities, Reading, SourceError, Trouble, Use, cores, percent, size
 from tidelock.model.instants import parse_instant
+from tidelock.model.lenient import decode
 from tidelock.model.meta import Key
+from tidelock.model.nesting import bounded
 from tidelock.model.quantities import CPU, MEMORY, parse_quantity
 
 NODE_METRICS = Resource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", namespaced=False)
@@ -44,11 +46,10 @@ class _Metrics(msgspec.Struct, frozen=True):
 
 
 class _List(msgspec.Struct, frozen=True):
-    items: list[msgspec.Raw] = []
+    items: list[msgspec.Raw] | None = None
 
 
-_decode_list = msgspec.json.Decoder(_List).decode
-_decode_metrics = msgspec.json.Decoder(_Metrics).decode
+_decode_list = bounded(msgspec.json.Decoder(_List).decode)
 
 
 class MetricsServerSource:
@@ -85,7 +86,7 @@ class MetricsServerSource:
 
     async def _list(self, resource: Resource) -> list[msgspec.Raw]:
         try:
-            return _decode_list(await self._api.get(resource.collection())).items
+            return _decode_list(await self._api.get(resource.collection())).items or []
         except (MalformedAnswer, msgspec.MsgspecError) as error:
             raise SourceError(
                 Trouble.MALFORMED, f"not an answer of {resource.api_version}: {error}"
@@ -101,7 +102,7 @@ class MetricsServerSource:
             if raw is None:
                 yield
                 continue
-            metrics = _decode_metrics(raw)
+            metrics = decode(raw, _Metrics)
             name = metrics.metadata.name
             capacity = self._capacity(name)
             if capacity is None:
@@ -132,7 +133,7 @@ def _read_pods(items: list[msgspec.Raw], reading: Reading) -> Iterator[None]:
         if raw is None:
             yield
             continue
-        metrics = _decode_metrics(raw)
+        metrics = decode(raw, _Metrics)
         try:
             at = parse_instant(metrics.timestamp)
             cpu = _total(CPU, metrics.containers, lambda millicores: cores(millicores / _MILLI))

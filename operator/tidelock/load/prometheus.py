@@ -27,6 +27,7 @@ import msgspec
 from tidelock.load.slices import AT_LEISURE, in_slices, paced
 from tidelock.load.source import Reading, SourceError, Trouble, Use, cores, percent, size
 from tidelock.model.meta import Key
+from tidelock.model.nesting import bounded
 
 # Idle time as a part of all time: of series that are younger than its range, a rate alone tells too little.
 NODE_CPU = (
@@ -105,8 +106,8 @@ class _Answer(msgspec.Struct, frozen=True, rename="camel"):
     warnings: tuple[str, ...] = ()
 
 
-_decode_answer = msgspec.json.Decoder(_Answer).decode
-_decode_series = msgspec.json.Decoder(_Series).decode
+_decode_answer = bounded(msgspec.json.Decoder(_Answer).decode)
+_decode_series = bounded(msgspec.json.Decoder(_Series).decode)
 
 
 class Vector(NamedTuple):

@@ -11,6 +11,7 @@ from tidelock.kube.errors import ApiError, NotFound
 from tidelock.kube.wire import parse_page
 from tidelock.load.annotator import workload_resource
 from tidelock.load.slices import in_slices, paced
+from tidelock.model.lenient import decode
 from tidelock.model.levels import (
     POD_USAGE,
     WORKLOAD_KINDS,
@@ -45,9 +46,6 @@ class _Object(msgspec.Struct, frozen=True):
     metadata: _Meta
 
 
-_decode_object = msgspec.json.Decoder(_Object).decode
-
-
 async def stored_uses(client: KubeClient) -> dict[WorkloadKey, Stored]:
     """Read the annotations of all workloads; a kind that can't be listed is left out and told of."""
     found: dict[WorkloadKey, Stored] = {}
@@ -78,7 +76,7 @@ def _decode(resource: Resource, items: list[msgspec.Raw], found: dict[WorkloadKe
         if raw is None:
             yield
             continue
-        meta = _decode_object(raw).metadata
+        meta = decode(raw, _Object).metadata
         text = meta.annotations.get(POD_USAGE)
         if text is None:
             continue

@@ -1,7 +1,10 @@
 """PodDisruptionBudgets as preemption sees them."""
 
+from typing import Any
+
 import msgspec
 
+from tidelock.model.lenient import Reader
 from tidelock.model.meta import ObjectMeta
 from tidelock.model.pods import Pod
 from tidelock.model.selectors import LabelSelector
@@ -14,11 +17,14 @@ class _Spec(msgspec.Struct, frozen=True):
 class _Status(msgspec.Struct, frozen=True, rename="camel"):
     disruptions_allowed: int = 0
     observed_generation: int = 0
-    disrupted_pods: dict[str, msgspec.Raw] = {}
+    disrupted_pods: dict[str, Any] = {}
 
 
 class PodDisruptionBudget(msgspec.Struct, frozen=True):
-    """How many of the selected pods may be evicted now; a selector of None, or an empty one, selects none."""
+    """How many of the selected pods may be evicted now; a selector of None, or an empty one, selects none.
+
+    One that can't be read protects every pod of its namespace.
+    """
 
     metadata: ObjectMeta
     spec: _Spec = _Spec()
@@ -32,17 +38,28 @@ class PodDisruptionBudget(msgspec.Struct, frozen=True):
     @property
     def left(self) -> int:
         """How many evictions it allows now: none before its controller has looked at its newest spec."""
+        if self.metadata.unreadable:
+            return 0
         current = self.status.observed_generation >= self.metadata.generation
         return max(self.status.disruptions_allowed, 0) if current else 0
 
     def selects(self, pod: Pod) -> bool:
         """Whether the Eviction API asks it about a pod of its namespace: of an empty selector about all."""
+        if self.metadata.unreadable:
+            return True
         return self.spec.selector is not None and self.spec.selector.matches(pod.meta.labels)
 
     def counts(self, pod: Pod) -> bool:
         """Whether evicting a pod of its namespace uses it up; one whose eviction is granted is counted."""
+        if self.metadata.unreadable:
+            return True
         selector = self.spec.selector
         if selector is None or not (selector.match_labels or selector.match_expressions):
             return False
         chosen = bool(pod.meta.labels) and selector.matches(pod.meta.labels)
         return chosen and pod.meta.name not in self.status.disrupted_pods
+
+
+decode_budget = Reader(
+    PodDisruptionBudget, spare=r"metadata\.(annotations|labels|ownerReferences).*|status\.disruptedPods.*"
+)

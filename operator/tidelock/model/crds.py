@@ -196,14 +196,16 @@ RESERVATION = CustomResource(
         ),
         _fixed("anyOf", _same("anyOf")),
         _fixed("borrowable", _same_answer("borrowable")),
+        _fixed("borrowerNamespaces", _same("borrowerNamespaces")),
         _fixed("startAt", _same("startAt")),
         # Others may have been planned for what comes after it.
-        Rule(
-            "!has(self.spec.runSeconds) && !has(oldSelf.spec.runSeconds) || "
-            + " && ".join(map(_same, ("runSeconds", "ttlSeconds", "expireAt"))),
-            "runSeconds, and with it ttlSeconds and expireAt, is immutable: delete and create it anew",
-            field=".spec.runSeconds",
-            reason="FieldValueForbidden",
+        *(
+            _fixed(
+                field,
+                f"!has(self.spec.runSeconds) && !has(oldSelf.spec.runSeconds) || {_same(field)}",
+                but="" if field == "runSeconds" else " beside runSeconds",
+            )
+            for field in ("runSeconds", "ttlSeconds", "expireAt")
         ),
         # A member's spec is its group's, and the ledger counts on that.
         Rule(

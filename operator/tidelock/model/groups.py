@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pydantic
 
+from tidelock.model.lenient import Reader
 from tidelock.model.meta import ObjectMeta
 from tidelock.model.selectors import NodeSelectorTerm, Requirement
 from tidelock.model.waterlevels import WaterLevelSpec
@@ -39,12 +40,12 @@ class _Object(msgspec.Struct, frozen=True):
     spec: dict[str, Any] = {}
 
 
-_DECODER = msgspec.json.Decoder(_Object)
+_READ = Reader(_Object)
 
 
 def decode_water_level(raw: bytes | msgspec.Raw) -> WaterLevel:
     """Decode a WaterLevel from its JSON; a bad spec becomes the result's `problem`."""
-    stored = _DECODER.decode(raw)
+    stored = _READ(raw)
     try:
         return WaterLevel(stored.metadata, WaterLevelSpec.model_validate(stored.spec))
     except pydantic.ValidationError as error:

@@ -7,11 +7,19 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# The years that RFC 3339, and a datetime, can write.
+_EARLIEST = datetime(1, 1, 1, tzinfo=UTC).timestamp()
+_LATEST = datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC).timestamp()
 
 
 @lru_cache(maxsize=4096)  # a status is rendered, and compared, several times with the same instants
 def format_instant(seconds: float) -> str:
-    """Write an instant; whole seconds are written without a fraction, as the API's own times are."""
+    """Write an instant; whole seconds are written without a fraction, as the API's own times are.
+
+    An instant outside the years 1 to 9999 is written as the nearest one inside: a sum with a duration that a
+    user gave may lie beyond.
+    """
+    seconds = min(max(seconds, _EARLIEST), _LATEST)
     moment = _EPOCH + timedelta(milliseconds=round(seconds * 1000))
     precision = "milliseconds" if moment.microsecond else "seconds"
     return moment.replace(tzinfo=None).isoformat(timespec=precision) + "Z"
@@ -29,3 +37,14 @@ def parse_instant(text: str) -> float:
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone")
     return from_datetime(moment)
+
+
+def stored_instant(value: object) -> float | None:
+    """Read an instant of a stored status; None for what is none.
+
+    Who may write statuses may store variants of RFC 3339 that the API server alone reads, as with a small t.
+    """
+    try:
+        return parse_instant(value) if isinstance(value, str) else None
+    except (ValueError, OverflowError):
+        return None

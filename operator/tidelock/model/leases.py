@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tidelock.model.wire import YEAR_SECONDS, StatusWire, Timestamp, Wire
+from tidelock.model.wire import YEAR_SECONDS, GivenTimestamp, StatusWire, Timestamp, Wire
 
 
 class Lease(Wire):
@@ -14,7 +14,7 @@ class Lease(Wire):
     """How long a renewal lasts, from the moment in which the operator sees it."""
     grace_seconds: Annotated[int, Field(ge=0, le=YEAR_SECONDS)] = 30
     """How long the lock is kept after that, for a holder that is late; it is announced in the status."""
-    renew_time: Timestamp | None = None
+    renew_time: GivenTimestamp | None = None
     """When the holder renewed it last, by its own clock: any other value than before is a renewal."""
 
 

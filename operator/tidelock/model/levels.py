@@ -12,6 +12,7 @@ from typing import Annotated, Literal, NamedTuple, get_args
 import msgspec
 
 from tidelock.model.instants import format_instant, parse_instant
+from tidelock.model.nesting import bounded
 
 NODE_LEVEL = "tidelock.dev/water-level"
 """Annotation of a Node: its level."""
@@ -139,7 +140,8 @@ class _Wire(msgspec.Struct, frozen=True):
     windows: dict[WindowName, dict[Measured, Stat]]
 
 
-_DECODER = msgspec.json.Decoder(_Wire)
+_decode_number = bounded(msgspec.json.Decoder(_NotNegative).decode)
+_decode_wire = bounded(msgspec.json.Decoder(_Wire).decode)
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -189,7 +191,7 @@ def _compact(value: float, digits: int) -> float:
 
 def _decode(text: str, most: Mapping[Measured, float]) -> tuple[float, Windows] | Unreadable:
     try:
-        wire = _DECODER.decode(text)
+        wire = _decode_wire(text)
         at = _instant(wire.at)
     except ValueError as error:  # msgspec.ValidationError and DecodeError are some
         return Unreadable(str(error))
@@ -270,7 +272,7 @@ def _decode_reading(text: str, most: float) -> Reading | Unreadable:
     if not comma:
         return Unreadable(f"{text!r} is not a number and a time, such as 0.63012,2023-10-17T15:04:32Z")
     try:
-        value, at = msgspec.json.decode(number, type=_NotNegative), _instant(instant)
+        value, at = _decode_number(number), _instant(instant)
     except ValueError as error:
         return Unreadable(str(error))
     if value > most:

@@ -1,10 +1,15 @@
-"""When locks and groups of locks end, and when their objects may go, by what their specs say."""
+"""When locks and groups of locks are given up and end, and when their objects may go, by their specs."""
 
 from tidelock.model.instants import from_datetime
 from tidelock.model.reservationgroups import ReservationGroupSpec
 from tidelock.model.reservations import Phase, ReservationSpec
 
 Spec = ReservationSpec | ReservationGroupSpec
+
+# Seconds by which a stored instant may be behind, as creationTimestamp and conditions have whole seconds.
+_WHOLE_SECOND = 1.0
+# A deadline of 0 means "now or never": for this many seconds it is now, as no watch is faster for sure.
+_NOW_SECONDS = 1
 
 _FULFILLED = frozenset({Phase.CONSUMED, Phase.EXPIRED})
 
@@ -14,6 +19,14 @@ def expiry_from(spec: Spec, start: float) -> float | None:
     if spec.expire_at is not None:
         return from_datetime(spec.expire_at)
     return round(start + spec.ttl_seconds, 3) if spec.ttl_seconds is not None else None
+
+
+def too_late_at(since: float, deadline_seconds: int) -> float:
+    """Compute the instant after which it is too late to decide for the first time on a request for room.
+
+    A manager that asked at `since`, and waits for `deadline_seconds`, has gone elsewhere by then.
+    """
+    return since + max(deadline_seconds, _NOW_SECONDS) + _WHOLE_SECOND
 
 
 def removable_at(spec: Spec, phase: str, finished_at: float) -> float | None:

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import msgspec
 import pydantic
 
+from tidelock.model.lenient import Reader
 from tidelock.model.meta import ObjectMeta, Stored
-from tidelock.model.quantities import Resources, parse_quantity, parse_resources
+from tidelock.model.quantities import Resources, capped_quantity, parse_quantity, parse_resources
 from tidelock.model.reservationquotas import ReservationQuotaSpec
 from tidelock.model.wire import spec_problems
 
@@ -31,16 +32,18 @@ class ReservationQuota:
     status: dict[str, Any] = field(default_factory=dict)
 
 
-_DECODER = msgspec.json.Decoder(Stored)
+_READ = Reader(Stored)
 
 
 def decode_reservation_quota(raw: bytes | msgspec.Raw) -> ReservationQuota:
     """Decode a ReservationQuota from its JSON; a bad spec becomes the result's `problem`."""
-    stored = _DECODER.decode(raw)
+    stored = _READ(raw)
     try:
         spec = ReservationQuotaSpec.model_validate(stored.spec)
     except pydantic.ValidationError as error:
         return ReservationQuota(stored.metadata, problem=spec_problems(error), status=stored.status)
+    if stored.problem:
+        return ReservationQuota(stored.metadata, problem=stored.problem, status=stored.status)
     return ReservationQuota(
         stored.metadata,
         spec,
@@ -77,8 +80,8 @@ class _Scoped(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Figures(msgspec.Struct, frozen=True):
-    hard: dict[str, str] = {}
-    used: dict[str, str] = {}
+    hard: dict[str, str | int] = {}
+    used: dict[str, str | int] = {}
 
 
 class _Core(msgspec.Struct, frozen=True):
@@ -87,20 +90,32 @@ class _Core(msgspec.Struct, frozen=True):
     status: _Figures = _Figures()
 
 
-_CORE_DECODER = msgspec.json.Decoder(_Core)
+_READ_CORE = Reader(
+    _Core,
+    spare=r"metadata\.(annotations|labels|ownerReferences).*",
+    check=lambda stored: tuple(_limits(stored)),
+)
 
 
 def decode_resource_quota(raw: bytes | msgspec.Raw) -> ResourceQuota:
-    """Decode a ResourceQuota from its JSON; raises ValueError for what no API server sends."""
-    stored = _CORE_DECODER.decode(raw)
+    """Decode a ResourceQuota from its JSON, as far as it can be read; raises ValueError if it has no name."""
+    stored = _READ_CORE(raw)
     if stored.spec.scopes or stored.spec.scope_selector is not None:
         return ResourceQuota(stored.metadata)
-    return ResourceQuota(stored.metadata, tuple(_limits(stored.status)))
+    return ResourceQuota(stored.metadata, tuple(_limits(stored)))
 
 
-def _limits(figures: _Figures) -> Iterator[Limit]:
-    """Read what a lock can ask for: cpu is another name for requests.cpu, count/pods counts pods as well."""
-    for name, hard in sorted(figures.hard.items()):
+def _limits(stored: _Core) -> Iterator[Limit]:
+    """Read what a lock can ask for: cpu is another name for requests.cpu, count/pods counts pods as well.
+
+    Of a quota that can't be read in full, a resource without its limit has a limit of 0, and one without its
+    use is used up.
+    """
+    hard, used, lost = stored.status.hard, stored.status.used, bool(stored.metadata.unreadable)
+    for name in sorted(hard.keys() | used.keys() if lost else hard):
         resource = name.removeprefix("requests.").removeprefix("count/")
-        used = figures.used.get(name, "0")
-        yield Limit(name, resource, parse_quantity(resource, hard), parse_quantity(resource, used))
+        most = hard.get(name, "0")
+        amounts = most, used.get(name, most if lost else "0")
+        yield Limit(
+            name, resource, *(parse_quantity(resource, capped_quantity(resource, each)) for each in amounts)
+        )

@@ -1,13 +1,15 @@
 """A ReservationGroup, decoded once, and the Reservations that are its members."""
 
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 import msgspec
 import pydantic
 
-from tidelock.model.instants import parse_instant
-from tidelock.model.lifetimes import removable_at
+from tidelock.model.instants import stored_instant
+from tidelock.model.lenient import Reader
+from tidelock.model.lifetimes import removable_at, too_late_at
 from tidelock.model.meta import Key, ObjectMeta, Stored, controlled_by
 from tidelock.model.reservationgroups import ReservationGroupSpec
 from tidelock.model.wire import spec_problems
@@ -39,8 +41,7 @@ class ReservationGroup:
     @property
     def finished_at(self) -> float | None:
         """The instant at which the group ended for good, if its status tells of one."""
-        finished_at = self.status.get("finishedAt")
-        return parse_instant(finished_at) if isinstance(finished_at, str) else None
+        return stored_instant(self.status.get("finishedAt"))
 
     @property
     def removable_at(self) -> float | None:
@@ -50,27 +51,50 @@ class ReservationGroup:
             return None
         return removable_at(spec, str(self.status.get("phase")), finished_at)
 
-    def manifest(self, name: str) -> dict[str, Any]:
-        """Write the Reservation of a member, which goes with its group."""
+    @property
+    def too_late_at(self) -> float:
+        """The instant after which it is too late to make members of a group that was never active."""
+        if self.spec is None or not self.meta.created:
+            return inf
+        return too_late_at(self.meta.created, self.spec.pending_deadline_seconds)
+
+    def waited(self, now: float) -> int:
+        """Compute for how many whole seconds the group has been there for sure."""
+        return max(int(now - self.meta.created) - 1, 0) if self.meta.created else 0
+
+    def manifest(self, name: str, waited: int = 0) -> dict[str, Any]:
+        """Write the Reservation of a member, which goes with its group.
+
+        Args:
+            name: the member's name.
+            waited: seconds of the group's deadline that are over, as a member's own counts from its creation.
+
+        """
         owner = controlled_by(self.meta, _API_VERSION, "ReservationGroup")
+        spec = self.members[name]
+        if waited and self.spec is not None:
+            left = max(self.spec.pending_deadline_seconds - waited, 0)
+            spec = spec | {"pendingDeadlineSeconds": left}
         return {
             "apiVersion": _API_VERSION,
             "kind": "Reservation",
             "metadata": {"name": name, "namespace": self.meta.namespace, "ownerReferences": [owner]},
-            "spec": self.members[name],
+            "spec": spec,
         }
 
 
-_DECODER = msgspec.json.Decoder(Stored)
+_READ = Reader(Stored)
 
 
 def decode_group(raw: bytes | msgspec.Raw) -> ReservationGroup:
     """Decode a ReservationGroup from its JSON; a bad spec becomes the result's `problem`."""
-    stored = _DECODER.decode(raw)
+    stored = _READ(raw)
     try:
         spec = ReservationGroupSpec.model_validate(stored.spec)
     except pydantic.ValidationError as error:
         return ReservationGroup(stored.metadata, problem=spec_problems(error), status=stored.status)
+    if stored.problem:
+        return ReservationGroup(stored.metadata, problem=stored.problem, status=stored.status)
     members = _members(stored.metadata, spec, stored.spec)
     return ReservationGroup(stored.metadata, spec, "", members, stored.status)
 

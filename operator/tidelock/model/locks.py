@@ -7,9 +7,12 @@ from typing import Any
 import msgspec
 import pydantic
 
-from tidelock.model.instants import from_datetime
+from tidelock.model.extent import excess
+from tidelock.model.instants import from_datetime, parse_instant
+from tidelock.model.label_keys import with_label_keys
+from tidelock.model.lenient import Reader, convert
 from tidelock.model.meta import Key, ObjectMeta, Stored
-from tidelock.model.pods import Pod, PodSpec, stand_in
+from tidelock.model.pods import PodSpec, ReservePod, stand_in
 from tidelock.model.quantities import PODS, QuantityError, Resources, parse_resources
 from tidelock.model.requests import Container, ResourceRequirements, total_requests
 from tidelock.model.reservations import Ask, ReservationSpec, spec_problems
@@ -20,16 +23,20 @@ class Reservation:
     """One version of a Reservation.
 
     A spec that cannot be read is no error here: `problem` then says what is wrong with it, `pod` is None, and
-    `spec` has what can be read of it, or is None. `status` is the stored status as plain JSON values.
-    `asked_by` is the first field manager that wrote the spec, as far as the API server remembers.
+    `spec` has what can be read of it, or is None. `failure` says why the operator failed to take it in,
+    in which case there is no spec either. `status` is the stored status as plain JSON values.
+    `asked_by` is the first field manager that wrote the spec, as far as the API server remembers, and
+    `asked_at` the instant of the last write that was not of the status; 0 if that is not known.
     """
 
     meta: ObjectMeta
     spec: ReservationSpec | None = None
-    pod: Pod | None = None
+    pod: ReservePod | None = None
     problem: str = ""
     status: dict[str, Any] = field(default_factory=dict)
     asked_by: str = ""
+    asked_at: float = 0.0
+    failure: str = ""
 
     @property
     def key(self) -> Key:
@@ -80,31 +87,42 @@ class _Meta(ObjectMeta, frozen=True, rename="camel"):
     managed_fields: tuple[_Managed, ...] = ()
 
     @property
+    def _writes(self) -> list[_Managed]:
+        return sorted((each for each in self.managed_fields if not each.subresource), key=lambda e: e.time)
+
+    @property
     def asked_by(self) -> str:
-        writers = (each for each in self.managed_fields if not each.subresource)
-        return min(writers, key=lambda each: each.time, default=_Managed()).manager
+        return self._writes[0].manager if self._writes else ""
+
+    @property
+    def asked_at(self) -> float:
+        last = self._writes[-1].time if self._writes else ""
+        return parse_instant(last) if last else 0.0
 
 
 class _Stored(Stored, frozen=True):
     metadata: _Meta
 
 
-_DECODER = msgspec.json.Decoder(_Stored)
+_READ = Reader(_Stored)
 
 
 def decode_reservation(raw: bytes | msgspec.Raw) -> Reservation:
     """Decode a Reservation from its JSON; a bad spec becomes the result's `problem`."""
-    stored = _DECODER.decode(raw)
+    stored = _READ(raw)
     spec: ReservationSpec | None = None
     pod, problem = None, ""
     try:
         spec = ReservationSpec.model_validate(stored.spec)
-        pod = stand_in_pod(stored.metadata, spec, stored.spec, spec.preemption_policy)
+        problem = spec.conflict or stored.problem
+        if not problem:
+            pod = stand_in_pod(stored.metadata, spec, stored.spec, spec.preemption_policy)
     except pydantic.ValidationError as error:
         spec, problem = _legible(stored.spec, error), spec_problems(error)
     except (QuantityError, msgspec.ValidationError) as error:
         problem = f"spec: {error}"
-    return Reservation(stored.metadata, spec, pod, problem, stored.status, stored.metadata.asked_by)
+    meta = stored.metadata
+    return Reservation(meta, spec, pod, problem, stored.status, meta.asked_by, meta.asked_at)
 
 
 def _legible(plain: dict[str, Any], error: pydantic.ValidationError) -> ReservationSpec | None:
@@ -116,30 +134,38 @@ def _legible(plain: dict[str, Any], error: pydantic.ValidationError) -> Reservat
         return None
 
 
-def stand_in_pod(meta: ObjectMeta, spec: Ask, plain: dict[str, Any], preemption_policy: str = "Never") -> Pod:
-    """Make the pod in whose place the lock stands: same room, same demands on its node.
+def stand_in_pod(
+    meta: ObjectMeta, spec: Ask, plain: dict[str, Any], preemption_policy: str = "Never"
+) -> ReservePod:
+    """Make the pod in whose place the lock stands: same room, same labels, same demands on its node.
+
+    Labels are those of the template. An annotation tells the scheduler something about a pod, and nothing
+    about a lock: neither those of the lock nor those of its template count.
 
     Args:
-        meta: the lock's own metadata, of which the pod takes over the identity alone: an annotation that
-            tells the scheduler something about a pod tells it nothing about a lock.
+        meta: the lock's own metadata, of which the pod takes over the identity alone.
         spec: the validated spec.
         plain: the same as plain JSON values.
         preemption_policy: whether it may have others evicted.
 
     Raises:
         QuantityError: an amount is no quantity.
-        msgspec.ValidationError: the template is no pod template.
+        msgspec.ValidationError: the template is no pod template, or one of a pod that is too large.
 
     """
+    labels: dict[str, str] = {}
     if spec.resources is not None:
         constraints = {
             name: plain[name] for name in ("nodeSelector", "affinity", "tolerations") if name in plain
         }
         wanted = Container(resources=ResourceRequirements(requests=plain["resources"]))
-        pod_spec = msgspec.structs.replace(msgspec.convert(constraints, PodSpec), containers=(wanted,))
+        pod_spec = msgspec.structs.replace(convert(constraints, PodSpec), containers=(wanted,))
         requests: Resources = {**parse_resources(spec.resources), PODS: 1}
     else:
-        pod_spec = _with_default_requests(msgspec.convert(plain["template"]["spec"], PodSpec))
+        if spec.template is not None and spec.template.metadata is not None:
+            labels = spec.template.metadata.labels or {}
+        pod_spec = _with_default_requests(convert(plain["template"]["spec"], PodSpec))
+        pod_spec = with_label_keys(pod_spec, labels)
         requests = total_requests(pod_spec)
     pinned = msgspec.structs.replace(
         pod_spec,
@@ -149,7 +175,10 @@ def stand_in_pod(meta: ObjectMeta, spec: Ask, plain: dict[str, Any], preemption_
         # An ephemeral volume's claim comes with the pod.
         volumes=tuple(volume for volume in pod_spec.volumes if volume.ephemeral is None),
     )
-    return stand_in(msgspec.structs.replace(meta, labels={}, annotations={}), pinned, requests)
+    pod = stand_in(msgspec.structs.replace(meta, labels=labels, annotations={}), pinned, requests)
+    if too_much := excess(pod):
+        raise msgspec.ValidationError(f"the template's pod is too large: {too_much}")
+    return pod
 
 
 def _with_default_requests(spec: PodSpec) -> PodSpec:

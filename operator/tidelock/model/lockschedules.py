@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pydantic
 
-from tidelock.model.instants import format_instant, parse_instant
+from tidelock.model.instants import format_instant, stored_instant
+from tidelock.model.lenient import Reader
 from tidelock.model.meta import Key, ObjectMeta, Stored, controlled_by
 from tidelock.model.reservationschedules import ReservationScheduleSpec
 from tidelock.model.timetables import Timetable
@@ -74,9 +75,9 @@ class ReservationSchedule:
 
         It may be later than now, if the clock was set back since.
         """
-        planned = (_instant(each.get("startAt")) for each in self.status.get("windows", ()))
+        planned = (stored_instant(each.get("startAt")) or 0.0 for each in self.status.get("windows", ()))
         begun = (start for start in planned if start <= now)
-        return max((_instant(self.status.get("lastStart")), *begun))
+        return max((stored_instant(self.status.get("lastStart")) or 0.0, *begun))
 
     def manifest(self, start: float) -> dict[str, Any]:
         """Write the Reservation of a window, which goes with its schedule."""
@@ -98,21 +99,19 @@ class ReservationSchedule:
         }
 
 
-_DECODER = msgspec.json.Decoder(Stored)
+_READ = Reader(Stored)
 
 
 def decode_schedule(raw: bytes | msgspec.Raw) -> ReservationSchedule:
     """Decode a ReservationSchedule from its JSON; a bad spec becomes the result's `problem`."""
-    stored = _DECODER.decode(raw)
+    stored = _READ(raw)
     try:
         spec = ReservationScheduleSpec.model_validate(stored.spec)
     except pydantic.ValidationError as error:
         return ReservationSchedule(stored.metadata, problem=spec_problems(error), status=stored.status)
+    if stored.problem:
+        return ReservationSchedule(stored.metadata, problem=stored.problem, status=stored.status)
     template = stored.spec["template"]
     made_of = msgspec.json.encode([spec.duration_seconds, template], order="deterministic")
     digest = sha256(made_of).hexdigest()[:16]
     return ReservationSchedule(stored.metadata, spec, spec.timetable, "", template, digest, stored.status)
-
-
-def _instant(stored: object) -> float:
-    return parse_instant(stored) if isinstance(stored, str) else 0.0

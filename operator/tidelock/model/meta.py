@@ -1,5 +1,6 @@
 """The part of an object's metadata that Tidelock reads, and what its own objects have beside."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -16,6 +17,26 @@ class Key(NamedTuple):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
+class Fault(NamedTuple):
+    """A part of an object that can't be read, and was left out."""
+
+    path: str
+    problem: str
+    needed: bool
+    """Whether decisions go by that part, so the object can't be used without it."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.problem}" if self.path else self.problem
+
+
+def field_path(location: Iterable[int | str]) -> str:
+    """Write where a field is: `status.images[0].names`, `status.capacity[nvidia.com/gpu]`."""
+    parts = (
+        f".{part}" if isinstance(part, str) and part.isidentifier() else f"[{part}]" for part in location
+    )
+    return "".join(parts).removeprefix(".")
+
+
 class OwnerReference(msgspec.Struct, frozen=True, rename="camel"):
     """A link from an object to the one that made it."""
 
@@ -27,7 +48,7 @@ class OwnerReference(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
-    """Identity, version and labels of any Kubernetes object."""
+    """Identity, version and labels of any Kubernetes object, and what of the object can't be read."""
 
     name: str
     namespace: str = ""
@@ -39,6 +60,7 @@ class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     owner_references: tuple[OwnerReference, ...] = ()
+    faults: tuple[Fault, ...] = msgspec.field(default=(), name="tidelock.dev/faults")  # never on the wire
 
     @property
     def key(self) -> Key:
@@ -56,6 +78,17 @@ class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
         return int(self.resource_version or 0)
 
     @property
+    def unreadable(self) -> str:
+        """What is wrong with the parts that decisions need; empty for an object that can be used."""
+        return "; ".join(str(fault) for fault in self.faults if fault.needed) if self.faults else ""
+
+    def is_other(self, uid: str) -> bool:
+        """Whether it is another object than the one of this uid: not if its own uid can't be read."""
+        if self.uid == uid:
+            return False
+        return bool(self.uid) and all(fault.path != "metadata.uid" for fault in self.faults)
+
+    @property
     def created(self) -> float:
         """Creation time in seconds since the epoch; 0 for an object that was never stored."""
         return self.creation_timestamp.timestamp() if self.creation_timestamp else 0.0
@@ -67,6 +100,12 @@ class Stored(msgspec.Struct, frozen=True):
     metadata: ObjectMeta
     spec: dict[str, Any] = {}
     status: dict[str, Any] = {}
+
+    @property
+    def problem(self) -> str:
+        """What of the spec can't be read; empty if all of it can."""
+        faults = (fault for fault in self.metadata.faults if fault.path.partition(".")[0] == "spec")
+        return "; ".join(map(str, faults)) if self.metadata.faults else ""
 
 
 def controlled_by(meta: ObjectMeta, api_version: str, kind: str) -> dict[str, Any]:

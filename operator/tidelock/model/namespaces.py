@@ -2,6 +2,7 @@
 
 import msgspec
 
+from tidelock.model.lenient import Reader
 from tidelock.model.meta import ObjectMeta
 
 
@@ -14,3 +15,6 @@ class Namespace(msgspec.Struct, frozen=True):
     def meta(self) -> ObjectMeta:
         """Identity and labels."""
         return self.metadata
+
+
+decode_namespace = Reader(Namespace, spare=r"metadata\.(annotations|ownerReferences).*")

@@ -4,6 +4,7 @@ from functools import cached_property, lru_cache
 
 import msgspec
 
+from tidelock.model.lenient import Reader
 from tidelock.model.meta import ObjectMeta
 from tidelock.model.quantities import Resources, parse_resources
 from tidelock.model.selectors import Taint
@@ -103,17 +104,23 @@ class Node(msgspec.Struct, frozen=True, rename="camel", dict=True):
             and self.spec == other.spec
             and self.ready == other.ready
             and self.meta.uid == other.meta.uid
+            and self.meta.unreadable == other.meta.unreadable
             and self.declared_features == other.declared_features
         )
 
 
-_DECODER = msgspec.json.Decoder(Node)
+# Images and features only add to what a node is chosen for; a resource that can't be read is not there.
+_READ = Reader(
+    Node,
+    spare=r"metadata\.(annotations|ownerReferences).*|status\.(images|conditions|declaredFeatures|capacity).*"
+    r"|status\.allocatable(\[(?!ephemeral-storage\]).*|\.(?!(cpu|memory|pods)$).*)",
+    check=lambda node: node.capacity,
+)
 
 
 def decode_node(raw: bytes | msgspec.Raw) -> Node:
-    """Decode a node from its JSON; raises ValueError for what no API server sends."""
-    node = _DECODER.decode(raw)
-    _ = node.capacity  # a bad quantity is found here, not in the midst of a decision
+    """Decode a node from its JSON, as far as it can be read; raises ValueError if it has no name."""
+    node = _READ(raw)
     if not node.images:
         return node
     status = msgspec.structs.replace(node.status, images=tuple(map(_shared, node.images)))

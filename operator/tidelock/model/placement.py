@@ -1,10 +1,12 @@
 """Wire types of selectors, node affinity and tolerations, in the form that pods use."""
 
+from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from tidelock.model import selectors
 from tidelock.model.wire import (
     LARGEST_INTEGER,
     LabelKey,
@@ -53,6 +55,20 @@ class LabelSelector(Wire):
             reason="FieldValueRequired",
         ),
     )
+
+    @property
+    def conditions(self) -> int:
+        """How many labels and expressions it has."""
+        return len(self.match_labels or ()) + len(self.match_expressions or ())
+
+    @cached_property
+    def read(self) -> selectors.LabelSelector:
+        """The same as labels are held against it."""
+        expressions = tuple(
+            selectors.Requirement(each.key, each.operator, tuple(each.values or ()))
+            for each in self.match_expressions or ()
+        )
+        return selectors.LabelSelector(self.match_labels or {}, expressions)
 
 
 class NodeRequirement(Wire):
@@ -141,7 +157,7 @@ class Affinity(Wire):
 
 
 class PodAffinities(OpenWire):
-    """Affinity of a pod template; affinity to pods is kept as it is."""
+    """Affinity of a pod template; affinity to pods is a pod's, and not checked here."""
 
     node_affinity: NodeAffinity | None = None
     """Nodes that are required or preferred."""

@@ -1,6 +1,6 @@
 """Pods as the scheduler sees them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import cached_property, lru_cache
 from math import inf, nan
@@ -9,11 +9,14 @@ from typing import NamedTuple
 import msgspec
 
 from tidelock.model.instants import from_datetime
+from tidelock.model.lenient import Reader
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.quantities import CPU, MEMORY, Resources, parse_resources
 from tidelock.model.requests import (
+    Allocation,
     ContainerStatus,
     HostPort,
+    Report,
     ResourceRequirements,
     WorkloadResources,
     container_weights,
@@ -23,6 +26,7 @@ from tidelock.model.requests import (
     total_requests,
 )
 from tidelock.model.selectors import LabelSelector, NodeSelector, NodeSelectorTerm, Toleration
+from tidelock.model.wire import YEAR_SECONDS
 
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 PREEMPTED = ("DisruptionTarget", "True", "PreemptionByScheduler")
@@ -38,7 +42,16 @@ START_SECONDS = 60.0
 """Within so many seconds of its binding a pod is taken to be started, from when its deadline counts."""
 BORROWS = "tidelock.dev/borrows"
 CLAIMED_LOCKS = "tidelock.dev/claimed-locks"
-"""Annotation that comes with a binding: the uids of the pod's own locks then, separated by commas."""
+"""Annotation that comes with a binding: the uids of the locks that the pod took, separated by commas."""
+
+# The API server takes annotations of up to 256 KiB, and thousands of locks may name one pod. No more are
+# written, and no more are read.
+_MOST_CLAIMS = 1000
+
+
+def claims_annotation(uids: Sequence[str]) -> dict[str, str]:
+    """Give the annotation that says which locks a pod took."""
+    return {CLAIMED_LOCKS: ",".join(uids[:_MOST_CLAIMS])}
 
 
 class PreferredTerm(msgspec.Struct, frozen=True):
@@ -257,7 +270,7 @@ class PodCondition(msgspec.Struct, frozen=True, rename="camel"):
     last_transition_time: datetime | None = None
 
 
-class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
+class PodStatus(Allocation, frozen=True, rename="camel"):
     """The part of a pod's status that scheduling reads."""
 
     phase: str = ""
@@ -322,10 +335,13 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
         """Whether it may use room of borrowable locks, and lets itself be evicted for their owners."""
         return self.metadata.annotations.get(BORROWS) == "true"
 
-    @property
-    def claimed_locks(self) -> frozenset[str]:
-        """Uids of the locks that were its own when Tidelock bound it."""
-        return frozenset(filter(None, self.metadata.annotations.get(CLAIMED_LOCKS, "").split(",")))
+    @cached_property
+    def claimed_locks(self) -> frozenset[str] | None:
+        """Uids of the locks that it took, and of their groups; None if it is not bound or does not say."""
+        claims = self.metadata.annotations.get(CLAIMED_LOCKS) if self.node_name else None
+        if claims is None:
+            return None
+        return frozenset(filter(None, claims.split(",", _MOST_CLAIMS)[:_MOST_CLAIMS]))
 
     @cached_property
     def bound_at(self) -> float:
@@ -345,12 +361,20 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
 
     @property
     def run_seconds(self) -> float:
-        """How long it is on its node at most, from when it is started there; infinite if nobody knows."""
-        deadline, told = self.spec.active_deadline_seconds, self.metadata.annotations.get(RUN_SECONDS, "")
-        if deadline is None and not told.isdecimal():
-            return inf
-        running = float(told) if deadline is None else float(deadline)
+        """How long it stays on its node at most, from its start there; infinite if that is not known.
+
+        An annotation that is no number of seconds up to a year states nothing.
+        """
+        running: float | None = self.spec.active_deadline_seconds
+        if running is None:
+            running = _seconds(self.metadata.annotations.get(RUN_SECONDS, ""))
         return running + self.spec.termination_grace_period_seconds
+
+    @property
+    def ends_at(self) -> float:
+        """When its grace period is over, in seconds since the epoch; infinite if nobody asked it to end."""
+        asked = self.metadata.deletion_timestamp
+        return inf if asked is None else from_datetime(asked)
 
     def gone_by(self, assumed_at: float) -> float:
         """Tell by when it is gone from its node: infinite if nobody knows, or if that makes no room.
@@ -370,10 +394,14 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
     @cached_property
     def requests(self) -> Resources:
         """What it takes of a node's allocatable, itself as one of `pods` included."""
+        return total_requests(self.spec, self._report)
+
+    @cached_property
+    def _report(self) -> Report:
         status = self.status
         statuses = (*status.init_container_statuses, *status.container_statuses)
         infeasible = any((c.type, c.reason) == _INFEASIBLE_RESIZE for c in status.conditions)
-        return total_requests(self.spec, statuses, infeasible=infeasible)
+        return Report({each.name: each for each in statuses}, status, infeasible)
 
     @cached_property
     def likely_use(self) -> tuple[float, float]:
@@ -411,10 +439,12 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
             )
         )
 
-    @property
+    @cached_property
     def nonzero(self) -> tuple[int, int]:
         """Cpu and memory for scoring once it is placed; a container that asks for none weighs something."""
-        return self._template.nonzero
+        if self._report.empty:
+            return self._template.nonzero
+        return nonzero_requests(self.spec, self._report)
 
     @property
     def container_weights(self) -> tuple[int, int]:
@@ -475,6 +505,13 @@ class _Template:
         )
 
 
+def _seconds(text: str) -> float:
+    """Return the whole seconds that an annotation gives, at most a year; infinity where it gives none."""
+    if not (text.isascii() and text.isdecimal() and len(text.lstrip("0")) <= len(str(YEAR_SECONDS))):
+        return inf
+    return seconds if (seconds := float(text)) <= YEAR_SECONDS else inf
+
+
 def _limit_else_request(amounts: ResourceRequirements) -> Resources:
     return parse_resources({**amounts.requests, **amounts.limits})
 
@@ -519,19 +556,50 @@ def _disks(volume: Volume) -> Iterator[Disk]:
             yield Disk(("rbd", monitor, rbd.pool, rbd.image), rbd.read_only)
 
 
-_DECODER = msgspec.json.Decoder(Pod)
+def _check_quantities(pod: Pod) -> None:
+    """Raise QuantityError for a bad quantity, before a decision comes upon it."""
+    _ = pod.requests
+    spec = pod.spec
+    for each in (*spec.containers, *spec.init_containers):
+        parse_resources(each.resources.limits)
+    if spec.resources is not None:
+        parse_resources(spec.resources.limits)
 
 
-def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
-    """Decode a pod from its JSON; raises ValueError for what no API server sends."""
-    pod = _DECODER.decode(raw)
-    _ = pod.requests  # a bad quantity is found here, not in the midst of a decision
-    return pod
+decode_pod = Reader(
+    Pod,
+    spare=r"metadata\.annotations(\[(?!tidelock\.dev/).*|\.\w+)"
+    r"|spec\.(initContainers|containers)\[\d+\]\.(image|resources\.limits.*)|spec\.resources\.limits.*"
+    r"|spec\.activeDeadlineSeconds|spec\.affinity\.\w+\.preferred.*"
+    r"|status\.(conditions|startTime|nominatedNodeName).*",
+    check=_check_quantities,
+)
+"""Decode a pod from its JSON, as far as it can be read; raises ValueError if it has no name."""
 
 
-def stand_in(meta: ObjectMeta, spec: PodSpec, requests: Resources) -> Pod:
+class ReservePod(Pod, frozen=True, dict=True):
+    """The pod in whose place a reservation stands: it is placed as that pod, and runs nothing."""
+
+    @cached_property
+    def neighbourly(self) -> bool:
+        """Whether other pods may notice it: by a label, a term of its affinity to pods, or a host port."""
+        affinity, spec = self.spec.affinity, self.spec
+        if self.metadata.labels or (affinity and (affinity.pod_affinity or affinity.pod_anti_affinity)):
+            return True
+        return any(each.ports for each in (*spec.containers, *spec.init_containers)) and bool(self.host_ports)
+
+    @cached_property
+    def neighbour_key(self) -> bytes:
+        """Equal for reserve pods of a namespace that are the same to their neighbours, and these to them."""
+        affinity = self.spec.affinity
+        near, far = (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else (None, None)
+        labels = sorted(self.metadata.labels.items())
+        return _ENCODER.encode((labels, near, far, self.spec.topology_spread_constraints))
+
+
+def stand_in(meta: ObjectMeta, spec: PodSpec, requests: Resources) -> ReservePod:
     """Make the pod that a lock is placed as, with these requests instead of those of its containers."""
-    pod = Pod(metadata=meta, spec=spec)
+    pod = ReservePod(metadata=meta, spec=spec)
     pod.__dict__["requests"] = requests
     return pod
 
@@ -543,6 +611,6 @@ def assigned_to(pod: Pod, node_name: str) -> Pod:
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node_name))
 
 
-def pinned_to(pod: Pod, node_name: str) -> Pod:
-    """Make the same pod for one node alone."""
+def pinned_to(pod: ReservePod, node_name: str) -> ReservePod:
+    """Make the same reserve pod for one node alone."""
     return stand_in(pod.metadata, msgspec.structs.replace(pod.spec, node_name=node_name), pod.requests)

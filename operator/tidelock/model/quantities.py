@@ -39,6 +39,10 @@ class QuantityError(ValueError):
     """A text that is no quantity, or one that does not fit 64 bits."""
 
 
+class TooLargeError(QuantityError):
+    """A quantity that does not fit 64 bits."""
+
+
 @lru_cache(maxsize=16_384)
 def parse_quantity(resource: str, value: str | int) -> int:
     """Read a quantity in the unit of its resource.
@@ -54,8 +58,18 @@ def parse_quantity(resource: str, value: str | int) -> int:
         amount: Decimal = parse_decimal(text)  # type: ignore[no-untyped-call]
         units = int((amount * (1000 if resource == CPU else 1)).to_integral_value(rounding=ROUND_UP))
     if abs(units) > _LARGEST:
-        raise QuantityError(f"{resource}: {text!r} is too large")
+        raise TooLargeError(f"{resource}: {text!r} is too large")
     return units
+
+
+def capped_quantity(resource: str, value: str | int) -> str | int:
+    """Return a quantity, or the largest that fits 64 bits instead; raises QuantityError if it is none."""
+    try:
+        parse_quantity(resource, value)
+    except TooLargeError:
+        sign = "-" if str(value).startswith("-") else ""
+        return f"{sign}{_LARGEST}{'m' if resource == CPU else ''}"
+    return value
 
 
 def parse_resources(values: Mapping[str, str | int]) -> dict[str, int]:

@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 import pydantic
 
-from tidelock.model.instants import parse_instant
+from tidelock.model.instants import stored_instant
+from tidelock.model.lenient import Reader
 from tidelock.model.locks import stand_in_pod
 from tidelock.model.meta import Key, ObjectMeta, Stored
 from tidelock.model.pods import Pod
@@ -41,10 +42,7 @@ class Quote:
         """The instant of the answer, if it is given."""
         if self.status.get("observedGeneration") != self.meta.generation:
             return None
-        try:
-            return parse_instant(str(self.status.get("answeredAt")))
-        except ValueError:
-            return None
+        return stored_instant(self.status.get("answeredAt"))
 
     @property
     def removable_at(self) -> float | None:
@@ -53,16 +51,18 @@ class Quote:
         return None if answered is None else answered + self.spec.ttl_seconds
 
 
-_DECODER = msgspec.json.Decoder(Stored)
+_READ = Reader(Stored)
 
 
 def decode_quote(raw: bytes | msgspec.Raw) -> Quote:
     """Decode a ReservationQuote from its JSON; a bad spec becomes the result's `problem`."""
-    stored = _DECODER.decode(raw)
+    stored = _READ(raw)
     try:
         spec = ReservationQuoteSpec.model_validate(stored.spec)
     except pydantic.ValidationError as error:
         return Quote(stored.metadata, problem=spec_problems(error), status=stored.status)
+    if stored.problem:
+        return Quote(stored.metadata, spec, problem=stored.problem, status=stored.status)
     try:
         pod = stand_in_pod(stored.metadata, spec, stored.spec)
     except (QuantityError, msgspec.ValidationError) as error:

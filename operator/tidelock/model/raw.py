@@ -21,6 +21,11 @@ def keeping_raw(decode: Callable[[bytes | msgspec.Raw], T]) -> Callable[[bytes |
     return decode_and_keep
 
 
+def kept_raw(decoded: msgspec.Struct) -> dict[str, msgspec.Raw]:
+    """Return the JSON as an attribute for what stands for an object, if `keeping_raw` kept any."""
+    return {_FIELD: decoded.__dict__[_FIELD]} if _FIELD in decoded.__dict__ else {}
+
+
 def raw_of(decoded: msgspec.Struct) -> msgspec.Raw:
     """Give the JSON of an object; raises KeyError if it was not decoded by `keeping_raw`."""
     raw: msgspec.Raw = decoded.__dict__[_FIELD]

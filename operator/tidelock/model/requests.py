@@ -2,12 +2,13 @@
 
 Source: k8s.io/component-helpers/resource `PodRequests`, as of Kubernetes 1.36: containers and sidecars run
 together, other init containers run one after the other beside the sidecars started before them, overhead
-comes on top; requests given for the pod as a whole replace the sum for the resources that they name; a
-running container that is being resized counts at the larger of what it has and what it asks for, unless the
-kubelet has found that infeasible. Sums are cut off at CEILING.
+comes on top. Requests given for the pod as a whole replace the sum for the resources that they name. A
+container, a sidecar or a pod as a whole that is resized in place counts at the largest of its spec, its
+allocation and its actual resources; its spec is left out if the kubelet has found the resize infeasible.
+Plain init containers are never resized. Sums are cut off at CEILING.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -77,12 +78,56 @@ class Container(msgspec.Struct, frozen=True, rename="camel"):
     restart_policy_rules: tuple[RestartRule, ...] = ()
 
 
-class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """What a running container really has."""
+class Allocation(msgspec.Struct, frozen=True, rename="camel"):
+    """The kubelet's report of a container or of a pod as a whole; `resources` are the actual ones.
 
-    name: str
+    kube-scheduler ignores an allocation without them.
+    """
+
     resources: ResourceRequirements | None = None
     allocated_resources: dict[str, str | int] = {}
+
+
+class ContainerStatus(Allocation, frozen=True, rename="camel", kw_only=True):
+    """The kubelet's report of a container or init container."""
+
+    name: str
+
+
+class Report(NamedTuple):
+    """Allocations of a pod's containers by name, and of the pod as a whole.
+
+    `infeasible` says that the pod's node can never grant its requests.
+    """
+
+    containers: Mapping[str, Allocation]
+    whole: Allocation
+    infeasible: bool
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is reported, so that the pod counts at its spec."""
+        return self.whole.resources is None and all(
+            each.resources is None for each in self.containers.values()
+        )
+
+    def counted(self, asked: Mapping[str, str | int], reported: Allocation | None) -> Resources:
+        """Return the requests of a container or pod as they count with its allocation.
+
+        Raises:
+            QuantityError: a request is no quantity.
+
+        """
+        if reported is None or reported.resources is None:
+            return parse_resources(asked)
+        actual, allocated = reported.resources.requests, reported.allocated_resources
+        if actual == allocated == asked:  # as of most that run
+            return parse_resources(asked)
+        granted = at_least(parse_resources(actual), parse_resources(allocated))
+        return granted if self.infeasible else at_least(parse_resources(asked), granted)
+
+
+UNREPORTED = Report({}, Allocation(), infeasible=False)
 
 
 class WorkloadResources(msgspec.Struct, frozen=True, rename="camel"):
@@ -109,31 +154,14 @@ def host_ports(spec: WorkloadResources, *, host_network: bool) -> tuple[HostPort
     )
 
 
-def total_requests(
-    spec: WorkloadResources, statuses: Iterable[ContainerStatus] = (), *, infeasible: bool = False
-) -> dict[str, int]:
+def total_requests(spec: WorkloadResources, report: Report = UNREPORTED) -> dict[str, int]:
     """Sum the requests of a pod, and count the pod itself as one of `pods`.
-
-    Args:
-        spec: what the pod asks for.
-        statuses: what its containers have, as far as they run.
-        infeasible: whether what it asks for is a resize that its node can never grant.
 
     Raises:
         QuantityError: a request is no quantity.
 
     """
-    running = {status.name: status for status in statuses}
-
-    def requests_of(container: Container) -> Resources:
-        requests = parse_resources(container.resources.requests)
-        status = running.get(container.name)
-        if status is None:
-            return requests
-        actual = _actual(status)
-        return actual if infeasible else at_least(requests, actual)
-
-    return _sum(spec, requests_of) | {PODS: 1}
+    return _sum(spec, report) | {PODS: 1}
 
 
 def lasting_use(spec: WorkloadResources, of: Callable[[ResourceRequirements], Resources]) -> dict[str, int]:
@@ -150,7 +178,7 @@ def lasting_use(spec: WorkloadResources, of: Callable[[ResourceRequirements], Re
     return plus(total, parse_resources(spec.overhead))
 
 
-def nonzero_requests(spec: WorkloadResources) -> tuple[int, int]:
+def nonzero_requests(spec: WorkloadResources, report: Report = UNREPORTED) -> tuple[int, int]:
     """Sum cpu and memory as they count on the pod's node, in scores.
 
     A container that asks for none of it weighs DEFAULT_WEIGHTS, unless the pod as a whole asks for something
@@ -158,9 +186,9 @@ def nonzero_requests(spec: WorkloadResources) -> tuple[int, int]:
     """
     weights = DEFAULT_WEIGHTS
     if spec.resources is not None and spec.resources.requests:
-        asked = _sum(spec, lambda container: parse_resources(container.resources.requests))
+        asked = _sum(spec, report)
         weights = {name: units for name, units in weights.items() if name not in asked}
-    return _weigh(spec, weights)
+    return _weigh(spec, report, weights)
 
 
 def container_weights(spec: WorkloadResources) -> tuple[int, int]:
@@ -168,23 +196,27 @@ def container_weights(spec: WorkloadResources) -> tuple[int, int]:
 
     kube-scheduler leaves out what the pod asks for as a whole there, in NodeResourcesFit.
     """
-    return _weigh(msgspec.structs.replace(spec, resources=None), DEFAULT_WEIGHTS)
+    return _weigh(msgspec.structs.replace(spec, resources=None), UNREPORTED, DEFAULT_WEIGHTS)
 
 
-def _weigh(spec: WorkloadResources, weights: Resources) -> tuple[int, int]:
-    total = _sum(spec, lambda container: {**weights, **parse_resources(container.resources.requests)})
+def _weigh(spec: WorkloadResources, report: Report, weights: Resources) -> tuple[int, int]:
+    total = _sum(spec, report, weights)
     return total.get(CPU, 0), total.get(MEMORY, 0)
 
 
-def _sum(spec: WorkloadResources, requests_of: Callable[[Container], Resources]) -> dict[str, int]:
+def _sum(spec: WorkloadResources, report: Report, weights: Resources = NOTHING) -> dict[str, int]:
+    """Sum the requests of a pod, in which a container that does not ask for a resource has its weight."""
     total: dict[str, int] = {}
     for container in spec.containers:
-        total = plus(total, requests_of(container))
+        reported = report.containers.get(container.name)
+        total = plus(total, {**weights, **report.counted(container.resources.requests, reported)})
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in spec.init_containers:
-        requests = requests_of(container)
-        if container.restart_policy == "Always":
+        sidecar = container.restart_policy == "Always"
+        reported = report.containers.get(container.name) if sidecar else None
+        requests = {**weights, **report.counted(container.resources.requests, reported)}
+        if sidecar:
             total = plus(total, requests)
             sidecars = plus(sidecars, requests)
             peak = at_least(peak, sidecars)
@@ -193,12 +225,8 @@ def _sum(spec: WorkloadResources, requests_of: Callable[[Container], Resources])
     if peak:
         total = at_least(total, peak)
     if spec.resources is not None:
-        total |= parse_resources(spec.resources.requests)
+        whole = report.counted(spec.resources.requests, report.whole)
+        total |= {name: whole.get(name, 0) for name in spec.resources.requests}
     if spec.overhead:
         total = plus(total, parse_resources(spec.overhead))
     return {resource: min(units, CEILING) for resource, units in total.items()}
-
-
-def _actual(status: ContainerStatus) -> Resources:
-    applied = parse_resources(status.resources.requests) if status.resources else NOTHING
-    return at_least(applied, parse_resources(status.allocated_resources))

@@ -53,9 +53,9 @@ class ReservationGroupSpec(Wire):
     topology: Topology | None = None
     """How members are laid over racks, zones or other domains of nodes; absent: wherever they fit best."""
     expire_at: EndOfLife | None = None
-    """When all end, with a time zone; exactly one of expireAt and ttlSeconds is required."""
+    """When all end, with a time zone; exactly one of ttlSeconds and expireAt is required."""
     ttl_seconds: Annotated[int, Field(ge=1, le=YEAR_SECONDS)] | None = None
-    """How long all hold once the group is active; exactly one of expireAt and ttlSeconds is required."""
+    """How long all hold once the group is active; exactly one of ttlSeconds and expireAt is required."""
     pending_deadline_seconds: Annotated[int, Field(ge=0, le=YEAR_SECONDS)] = 60
     """How long the group may wait for room before it is rejected; 0: take it now or be rejected."""
     priority: Priority = 0
@@ -66,7 +66,7 @@ class ReservationGroupSpec(Wire):
     """How long a retained group stays after its end; absent: until it is deleted."""
 
     rules = (
-        ONE_END,
+        *ONE_END,
         Rule(
             f"self.members.map(each, each.count).sum() <= {MOST_MEMBERS}",
             f"a group has at most {MOST_MEMBERS} members",
@@ -115,6 +115,7 @@ RULES = (
     ),
     Rule(
         f"size(self.metadata.name) <= {_LONGEST_NAME}",
-        f"the name of a group has at most {_LONGEST_NAME} characters: its members are named after it",
+        f"metadata.name: the name of a group has at most {_LONGEST_NAME} characters:"
+        " its members are named after it",
     ),
 )

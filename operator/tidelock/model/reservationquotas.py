@@ -5,9 +5,10 @@ from typing import Annotated
 from pydantic import Field
 
 from tidelock.model.amounts import LimitAmounts, LimitProducts
+from tidelock.model.reservations import PreemptionPolicy
 from tidelock.model.wire import YEAR_SECONDS, Conditions, Generation, Rule, StatusWire, Wire
 
-_FIELDS = ("hard", "hardSeconds", "maxAmounts", "maxLifeSeconds", "maxPriority", "weight")
+_FIELDS = ("hard", "hardSeconds", "maxAmounts", "maxLifeSeconds", "maxPriority", "preemptionPolicy", "weight")
 
 Figures = Annotated[dict[str, Annotated[str, Field(max_length=64)]], Field(max_length=2048)]
 
@@ -24,7 +25,11 @@ class ReservationQuotaSpec(Wire):
     max_life_seconds: Annotated[int, Field(ge=1, le=YEAR_SECONDS)] | None = None
     """Longest life of a lock: its ttlSeconds, or the time from its creation to its expireAt."""
     max_priority: Annotated[int, Field(ge=-(2**31), le=1_000_000_000)] | None = None
-    """Highest priority of a lock; that of a lock which is active already counts as no more than this."""
+    """Highest priority of a lock; that of a lock which is active already counts as no more than this. It is 0
+    in a namespace where no quota names it."""
+    preemption_policy: PreemptionPolicy | None = None
+    """PreemptLowerPriority: locks may have pods and locks of lower priority evicted, of other namespaces too.
+    Never: they may not, as in a namespace where no quota names this."""
     weight: Annotated[int, Field(ge=1, le=1000)] | None = None
     """What the namespace's part of the cluster is divided by when locks of equal priority wait; 1 if not
     given. Of several quotas the largest counts."""
@@ -35,6 +40,7 @@ class ReservationQuotaSpec(Wire):
         Rule(
             " || ".join([*(f"has(self.{name})" for name in _FIELDS), "self.countAgainstResourceQuota"]),
             f"an empty quota is refused: give one of {', '.join(_FIELDS)} or countAgainstResourceQuota",
+            field=".hard",
             reason="FieldValueRequired",
         ),
     )

@@ -5,7 +5,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from tidelock.model.amounts import LockedAmounts
 from tidelock.model.commits import Commit, CommitStatus
@@ -22,11 +22,13 @@ from tidelock.model.placement import (
 from tidelock.model.templates import PodTemplate
 from tidelock.model.wire import (
     LARGEST_INTEGER,
+    LIST_SET,
     YEAR_SECONDS,
     Condition,
     Conditions,
     DnsLabel,
     Generation,
+    GivenTimestamp,
     LabelKey,
     Refused,
     Rule,
@@ -59,7 +61,11 @@ __all__ = [
 ]
 
 MOST_MEMBERS = 256
+MOST_CONDITIONS = 64
+"""Labels and expressions in the owners' selectors of one lock, against which pods are held."""
 _OWNER_TEXT_LENGTH = 320
+# As CRDs may be named: only the versions of the core group, which have no group, all begin with a v.
+_API_VERSION = r"^(v[a-z0-9]+|[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[a-z]([a-z0-9-]*[a-z0-9])?)$"
 _Amounts = Annotated[dict[str, Annotated[str, Field(max_length=32)]], Field(max_length=2048)]
 
 
@@ -81,11 +87,9 @@ class PodOwner(_OwnerPart):
 class ControllerOwner(_OwnerPart):
     """Pods of one workload, found by the owner reference that marks their controller."""
 
-    api_version: Annotated[
-        str, Field(max_length=317, pattern=r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?v[a-z0-9]+$")
-    ]
+    api_version: Annotated[str, Field(max_length=317, pattern=_API_VERSION)]
     """API version of the workload, such as apps/v1."""
-    kind: Annotated[str, Field(max_length=63, pattern="^[A-Z][A-Za-z0-9]*$")]
+    kind: Annotated[str, Field(max_length=63, pattern="^[A-Za-z]([A-Za-z0-9-]*[A-Za-z0-9])?$")]
     """Kind of the workload, such as StatefulSet."""
     name: Subdomain
     """Name of the workload."""
@@ -128,11 +132,41 @@ def _reachable(field: str) -> Rule:
     )
 
 
-ONE_END = Rule(
-    "has(self.expireAt) != has(self.ttlSeconds)",
-    "exactly one of expireAt and ttlSeconds is required",
-    reason="FieldValueRequired",
-)
+def exactly_one(of: str, other: str) -> tuple[Rule, Rule]:
+    """Require one of two fields; the errors name the field that is missing, and the one that is too much."""
+    text = f"exactly one of {of} and {other} is required"
+    return (
+        Rule(f"has(self.{of}) || has(self.{other})", text, field=f".{of}", reason="FieldValueRequired"),
+        Rule(f"!has(self.{of}) || !has(self.{other})", text, field=f".{other}", reason="FieldValueForbidden"),
+    )
+
+
+def _refused_beside(field: str, expression: str, other: str, because: str) -> Rule:
+    """Refuse a field, for which an expression is true if it is given, beside another one."""
+    return Rule(
+        f"!({expression})",
+        f"{field} is refused beside {other}: {because}",
+        field=f".{field}",
+        reason="FieldValueForbidden",
+    )
+
+
+_LENDS = "has(self.borrowable) && self.borrowable"
+_REUSED = "has(self.reuse) && self.reuse == 'Always'"
+_PREEMPTS = "self.preemptionPolicy != 'Never'"
+_IN_GROUPS = {
+    "startAt": "has(self.startAt)",
+    "lease": "has(self.lease)",
+    "preemptionPolicy": _PREEMPTS,
+    "reuse": _REUSED,
+    "borrowable": _LENDS,
+    "commit": "has(self.commit)",
+    "anyOf": "has(self.anyOf)",
+    "mayMove": "has(self.mayMove)",
+}
+_NOT_LENT = {"reuse": _REUSED, "startAt": "has(self.startAt)", "runSeconds": "has(self.runSeconds)"}
+
+ONE_END = exactly_one("ttlSeconds", "expireAt")
 
 
 class Room(Wire):
@@ -152,11 +186,7 @@ class Room(Wire):
     """Pod to hold room for; exactly one of resources and template is required."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            "has(self.resources) != has(self.template)",
-            "exactly one of resources and template is required",
-            reason="FieldValueRequired",
-        ),
+        *exactly_one("resources", "template"),
         _belongs_in_template("nodeSelector"),
         _belongs_in_template("affinity"),
         _belongs_in_template("tolerations"),
@@ -170,7 +200,8 @@ class Ask(Room):
     """What a lock asks of the cluster: how much room, where, and how important it is."""
 
     priority: Priority = 0
-    """Importance: the lowest loses its room first, if a node shrinks or to a pod of higher priority."""
+    """Importance: the lowest loses its room first, if a node shrinks or to a pod of higher priority. A
+    priority above 0 needs a ReservationQuota whose maxPriority allows it."""
 
 
 class Topology(Wire):
@@ -180,6 +211,9 @@ class Topology(Wire):
     """Pack: all in one domain. Spread: each in the domain with the fewest of them that has room for it."""
     key: LabelKey
     """Label of nodes whose values are the domains; nodes without it take no member."""
+
+
+PreemptionPolicy = Literal["Never", "PreemptLowerPriority"]
 
 
 class Membership(Wire):
@@ -197,8 +231,52 @@ class Membership(Wire):
     """How they are laid over domains of nodes; absent: wherever they fit best."""
 
 
-Owners = Annotated[list[Owner], Field(min_length=1, max_length=16)]
-EndOfLife = Annotated[Timestamp, _reachable("expireAt")]
+_EVICTING_HOLD = (
+    "commit is refused beside preemptionPolicy PreemptLowerPriority: a hold would evict pods when it is"
+    " prepared, in each cluster that is asked, and not when it is committed"
+)
+_MOVING_HOLD = (
+    "commit is refused beside mayMove.automatically: a hold would have pods moved when it is prepared,"
+    " and not when it is committed; approve its plan instead"
+)
+NO_EVICTING_HOLD = (
+    Rule(
+        "!has(self.commit) || self.preemptionPolicy == 'Never'",
+        _EVICTING_HOLD,
+        field=".preemptionPolicy",
+        reason="FieldValueForbidden",
+    ),
+    Rule(
+        "!has(self.commit) || !has(self.mayMove) || !has(self.mayMove.automatically)"
+        " || !self.mayMove.automatically",
+        _MOVING_HOLD,
+        field=".mayMove",
+        reason="FieldValueForbidden",
+    ),
+)
+
+
+def _few_conditions(owners: list[Owner]) -> list[Owner]:
+    count = sum(owner.selector.conditions for owner in owners if owner.selector is not None)
+    if count > MOST_CONDITIONS:
+        raise ValueError(f"has {count} labels and expressions in its selectors: {_FEW_CONDITIONS}")
+    return owners
+
+
+_FEW_CONDITIONS = f"all owners together have at most {MOST_CONDITIONS} labels and expressions"
+Owners = Annotated[
+    list[Owner],
+    Field(min_length=1, max_length=16),
+    AfterValidator(_few_conditions),
+    Rule(
+        "self.map(owner, !has(owner.selector) ? 0"
+        " : (has(owner.selector.matchLabels) ? size(owner.selector.matchLabels) : 0)"
+        " + (has(owner.selector.matchExpressions) ? size(owner.selector.matchExpressions) : 0)"
+        f").sum() <= {MOST_CONDITIONS}",
+        _FEW_CONDITIONS,
+    ),
+]
+EndOfLife = Annotated[GivenTimestamp, _reachable("expireAt")]
 
 
 class ReservationSpec(Ask):
@@ -207,10 +285,10 @@ class ReservationSpec(Ask):
     owners: Owners
     """Pods of this namespace that may take the lock; the terms are ORed, the fields of a term ANDed."""
     expire_at: EndOfLife | None = None
-    """When the lock ends, with a time zone; exactly one of expireAt and ttlSeconds is required."""
+    """When the lock ends, with a time zone; exactly one of ttlSeconds and expireAt is required."""
     ttl_seconds: Annotated[int, Field(ge=1, le=YEAR_SECONDS)] | None = None
-    """How long the lock holds once it is active; exactly one of expireAt and ttlSeconds is required."""
-    start_at: Annotated[Timestamp, _reachable("startAt")] | None = None
+    """How long the lock holds once it is active; exactly one of ttlSeconds and expireAt is required."""
+    start_at: Annotated[GivenTimestamp, _reachable("startAt")] | None = None
     """When the lock begins to hold; until then its room is planned, for pods that are gone by then to use."""
     run_seconds: Annotated[int, Field(ge=1, le=YEAR_SECONDS)] | None = None
     """How long its pod is on the node at most, once it is bound; absent: nobody knows, so for ever."""
@@ -227,8 +305,13 @@ class ReservationSpec(Ask):
     """Absent or Never: the lock ends when an owner is bound. Always: it keeps its room for the next one."""
     borrowable: bool | None = None
     """True: pods with the annotation tidelock.dev/borrows use the room until an owner needs it."""
-    preemption_policy: Literal["Never", "PreemptLowerPriority"] = "Never"
-    """Never: wait for room. PreemptLowerPriority: evict pods and locks of lower priority to make it."""
+    borrower_namespaces: (
+        Annotated[list[DnsLabel], Field(min_length=1, max_length=64, json_schema_extra=LIST_SET)] | None
+    ) = None
+    """Namespaces whose pods use the room of a borrowable lock; absent: all. Can't be changed."""
+    preemption_policy: PreemptionPolicy = "Never"
+    """Never: wait for room. PreemptLowerPriority: evict pods and locks of lower priority to make it, which
+    needs a ReservationQuota whose preemptionPolicy allows that."""
     may_move: MayMove | None = None
     """Has pods be moved for the lock that has no room, once a plan of this was approved; absent: never."""
     on_violation: Literal["Keep", "Move"] = "Keep"
@@ -242,40 +325,51 @@ class ReservationSpec(Ask):
 
     rules = (
         *Ask.rules,
-        ONE_END,
+        *ONE_END,
         Rule(
             "!has(self.startAt) || !has(self.expireAt) || self.startAt < self.expireAt",
             "expireAt must be after startAt",
             field=".expireAt",
         ),
-        Rule(
-            "!has(self.group) || !has(self.startAt)",
-            "a member of a group holds its room as soon as all others do",
-            field=".startAt",
-            reason="FieldValueForbidden",
+        *(
+            _refused_beside(
+                field,
+                f"has(self.group) && {given}",
+                "group",
+                "the members of a group have their room together, and keep it from all others",
+            )
+            for field, given in _IN_GROUPS.items()
         ),
-        Rule(
-            "!has(self.group) || !has(self.lease) && self.preemptionPolicy == 'Never'"
-            " && !(has(self.reuse) && self.reuse == 'Always') && !(has(self.borrowable) && self.borrowable)"
-            " && !has(self.commit) && !has(self.anyOf) && !has(self.mayMove)",
-            "a member of a group has no lease, commit or anyOf, evicts nobody, is not reused or borrowable",
-            field=".group",
-            reason="FieldValueForbidden",
+        *(
+            _refused_beside(
+                field, f"{_LENDS} && {given}", "borrowable", "what is lent is the owner's at any time"
+            )
+            for field, given in _NOT_LENT.items()
         ),
-        Rule(
-            "!(has(self.borrowable) && self.borrowable) || !(has(self.reuse) && self.reuse == 'Always')"
-            " && !has(self.startAt) && !has(self.runSeconds)",
-            "a borrowable lock is not for reuse, and has neither startAt nor runSeconds",
-            field=".borrowable",
-            reason="FieldValueForbidden",
+        _refused_beside(
+            "preemptionPolicy",
+            f"has(self.mayMove) && {_PREEMPTS}",
+            "mayMove",
+            "room is made by moving pods, or by evicting those of lower priority",
         ),
-        Rule(
-            "!has(self.mayMove) || self.preemptionPolicy == 'Never' && self.pendingDeadlineSeconds > 0",
-            "a lock with mayMove waits until pods have moved, and evicts nobody by its priority",
-            field=".mayMove",
-            reason="FieldValueForbidden",
+        _refused_beside(
+            "pendingDeadlineSeconds",
+            "has(self.mayMove) && self.pendingDeadlineSeconds == 0",
+            "mayMove",
+            "a reservation waits until pods have moved, so 0 is too short",
         ),
+        *NO_EVICTING_HOLD,
     )
+
+    @property
+    def conflict(self) -> str:
+        """Return the rule between fields that an object breaks which is older than the rule, or nothing."""
+        if self.commit is None:
+            return ""
+        if self.preemption_policy != "Never":
+            return f"spec.preemptionPolicy: {_EVICTING_HOLD}"
+        moves = self.may_move is not None and self.may_move.automatically
+        return f"spec.mayMove: {_MOVING_HOLD}" if moves else ""
 
 
 class Phase(StrEnum):
@@ -289,6 +383,7 @@ class Phase(StrEnum):
     EXPIRED = "Expired"
     LOST = "Lost"
     REJECTED = "Rejected"
+    TERMINATING = "Terminating"
 
 
 class BoundPod(StatusWire):
@@ -304,7 +399,8 @@ class Queue(StatusWire):
     """Where in line a lock stands that waits, as of a moment ago."""
 
     position: Annotated[int, Field(ge=1, le=LARGEST_INTEGER)]
-    """Place among all locks that wait, from 1: by priority, then by the namespaces' shares, then by age."""
+    """Place among all locks that wait, from 1: by priority, then by the namespaces' shares, then by age. It
+    assumes that each lock before it is given room, as what is given raises the share of its namespace."""
     length: Annotated[int, Field(ge=1, le=LARGEST_INTEGER)]
     """How many locks wait."""
     place: Annotated[str, Field(max_length=64)]

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from tidelock.model.reservations import Ask, Phase, ReservationSpec
+from tidelock.model.reservations import NO_EVICTING_HOLD, Ask, Phase, ReservationSpec
 from tidelock.model.templates import TemplateMetadata
 from tidelock.model.timetables import FIELDS, NICKNAMES, Timetable, read_expression, read_zone
 from tidelock.model.wire import (
@@ -50,10 +50,11 @@ class WindowSpec(ReservationSpec):
             "ttlSeconds": Refused("integer", "durationSeconds tells how long windows are"),
             "anyOf": Refused("string", "windows of one schedule are no alternatives"),
             "borrowable": Refused("boolean", "a lock with a window can't be borrowed"),
+            "borrowerNamespaces": Refused("object", "a lock with a window can't be borrowed"),
             "group": Refused("object", "windows are locks of their own"),
         }
     )
-    rules = Ask.rules
+    rules = (*Ask.rules, *NO_EVICTING_HOLD)
 
 
 class WindowTemplate(Wire):
@@ -145,6 +146,7 @@ class ReservationScheduleStatus(StatusWire):
 RULES = (
     Rule(
         f"size(self.metadata.name) <= {_LONGEST_NAME}",
-        f"the name of a schedule has at most {_LONGEST_NAME} characters: its windows are named after it",
+        f"metadata.name: the name of a schedule has at most {_LONGEST_NAME} characters:"
+        " its windows are named after it",
     ),
 )

@@ -2,12 +2,16 @@
 
 import re
 from collections.abc import Mapping
+from functools import cached_property
 
 import msgspec
+
+from tidelock.model.wire import LABEL_VALUE, LONGEST_LABEL_KEY, QUALIFIED_NAME
 
 Labels = Mapping[str, str]
 
 _INTEGER = re.compile("[+-]?[0-9]{1,19}")
+_KEY, _VALUE = re.compile(QUALIFIED_NAME), re.compile(LABEL_VALUE)
 
 NO_SCHEDULE = "NoSchedule"
 PREFER_NO_SCHEDULE = "PreferNoSchedule"
@@ -38,6 +42,25 @@ class Requirement(msgspec.Struct, frozen=True):
             case _:
                 return False
 
+    @property
+    def valid(self) -> bool:
+        """Whether it asks for what a label can be, with as many values as its operator takes."""
+        match self.operator:
+            case "In" | "NotIn":
+                enough = bool(self.values)
+            case "Exists" | "DoesNotExist":
+                enough = not self.values
+            case "Gt" | "Lt":
+                enough = len(self.values) == 1 and _integer(self.values[0]) is not None
+            case _:
+                return False
+        return (
+            enough
+            and len(self.key) <= LONGEST_LABEL_KEY
+            and _KEY.fullmatch(self.key) is not None
+            and all(map(_VALUE.fullmatch, self.values))
+        )
+
     def _compares(self, value: str | None) -> bool:
         if value is None or len(self.values) != 1:
             return False
@@ -60,23 +83,33 @@ class LabelSelector(msgspec.Struct, frozen=True, rename="camel"):
         )
 
 
-class NodeSelectorTerm(msgspec.Struct, frozen=True, rename="camel"):
+class NodeSelectorTerm(msgspec.Struct, frozen=True, rename="camel", dict=True):
     """Expressions over a node's labels and fields, all of which must hold."""
 
     match_expressions: tuple[Requirement, ...] = ()
     match_fields: tuple[Requirement, ...] = ()
 
-    def matches(self, name: str, labels: Labels) -> bool:
-        """Whether a node satisfies the term; an empty term matches nothing, as in the API.
+    @cached_property
+    def selective(self) -> bool:
+        """Whether it can match a node: it is not empty, and all of it is valid, as kube-scheduler has it.
 
-        The one field is metadata.name, and it can only be In or NotIn.
+        The API server takes invalid label values in preferred terms, and older ones took them anywhere.
         """
-        if not self.match_expressions and not self.match_fields:
+        return bool(self.match_expressions or self.match_fields) and (
+            all(each.valid for each in self.match_expressions)
+            and all(each.operator in ("In", "NotIn") and len(each.values) == 1 for each in self.match_fields)
+        )
+
+    def matches(self, name: str, labels: Labels) -> bool:
+        """Whether a node satisfies the term; without a name the term's fields don't count.
+
+        There is one field, metadata.name.
+        """
+        if not self.selective:
             return False
         fields = {"metadata.name": name}
         return all(requirement.matches(labels) for requirement in self.match_expressions) and all(
-            field.key in fields and field.operator in ("In", "NotIn") and field.matches(fields)
-            for field in self.match_fields
+            not name or (field.key in fields and field.matches(fields)) for field in self.match_fields
         )
 
 
@@ -107,14 +140,14 @@ class Toleration(msgspec.Struct, frozen=True):
     effect: str = ""
 
     def tolerates(self, taint: Taint) -> bool:
-        """Whether the taint is ignored: an empty effect or key stands for all."""
+        """Whether the taint is ignored: an empty effect or key stands for all, for Equal too."""
         if self.effect and self.effect != taint.effect:
             return False
         if self.key and self.key != taint.key:
             return False
         match self.operator:
             case "" | "Equal":
-                return bool(self.key) and self.value == taint.value
+                return self.value == taint.value
             case "Exists":
                 return True
             case _:

@@ -5,6 +5,7 @@ from functools import cached_property
 
 import msgspec
 
+from tidelock.model.lenient import Reader
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.quantities import parse_quantity
 from tidelock.model.selectors import LabelSelector, NodeSelector
@@ -154,7 +155,8 @@ class PersistentVolume(_Stored, frozen=True):
     def _agrees(self, claim: PersistentVolumeClaim) -> bool:
         mine, wanted = self.spec, claim.spec
         return (
-            self.class_name == claim.class_name
+            not self.meta.unreadable
+            and self.class_name == claim.class_name
             and (mine.volume_mode or _FILESYSTEM) == (wanted.volume_mode or _FILESYSTEM)
             and (mine.volume_attributes_class_name or "") == (wanted.volume_attributes_class_name or "")
             and self.meta.deletion_timestamp is None
@@ -239,6 +241,8 @@ class CsiStorageCapacity(_Stored, frozen=True, rename="camel"):
     @cached_property
     def limit(self) -> int:
         """Bytes of the largest volume that can be made; -1 if that is not known."""
+        if self.meta.unreadable:
+            return -1
         limit = self.capacity if self.maximum_volume_size is None else self.maximum_volume_size
         return -1 if limit is None else parse_quantity(_STORAGE, limit)
 
@@ -257,3 +261,21 @@ class VolumeAttachment(_Stored, frozen=True):
     """A volume that is attached to a node, or is to be."""
 
     spec: _AttachmentSpec = _AttachmentSpec()
+
+
+_MARKS = r"metadata\.(annotations|labels|ownerReferences).*"
+_OTHER_ANNOTATIONS = r"metadata\.annotations(\[(?!volume\.|pv\.).*|\.\w+)"
+
+decode_claim = Reader(
+    PersistentVolumeClaim, spare=rf"metadata\.labels.*|{_OTHER_ANNOTATIONS}", check=lambda claim: claim.size
+)
+decode_volume = Reader(
+    PersistentVolume,
+    spare=rf"metadata\.ownerReferences.*|{_OTHER_ANNOTATIONS}",
+    check=lambda volume: volume.capacity,
+)
+decode_storage_class = Reader(StorageClass, spare=_MARKS)
+decode_csi_node = Reader(CsiNode, spare=rf"{_MARKS}|spec\.drivers\[\d+\]\.(nodeID|topologyKeys.*)")
+decode_csi_driver = Reader(CsiDriver, spare=_MARKS)
+decode_capacity = Reader(CsiStorageCapacity, spare=_MARKS, check=lambda capacity: capacity.limit)
+decode_attachment = Reader(VolumeAttachment, spare=_MARKS)

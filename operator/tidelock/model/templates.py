@@ -40,9 +40,9 @@ class TemplateMetadata(OpenWire):
     """Metadata of the pod."""
 
     labels: Labels | None = None
-    """Labels of the pod."""
+    """Labels of the pod, by which the lock is placed, and others beside it."""
     annotations: Annotated[dict[str, Annotation], Field(max_length=256)] | None = None
-    """Annotations of the pod."""
+    """Annotations of the pod; they mean nothing for the lock."""
 
 
 class TemplateSpec(OpenWire):
@@ -59,7 +59,7 @@ class TemplateSpec(OpenWire):
     node_selector: NodeLabels | None = None
     """Labels that the node must have."""
     affinity: PodAffinities | None = None
-    """Node affinity; affinity to pods is kept but not part of the lock."""
+    """Affinity to nodes and pods; the lock is placed by it, and its anti-affinity holds against others."""
     tolerations: Tolerations | None = None
     """Taints that the pod ignores."""
     priority: Annotated[int, Field(ge=-(2**31), le=2_000_001_000)] | None = None
@@ -69,7 +69,7 @@ class TemplateSpec(OpenWire):
 
 
 class PodTemplate(OpenWire):
-    """A pod as a workload would make it; its requests and node constraints are those of the lock."""
+    """A pod as a workload would make it; the lock is placed as this pod."""
 
     metadata: TemplateMetadata | None = None
     """Metadata of the pod."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
+from math import inf
 from types import MappingProxyType
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -30,6 +31,11 @@ NICKNAMES = MappingProxyType(
 )
 
 _COUNT = 5
+# Years after which a schedule without an instant has come to its end, as for the cron library. The fifth
+# Monday of a February comes at least every 40 years.
+_PATIENCE = 50
+# As many minutes as clocks skip at once, if a zone changes to the other side of the date line, and more.
+_MOST_SKIPPED = 1500
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
 _HOUR_SECONDS = 3600.0
@@ -45,14 +51,26 @@ class Timetable:
     """As the cron library reads it."""
     zone: ZoneInfo
 
-    def after(self, instant: float) -> Iterator[float]:
-        """Give all instants of the schedule that are later than one, in order, without end."""
+    def after(self, instant: float, until: float = inf) -> Iterator[float]:
+        """Return all instants of the schedule that are later than one, in order.
+
+        It ends when the rest is later than `until`, and when no instant comes for _PATIENCE years: a time
+        that clocks skip whenever it is named, such as 02:30 on the day of the change, never comes.
+        """
         again: deque[float] = deque()  # what clocks that were put back show for the second time
-        for shown in CronSim(self.expression, self._shown_before(instant)):
+        begin = self._shown_before(instant)
+        last, skipped = begin.year, 0
+        for shown in CronSim(self.expression, begin):
+            if shown.year > last + _PATIENCE or skipped > _MOST_SKIPPED:
+                return
             first, second = (shown.replace(tzinfo=self.zone, fold=fold).timestamp() for fold in (0, 1))
             while again and again[0] < first:
                 yield again.popleft()
+            if min(first, second) > until:
+                return
+            skipped = skipped + 1 if first > second else 0
             if instant < first <= second:  # else it is past, or skipped
+                last = shown.year
                 yield first
             if instant < second > first:
                 again.append(second)
@@ -62,7 +80,7 @@ class Timetable:
         span = _HOUR_SECONDS
         while since < until:
             begin = max(until - span, since)
-            found = list(takewhile(lambda each: each <= until, self.after(begin)))
+            found = list(takewhile(lambda each: each <= until, self.after(begin, until)))
             if found:
                 return found[-1]
             if begin == since:

@@ -164,8 +164,8 @@ class WaterLevelSpec(Wire):
     """The level that nodes are packed towards and not beyond."""
     overload_limits: OverloadLimits | None = None
     """Levels above which a node takes no new pod; absent: none."""
-    staleness_seconds: Annotated[int, Field(ge=10, le=24 * HOUR_SECONDS)] = 180
-    """Age above which a measurement is stale."""
+    staleness_seconds: Annotated[int, Field(ge=10, le=24 * HOUR_SECONDS)] = 900
+    """Age above which a measurement is stale: longer than metrics are late, with one that is missed."""
     crane_annotations: bool = False
     """Whether nodes get the annotations of crane-scheduler too."""
     pod_estimation: PodEstimation = PodEstimation()

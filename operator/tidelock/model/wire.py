@@ -4,6 +4,7 @@ A type says everything once: its annotations are what pydantic checks and what t
 from, its docstrings are the text of `kubectl explain`. A `Rule` is checked by the API server alone.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from pydantic import (
     AfterValidator,
     AwareDatetime,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
@@ -23,6 +25,8 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
+
+from tidelock.model.meta import field_path
 
 VALIDATIONS = "x-kubernetes-validations"
 LARGEST_INTEGER = 2**53
@@ -130,18 +134,43 @@ def _to_utc(moment: datetime) -> datetime:
         raise ValueError("is not between the years 1 and 9999 in UTC") from error
 
 
+_DATE_TIME = (
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?"
+    r"(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"
+)
+
+
+def _read_given(value: object) -> object:
+    """Read a text as RFC 3339 has it, whose variants the API server and we would read in different ways."""
+    if not isinstance(value, str):
+        return value
+    if not re.fullmatch(_DATE_TIME, value):
+        raise ValueError(
+            "should be a date-time such as 2026-12-01T00:00:00Z or 2026-12-01T02:00:00+02:00, with an "
+            "upper-case T and Z, or an offset of less than 24 hours"
+        )
+    return datetime.fromisoformat(value)
+
+
 Timestamp = Annotated[AwareDatetime, AfterValidator(_to_utc)]
+GivenTimestamp = Annotated[
+    Timestamp, BeforeValidator(_read_given), Field(json_schema_extra={"pattern": _DATE_TIME})
+]
+"""An instant that users write."""
 
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
-_DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+# As in Kubernetes' own validation, the length of a subdomain is limited, and that of its parts is not.
+_DNS_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_DNS_LABEL}(\.{_DNS_LABEL})*"
 QUALIFIED_NAME = rf"^({_SUBDOMAIN}/)?{_LABEL}$"
 PREFIXED_NAME = rf"^{_SUBDOMAIN}/{_LABEL}$"
+LABEL_VALUE = rf"^({_LABEL})?$"
+LONGEST_LABEL_KEY = 317
 
 DnsLabel = Annotated[str, StringConstraints(max_length=63, pattern=rf"^{_DNS_LABEL}$")]
 Subdomain = Annotated[str, StringConstraints(max_length=253, pattern=rf"^{_SUBDOMAIN}$")]
-LabelKey = Annotated[str, StringConstraints(max_length=317, pattern=QUALIFIED_NAME)]
-LabelValue = Annotated[str, StringConstraints(max_length=63, pattern=rf"^({_LABEL})?$")]
+LabelKey = Annotated[str, StringConstraints(max_length=LONGEST_LABEL_KEY, pattern=QUALIFIED_NAME)]
+LabelValue = Annotated[str, StringConstraints(max_length=63, pattern=LABEL_VALUE)]
 Uid = Annotated[str, StringConstraints(max_length=128)]
 Generation = Annotated[int, Field(ge=-1, le=LARGEST_INTEGER)]
 Percent = Annotated[int, Field(ge=0, le=100)]
@@ -172,6 +201,10 @@ class Condition(StatusWire):
     """Generation of the spec that the condition is about."""
 
 
+LIST_SET: dict[str, Any] = {"x-kubernetes-list-type": "set"}
+"""Marks a list whose items are unique."""
+
+
 def list_map(key: str) -> dict[str, Any]:
     """Mark a list as one whose items are told apart, and merged, by a key."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
@@ -182,14 +215,10 @@ Conditions = Annotated[list[Condition], Field(max_length=16, json_schema_extra=l
 
 def spec_problems(error: ValidationError) -> str:
     """Tell in one line which fields of a spec are wrong: `spec.owners[0].pod.name: ...; ...`."""
-    text = "; ".join(f"spec{_path(problem['loc'])}: {_message(problem)}" for problem in error.errors())
-    return text if len(text) <= _PROBLEMS_LENGTH else text[: _PROBLEMS_LENGTH - 1] + "…"
-
-
-def _path(location: tuple[int | str, ...]) -> str:
-    return "".join(
-        f".{part}" if isinstance(part, str) and part.isidentifier() else f"[{part}]" for part in location
+    text = "; ".join(
+        f"{field_path(('spec', *problem['loc']))}: {_message(problem)}" for problem in error.errors()
     )
+    return text if len(text) <= _PROBLEMS_LENGTH else text[: _PROBLEMS_LENGTH - 1] + "…"
 
 
 def _message(problem: Any) -> str:

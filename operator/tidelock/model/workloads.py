@@ -2,6 +2,7 @@
 
 import msgspec
 
+from tidelock.model.lenient import Reader
 from tidelock.model.meta import ObjectMeta
 from tidelock.model.selectors import LabelSelector
 
@@ -37,3 +38,8 @@ class Workload(msgspec.Struct, frozen=True):
     def meta(self) -> ObjectMeta:
         """Identity and labels."""
         return self.metadata
+
+
+# They only make nodes more or less welcome: what can be read of them is good enough.
+decode_service = Reader(Service, spare=".*")
+decode_workload = Reader(Workload, spare=".*")

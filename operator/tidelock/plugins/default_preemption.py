@@ -43,7 +43,7 @@ from tidelock.framework.disruptions import violating
 from tidelock.framework.extender import Advice
 from tidelock.framework.ownlocks import OwnLocks
 from tidelock.framework.pluginargs import read_args
-from tidelock.framework.whatif import WhatIf, crowded, tallied
+from tidelock.framework.whatif import WhatIf, crowded, reserved, tallied
 from tidelock.ledger.entry import Entry
 from tidelock.model.pods import Pod
 
@@ -89,10 +89,9 @@ class _Tenants:
     amounts: Amounts
 
     def pods(self, index: int, column: int) -> Iterator[Placed]:
-        """Give the pod in a place; nothing if a lock is there."""
+        """Give the pod in a place; for a lock its reserve pod, if others may notice it."""
         tenant = self.who[index][self.place[index, column]]
-        if isinstance(tenant, Placed):
-            yield tenant
+        yield from (tenant,) if isinstance(tenant, Placed) else reserved((tenant,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +307,7 @@ class DefaultPreemption(PostFilter):
             safe = [
                 each
                 for each in entries
-                if each.priority >= pod.spec.priority and each not in own.entries and not each.lends_to(pod)
+                if each.priority >= pod.spec.priority and each not in own and not each.lends_to(pod)
             ]
             uids = {uid for entry in safe for uid in entry.occupants}
             for column, placed in enumerate(crew.pods[index]) if uids else ():
@@ -326,7 +325,7 @@ class DefaultPreemption(PostFilter):
                 entry
                 for entry in rooms.held_on(name)
                 if entry.priority < pod.spec.priority
-                and entry not in own.entries
+                and entry not in own
                 and not entry.lends_to(pod)  # it is free room to the pod as it is
             ]
             if entries:

@@ -4,6 +4,8 @@ Required terms are held against the pods that are placed, and required anti-affi
 preferred terms count both ways. Args: `hardPodAffinityWeight` (0 to 100, 1 by default) is what a required
 affinity of a placed pod weighs, `ignorePreferredTermsOfExistingPods` leaves placed pods' terms out for a pod
 that prefers nothing itself. The rules are those of kube-scheduler 1.36, plugins/interpodaffinity.
+
+Reserve pods of locks count as pods that are placed, but for what a required affinity seeks: see `_near`.
 """
 
 from collections.abc import Sequence
@@ -15,7 +17,7 @@ import numpy as np
 
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Rows
-from tidelock.cluster.labels import Counts, Label, NodeLabels
+from tidelock.cluster.labels import Codes, Counts, Label, NodeLabels
 from tidelock.cluster.selection import Choice, Selection, Term
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.cluster.tallies import Query
@@ -36,7 +38,8 @@ from tidelock.framework.api import (
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.framework.pluginargs import read_args
-from tidelock.model.pods import Pod, PodAffinity, PodAffinityTerm
+from tidelock.model.nodes import Node
+from tidelock.model.pods import Pod, PodAffinity, PodAffinityTerm, ReservePod
 from tidelock.model.selectors import Labels
 
 _AFFINITY = "node(s) didn't match pod affinity rules"
@@ -123,6 +126,7 @@ class _Required:
         shunned: topology key and pods of each anti-affinity term of the pod.
         namespace_labels: those of the pod's namespace.
         near: counts of the pods sought.
+        promised: counts of the reserve pods sought.
         far: counts of the pods shunned.
         shunning: counts of the pods with an anti-affinity term that means this pod.
         judged: what came of it for a snapshot, until something is added or removed.
@@ -134,6 +138,7 @@ class _Required:
     shunned: tuple[tuple[str, Query], ...]
     namespace_labels: Labels
     near: _Domains
+    promised: _Domains
     far: _Domains
     shunning: _Domains
     judged: tuple[Snapshot, _Masks] | None = None
@@ -146,6 +151,7 @@ class _Required:
             self.shunned,
             self.namespace_labels,
             self.near.clone(),
+            self.promised.clone(),
             self.far.clone(),
             self.shunning.clone(),
         )
@@ -182,10 +188,11 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
             shunned=tuple((term.topology_key, Query((self._choice(pod, term),))) for term in far),
             namespace_labels=self._namespace_labels(pod),
             near=self._domains(),
+            promised=self._domains(),
             far=self._domains(),
             shunning=self._domains(),
         )
-        for key, carriers in cache.carriers.shunned.meaning(pod, required.namespace_labels):
+        for key, carriers in cache.carriers.shunned.meaning(pod, required.namespace_labels).items():
             required.shunning.add(key, carriers)
         if not near and not far and not required.shunning:
             return SKIP
@@ -193,8 +200,12 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
             tally = cache.tallies.of(required.sought)
             for key in required.near_keys:
                 required.near.add(key, tally)
+            if cache.reserve_pods:
+                tally = cache.reserve_pods.tallies.of(required.sought)
+                for key in required.near_keys:
+                    required.promised.add(key, tally)
         for key, query in required.shunned:
-            required.far.add(key, cache.tallies.of(query))
+            required.far.add(key, cache.neighbours(query))
         state.write(required)
         return SUCCESS
 
@@ -216,8 +227,9 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
             if Term.of(other.pod.meta.namespace, term).selects(pod, required.namespace_labels):
                 required.shunning.add_on(term.topology_key, row, sign)
         if required.sought and required.sought.selects(other.pod):
+            sought = required.promised if isinstance(other.pod, ReservePod) else required.near
             for key in required.near_keys:
-                required.near.add_on(key, row, sign)
+                sought.add_on(key, row, sign)
         for key, query in required.shunned:
             if query.selects(other.pod):
                 required.far.add_on(key, row, sign)
@@ -239,6 +251,21 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         """Say that no eviction brings the pods that an affinity seeks."""
         return bool(_judged(state.expect(_Required), pod, snapshot).near[row])
 
+    def among_equals(
+        self, state: CycleState, pod: Pod, snapshot: Snapshot, counts: Counts, first: Node
+    ) -> Counts:
+        """Keep the domains of the first where it begins a series, and one in each domain if they shun it."""
+        required = state.expect(_Required)
+        alone = not required.near and not required.promised
+        if alone and required.sought is not None and required.sought.selects(pod):
+            for key in required.near_keys:
+                label = snapshot.labels(key)
+                counts = np.where(label.codes == label.code_of[first.meta.labels[key]], counts, 0)
+        for key, query in required.shunned:
+            if query.selects(pod):
+                counts = _one_in_each(snapshot.labels(key).codes, counts)
+        return counts
+
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
         """Sum the weights of all wishes in each domain; skip pods of which nobody wishes anything."""
         affinity, carriers = pod.spec.affinity, self.handle.cache.carriers
@@ -252,14 +279,14 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         for wishes, sign in ((near, 1), (far, -1)):
             for wish in wishes:
                 term = wish.pod_affinity_term
-                tally = self.handle.cache.tallies.of(Query((self._choice(pod, term),)))
+                tally = self.handle.cache.neighbours(Query((self._choice(pod, term),)))
                 weights.add(term.topology_key, tally, sign * wish.weight)
         namespace_labels = self._namespace_labels(pod)
-        for key, by_node in carriers.wished.meaning(pod, namespace_labels):
+        for key, by_node in carriers.wished.meaning(pod, namespace_labels).items():
             weights.add(key, by_node)
         hard = self._args.hard_pod_affinity_weight
         if hard:
-            for key, by_node in carriers.sought.meaning(pod, namespace_labels):
+            for key, by_node in carriers.sought.meaning(pod, namespace_labels).items():
                 weights.add(key, by_node, hard)
         if not weights:
             return SKIP
@@ -336,10 +363,23 @@ def _judged(required: _Required, pod: Pod, snapshot: Snapshot) -> _Masks:
 def _near(required: _Required, pod: Pod, snapshot: Snapshot) -> Mask:
     """Tell which nodes have pods in their domains that all affinity terms mean.
 
-    If there are none anywhere, the pod may be the first of its kind, wherever the labels are.
+    If there are none anywhere, the pod may be the first of its kind, wherever the labels are. If there are
+    reserve pods of its kind then, it has to be near them, as their owners could join it nowhere else. A lock
+    may then be near reserve pods of any kind, as members of a gang have to be. A pod may not, as their owners
+    may never come.
     """
     first = required.sought is not None and not required.near and required.sought.selects(pod)
+    if required.promised and not required.near and (first or isinstance(pod, ReservePod)):
+        return required.promised.everywhere(snapshot, least=1)
     return required.near.everywhere(snapshot, least=0 if first else 1)
+
+
+def _one_in_each(codes: Codes, counts: Counts) -> Counts:
+    """Keep one of what each domain counts; what nodes without the label count is kept as it is."""
+    rows = ((counts > 0) & (codes >= 0)).nonzero()[0]
+    kept = np.where(codes < 0, counts, 0)
+    kept[rows[np.unique(codes[rows], return_index=True)[1]]] = 1
+    return kept
 
 
 def _shuns(pod: Pod) -> bool:

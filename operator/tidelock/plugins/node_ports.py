@@ -2,6 +2,7 @@
 
 Source: kube-scheduler 1.36, plugins/nodeports: two ports conflict if protocol and number are equal, and the
 address is equal or one of them stands for all addresses. Init containers that end leave their ports unused.
+Reserve pods of locks have their ports in use.
 """
 
 from collections.abc import Sequence

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from tidelock.cluster.columns import Part, Rows, amount
+from tidelock.cluster.columns import NOWHERE, Part, Rows, amount
 from tidelock.cluster.snapshot import Snapshot, Wanted
 from tidelock.framework import scalars
 from tidelock.framework.api import (
@@ -34,7 +34,7 @@ from tidelock.framework.events import Action, ClusterEvent, Registration, Resour
 from tidelock.framework.pluginargs import CPU_AND_MEMORY, IgnoredResources, ResourceWeight, read_args
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
-from tidelock.model.quantities import CPU, MEMORY, PODS, covers, format_quantity
+from tidelock.model.quantities import CPU, MEMORY, PODS, Resources, covers, format_quantity
 
 # The resources of which a container that asks for none weighs something, by their column in `nonzero`.
 _WEIGHED = {CPU: 0, MEMORY: 1}
@@ -77,9 +77,10 @@ class _Args(IgnoredResources, frozen=True, rename="camel", kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The pod's requests, without those that are ignored."""
+    """The pod's requests, without those that are ignored; `absent` are those that no node has any of."""
 
     amounts: Wanted
+    absent: Resources
 
 
 class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
@@ -103,7 +104,8 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Lay out the requests."""
-        state.write(_Wanted(snapshot.wanted(self._args.counted(pod.requests))))
+        requests = self._args.counted(pod.requests)
+        state.write(_Wanted(snapshot.wanted(requests), snapshot.absent(requests)))
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
@@ -124,8 +126,11 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
 
     def tally(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Counter[str]:
         """Count the nodes on which each resource is short."""
-        counts: Counter[str] = Counter()
-        for column, needed in state.expect(_Wanted).amounts:
+        wanted = state.expect(_Wanted)
+        counts = Counter({_reason(resource): len(rows) for resource in wanted.absent})
+        for column, needed in wanted.amounts:
+            if column == NOWHERE:
+                continue
             free = snapshot.allocatable[:, column] - snapshot.requested[:, column]
             if short := int((free[rows] < needed).sum()):
                 counts[_reason(snapshot.resources[column])] = short
@@ -288,8 +293,8 @@ def _shortages(wanted: _Wanted, snapshot: Snapshot, row: int) -> list[tuple[str,
     return [
         (snapshot.resources[column], needed, int(free[column]))
         for column, needed in wanted.amounts
-        if free[column] < needed
-    ]
+        if free[column] < needed and column != NOWHERE
+    ] + [(resource, needed, 0) for resource, needed in wanted.absent.items()]
 
 
 def _asks_for_less(pod: Pod, old: Pod, new: Pod) -> bool:

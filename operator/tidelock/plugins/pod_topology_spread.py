@@ -3,7 +3,8 @@
 Pods without constraints get those of the args: `defaultingType` System (the default) or List, and then
 `defaultConstraints`, which are for the pods that the pod's Services and controller select.
 
-A pod that is being deleted is no longer counted, so its going changes nothing either.
+A pod that is being deleted is no longer counted, so its going changes nothing either. Reserve pods of locks
+are counted as pods.
 """
 
 import math
@@ -39,6 +40,7 @@ from tidelock.framework.api import (
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.framework.pluginargs import read_args
+from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, SpreadConstraint
 
 _REASON = "node(s) didn't match pod topology spread constraints"
@@ -140,6 +142,24 @@ class _Spread:
             self.known[-1] = False
         return self.known
 
+    def bearing(self, counts: Counts) -> Counts:
+        """Cut down how many more pods fit on each node to those that keep the skew one after the other.
+
+        The emptiest domain is full in the end, and no other one exceeds it by more than `maxSkew`.
+        """
+        codes, room = self.label.codes, self.label.totals(counts)
+        full = (self.counts + room)[:-1][self.domains[:-1]]
+        least = full.min() if len(full) >= self.constraint.min_domains else 0
+        left = np.clip(self.constraint.max_skew + least - self.counts, 0, room)
+        order = np.argsort(codes, kind="stable")
+        wanted = counts[order]
+        before = wanted.cumsum() - wanted
+        starts = np.concatenate(([True], np.diff(codes[order]) != 0)).nonzero()[0]
+        before -= np.repeat(before[starts], np.diff([*starts, len(order)]))  # of the same domain
+        kept = np.empty_like(counts)
+        kept[order] = np.clip(left[codes[order]] - before, 0, wanted)
+        return kept
+
 
 class _Spreads:
     """The required constraints of a pod."""
@@ -165,6 +185,7 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
     """Keeps the numbers of alike pods in the domains of a topology close to each other."""
 
     name = "PodTopologySpread"
+    relents = True
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
         """Take `defaultConstraints` and `defaultingType`; raises ValueError for what they can't be."""
@@ -189,7 +210,7 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         spreads = []
         for constraint, label in zip(constraints, labels, strict=True):
             nodes = eligible.nodes(constraint)
-            tally = self.handle.cache.tallies.of(constraint.query(namespace))
+            tally = self.handle.cache.neighbours(constraint.query(namespace))
             spreads.append(
                 _Spread(
                     constraint=constraint,
@@ -241,6 +262,15 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         )
         return next((code >= 0 for fits, code in domains if not fits[code]), True)
 
+    def among_equals(
+        self, state: CycleState, pod: Pod, snapshot: Snapshot, counts: Counts, first: Node
+    ) -> Counts:
+        """Keep as many in each domain as leave the skew of each constraint as it may be."""
+        for spread in state.expect(_Spreads).spreads:
+            if spread.self_match:
+                counts = spread.bearing(counts)
+        return counts
+
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
         """Rate the nodes by the pods in their domains; skip pods that nothing is preferred for.
 
@@ -261,7 +291,7 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         namespace = pod.meta.namespace
         sums = np.zeros(len(snapshot))
         for constraint, label in zip(constraints, labels, strict=True):
-            tally = self.handle.cache.tallies.of(constraint.query(namespace))
+            tally = self.handle.cache.neighbours(constraint.query(namespace))
             if constraint.topology_key == _HOSTNAME:
                 share = _share(constraint, tally, len(rated))
                 sums += share if label.borne is None else np.where(label.borne, share, 0.0)

@@ -26,6 +26,7 @@ from tidelock.plugins.reservation import Reservation
 from tidelock.plugins.scheduling_gates import SchedulingGates
 from tidelock.plugins.taint_toleration import TaintToleration
 from tidelock.plugins.target_load_packing import TargetLoadPacking
+from tidelock.plugins.unreadable_objects import UnreadableObjects
 from tidelock.plugins.volume_binding import VolumeBinding
 from tidelock.plugins.volume_restrictions import VolumeRestrictions
 from tidelock.plugins.volume_zone import VolumeZone
@@ -36,6 +37,7 @@ _PLUGINS: tuple[type[Plugin], ...] = (
     SchedulingGates,
     PrioritySort,
     DynamicResources,
+    UnreadableObjects,
     NodeUnschedulable,
     NodeName,
     TaintToleration,
@@ -71,6 +73,7 @@ DEFAULT_PLUGINS: tuple[Enabled, ...] = (
     Enabled(SchedulingGates.name),
     Enabled(PrioritySort.name),
     Enabled(DynamicResources.name),
+    Enabled(UnreadableObjects.name),
     Enabled(NodeUnschedulable.name),
     Enabled(NodeName.name),
     Enabled(TaintToleration.name, 3),
@@ -96,7 +99,7 @@ DEFAULT_PLUGINS: tuple[Enabled, ...] = (
 BUILTINS = Builtins(
     registry=REGISTRY,
     defaults=DEFAULT_PLUGINS,
-    kept=frozenset({DynamicResources.name, Reservation.name}),
+    kept=frozenset({DynamicResources.name, UnreadableObjects.name, Reservation.name}),
     needed={Reservation.name: ("preFilter", "filter", "reserve")},
     counting=(NodeResourcesFit.name, Reservation.name),
 )

@@ -2,7 +2,8 @@
 
 A pod fits a node if its requests are at most allocatable - requested - what locks hold there, its own locks
 left out. An owner goes to the node of its lock if it can; one that is annotated with
-`tidelock.dev/require-reservation: "true"` goes nowhere else. Once it is reserved, its locks are released.
+`tidelock.dev/require-reservation: "true"` goes nowhere else. Once it is reserved, the locks that it takes are
+released: all that name it and, of those for any pod of its workload, the best fit on the node.
 
 To a pod that is annotated with `tidelock.dev/borrows: "true"` what borrowable locks hold is free room. It is
 evicted when an owner fits nowhere for what it uses, whatever the priorities and preemption policies of both.
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelock.cluster.columns import Amounts, Rows
+from tidelock.cluster.columns import NOWHERE, Amounts, Rows
 from tidelock.cluster.snapshot import Snapshot, Wanted
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
@@ -48,9 +49,10 @@ from tidelock.framework.events import (
     Registration,
     Resource,
 )
-from tidelock.framework.ownlocks import AllLocks, OwnLocks
+from tidelock.framework.ownlocks import AllLocks, ClaimedLocks, OwnLocks
 from tidelock.framework.pluginargs import IgnoredResources, read_args
 from tidelock.framework.reclaiming import reclaimed
+from tidelock.ledger.awaiting import awaited_text
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import is_owner
 from tidelock.model.nodes import Node
@@ -58,8 +60,8 @@ from tidelock.model.pods import Pod
 from tidelock.model.quantities import PODS, Resources, covers, format_quantity
 
 _NO_OWN_LOCK = "node(s) without the reservation that the pod requires"
-_NOT_YET = "waiting for one of the pod's reservations to be active"
 _NAMED_LOCKS = 3
+_FITTING = MAX_NODE_SCORE - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,8 @@ class Reservation(PreEnqueue, PreFilter, Filter, PostFilter, PreScore, Score, Re
         own = self.handle.book.ownership.of(pod) if pod.requires_reservation else []
         if not pod.requires_reservation or any(_serves(entry, pod) for entry in own):
             return SUCCESS
-        return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (_NOT_YET,))
+        text = awaited_text(self.handle.book.ownership, pod)
+        return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (text,))
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Find the pod's own locks; skip the pod if nobody holds room and it does not ask for that."""
@@ -143,8 +146,11 @@ class Reservation(PreEnqueue, PreFilter, Filter, PostFilter, PreScore, Score, Re
         beside = pod.requires_reservation or state.read(_Lendable) is not None
         if beside or self._rows_of_own(state, pod, snapshot):
             return super().tally(state, pod, snapshot, rows)
-        counts: Counter[str] = Counter()
+        absent = snapshot.absent(self._ignored.counted(pod.requests))
+        counts = Counter({_reason(resource): len(rows) for resource in absent})
         for column, needed in self._wanted(pod, snapshot):
+            if column == NOWHERE:
+                continue
             free = (
                 snapshot.allocatable[:, column] - snapshot.requested[:, column] - snapshot.locked[:, column]
             )
@@ -159,7 +165,7 @@ class Reservation(PreEnqueue, PreFilter, Filter, PostFilter, PreScore, Score, Re
     def numbers(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
         """Say of every resource that is short how much is needed, free and locked, and by whom."""
         texts = []
-        own = state.expect(OwnLocks).entries
+        own = state.expect(OwnLocks)
         for resource, (needed, free) in self._shortages(state, pod, snapshot, row).items():
             lockers = [
                 entry
@@ -199,17 +205,25 @@ class Reservation(PreEnqueue, PreFilter, Filter, PostFilter, PreScore, Score, Re
         return SUCCESS if any(_serves(entry, pod) for entry in state.expect(OwnLocks).entries) else SKIP
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Score 100 for nodes where the pod has a lock, 0 for all others."""
+        """Score 100 for nodes where the pod has a lock, 0 for all others.
+
+        Locks that are for any pod of its workload score 99 if they fit, and down to half of that if not.
+        """
         mine = np.zeros(len(snapshot))
-        mine[self._rows_of_own(state, pod, snapshot)] = MAX_NODE_SCORE
+        for name, entries in state.expect(OwnLocks).on_node.items():
+            serving = [entry for entry in entries if _serves(entry, pod)]
+            row = snapshot.position(name) if serving else None
+            if row is not None:
+                misfit = self.handle.book.ownership.misfit(pod, serving, name)
+                mine[row] = MAX_NODE_SCORE if misfit is None else _FITTING * (1 - min(misfit, 1) / 2)
         return mine[rows]
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> Status:
-        """Release the pod's locks, on whichever node it was reserved."""
-        self.handle.book.claim(pod, node_name, now)
-        own = state.read(OwnLocks)
-        if own is not None and any(entry.membership is not None for entry in own.entries):
-            state.write(OwnLocks(tuple(self.handle.book.ownership.of(pod))))
+        """Release the locks that the pod takes there."""
+        claim = self.handle.book.claim(pod, node_name, now)
+        for_workloads = self.handle.book.ownership.used_by_workloads(pod.meta.namespace)
+        if claim is not None or for_workloads:
+            state.write(ClaimedLocks(tuple(claim.uids if claim is not None else ()), for_workloads))
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> None:
@@ -220,15 +234,17 @@ class Reservation(PreEnqueue, PreFilter, Filter, PostFilter, PreScore, Score, Re
         return snapshot.wanted(self._ignored.counted(pod.requests))
 
     def _rows_of_own(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> list[int]:
-        held = (entry for entry in state.expect(OwnLocks).entries if _serves(entry, pod))
-        return [row for entry in held if (row := snapshot.position(entry.node)) is not None]
+        own = state.expect(OwnLocks).on_node
+        names = (name for name, entries in own.items() if any(_serves(entry, pod) for entry in entries))
+        return [row for name in names if (row := snapshot.position(name)) is not None]
 
     def _free(self, state: CycleState, snapshot: Snapshot, row: int) -> Amounts:
         """Room of a node that is neither used nor locked for others, as a row of R."""
         free: Amounts = snapshot.allocatable[row] - snapshot.requested[row] - snapshot.locked[row]
-        own = [e for e in state.expect(OwnLocks).entries if e.room and snapshot.position(e.node) == row]
+        name = snapshot.nodes[row].name
+        own = [entry for entry in state.expect(OwnLocks).on_node.get(name, ()) if entry.room]
         if own:
-            free = free + snapshot.vector(self.handle.book.rooms.released(own, own[0].node))
+            free = free + snapshot.vector(self.handle.book.rooms.released(own, name))
         if (lendable := state.read(_Lendable)) is not None:
             free = free + lendable.amounts[snapshot.rows][row]
         return free
@@ -239,7 +255,7 @@ class Reservation(PreEnqueue, PreFilter, Filter, PostFilter, PreScore, Score, Re
         wanted = [(snapshot.resources[column], column) for column, _ in self._wanted(pod, snapshot)]
         for entry in self.handle.book.rooms.lenders.values():
             row = snapshot.row(entry.node)
-            if row is not None and entry not in own.entries:
+            if row is not None and entry not in own and entry.lends_to(pod):
                 for resource, column in wanted:
                     amounts[row, column] += entry.held.get(resource, 0)
         return _Lendable(amounts)

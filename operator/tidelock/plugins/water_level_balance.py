@@ -82,11 +82,11 @@ class _ResourceShare(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class _Args(msgspec.Struct, frozen=True, rename="camel"):
     mode: Literal["NodeWindows", "PodSums"] = "PodSums"
-    resources: tuple[_ResourceShare, ...] = (_ResourceShare("cpu"), _ResourceShare("memory"))
+    resources: tuple[_ResourceShare, ...] = (_ResourceShare("cpu"),)
     windows: tuple[_Window, ...] = (_Window("15m", 5), _Window("1h", 3), _Window("1d", 2))
     target: _Target = _Target(min_weight=0.2)
     overload_limits: _Limits = _Limits()
-    staleness_seconds: Annotated[float, msgspec.Meta(gt=0)] = 180
+    staleness_seconds: Annotated[float, msgspec.Meta(gt=0)] = 900
     pod_estimation: _Estimation = _Estimation()
     mature_seconds: Annotated[float, msgspec.Meta(gt=0)] = 1800
     guard: bool = True

@@ -6,25 +6,30 @@ fails gives the room back, and the pod returns to the queue.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 from tidelock.framework import extender
 from tidelock.framework.api import SKIP, SUCCESS, Code, PostBind, Status, Victims
 from tidelock.framework.course import Course, PluginError
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.extender import Advice
+from tidelock.framework.ownlocks import ClaimedLocks
 from tidelock.framework.waiting import WaitingPod
 from tidelock.kube.client import PODS
-from tidelock.kube.errors import ApiError, NotFound
+from tidelock.kube.errors import ApiError, Forbidden, Invalid, NotFound
 from tidelock.kube.events import ObjectReference
+from tidelock.ledger.book import Claim
+from tidelock.model.failures import failure_text
 from tidelock.model.instants import format_instant
-from tidelock.model.pods import Pod, decode_pod
+from tidelock.model.pods import Pod, claims_annotation, decode_pod
 from tidelock.plugins.extender import ExtenderAdvice
 from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.decider import Consultation, Decider, Unschedulable
 from tidelock.scheduler.extenders import ExtenderError, Extenders
 from tidelock.scheduler.queue import Waiting
 from tidelock.scheduler.refusal import Refusal, turned_down
+from tidelock.scheduler.tasks import About
 from tidelock.scheduler.tools import Tools
 from tidelock.telemetry import code_label
 
@@ -45,22 +50,29 @@ class Binder:
         self._telemetry = tools.telemetry
         self._clock = tools.clock
         self._tasks = tools.tasks
+        self._isolation = tools.isolation
         self._recent = tools.recent
         self._decider = decider
         self._extenders = extenders
 
     def consult(self, consultation: Consultation, answered: Callable[[], None]) -> None:
         """Ask the extenders about a pod in the background; calls `answered` once the decider has advice."""
-        self._tasks.spawn(self._consult(consultation, answered))
+        about = About("consultation", PODS, consultation.waiting.pod.meta)
+        self._tasks.spawn(self._consult(consultation, answered), about)
 
     def bind(self, assumed: Assumed, started: float) -> None:
         """Bind a pod in the background; `started` is the monotonic time at which its attempt began."""
+        about = About("binding", PODS, assumed.pod.meta)
+        self._tasks.spawn(self._bind_safely(assumed, started), about)
         self._recent.placed(assumed, self._clock.now())
-        self._tasks.spawn(self._bind(assumed, started))
 
-    def look_up(self, pod: Pod, answered: Callable[[Pod | None], None]) -> None:
-        """Ask the API server for a pod in the background; calls `answered` with it, or with None."""
-        self._tasks.spawn(self._look_up(pod, answered))
+    def look_up(self, claim: Claim, answered: Callable[[Pod | None], None]) -> None:
+        """Ask the API server for a pod in the background; calls `answered` with it, or with None.
+
+        If its binding does not say which locks it took, that is written to the pod before.
+        """
+        about = About("look-up", PODS, claim.pod.meta)
+        self._tasks.spawn(self._look_up(claim, answered), about, partial(self.look_up, claim, answered))
 
     def report(self, outcome: Unschedulable) -> None:
         """Tell a pod that it fits nowhere, or what went wrong; the same message is told once."""
@@ -75,13 +87,47 @@ class Binder:
         if waiting.message != message or nominated is not None:
             waiting.message = message
             reason = "SchedulerError" if outcome.refusal.error else "Unschedulable"
-            self._tasks.spawn(self._write_condition(waiting, reason, message, nominated))
+            about = About("condition", PODS, waiting.pod.meta)
+            self._tasks.spawn(self._tell(waiting, reason, message, nominated), about)
+
+    async def write_condition(
+        self, waiting: Waiting, reason: str, message: str, nominated: str | None = None, version: int = 0
+    ) -> bool:
+        """Write why a pod is not scheduled, and the node that is being made ready for it, or none.
+
+        With a version, only if the pod has that one. Return False if that failed and may succeed later.
+        """
+        pod = waiting.pod
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": reason,
+            "message": message,
+            "lastProbeTime": None,
+            "lastTransitionTime": format_instant(int(self._clock.now())),
+        }
+        status: dict[str, object] = {"conditions": [condition]}
+        if nominated is not None:
+            status["nominatedNodeName"] = nominated or None
+        metadata = {"uid": pod.uid} | ({"resourceVersion": str(version)} if version else {})
+        path = PODS.item(pod.meta.name, pod.meta.namespace, "status")
+        try:
+            async with self._tasks.turn.of(pod.meta.namespace) if version else self._tasks.turn:
+                await self._client.patch(path, {"metadata": metadata, "status": status}, kind="strategic")
+        except ApiError as error:
+            waiting.message = ""  # the next attempt writes it again; a pod that is gone has none
+            logger.info("no condition written", extra={"pod": str(pod.key), "error": str(error)})
+            return isinstance(error, NotFound)
+        return True
 
     async def _consult(self, consultation: Consultation, answered: Callable[[], None]) -> None:
-        if consultation.victims is None:
-            advice = await self._extenders.advise(consultation.waiting.pod, consultation.nodes)
-        else:
-            advice = await self._ask_about_victims(consultation.waiting.pod, consultation.victims)
+        with self._isolation.attempt("consultation", PODS, consultation.waiting.pod.meta) as attempt:
+            if consultation.victims is None:
+                advice = await self._extenders.advise(consultation.waiting.pod, consultation.nodes)
+            else:
+                advice = await self._ask_about_victims(consultation.waiting.pod, consultation.victims)
+        if attempt.error is not None:  # no other pod is decided before there is an answer
+            advice = Advice(victims={}, error=failure_text(attempt.error))
         self._decider.advised(consultation, advice)
         answered()
 
@@ -107,8 +153,18 @@ class Binder:
             victims[name] = Victims(there, locks, left.violations)
         return Advice(victims=victims)
 
-    async def _look_up(self, pod: Pod, answered: Callable[[Pod | None], None]) -> None:
-        answered(await self._stored(pod))
+    async def _look_up(self, claim: Claim, answered: Callable[[Pod | None], None]) -> None:
+        uids = claim.uids if claim.unwritten else None
+        answered(await (self._stored(claim.pod) if uids is None else self._annotated(claim.pod, uids)))
+
+    async def _bind_safely(self, assumed: Assumed, started: float) -> None:
+        """Bind a pod; after a fault its room is free again, unless the API server has it bound by now."""
+        with self._isolation.attempt("binding", PODS, assumed.pod.meta) as attempt:
+            await self._bind(assumed, started)
+        if attempt.error is not None:
+            stored = await self._stored(assumed.pod)
+            if stored is None or stored.node_name != assumed.node_name:
+                self._decider.binding_failed(assumed, self._clock.now())
 
     async def _bind(self, assumed: Assumed, started: float) -> None:
         waiting = self._decider.queue.get(assumed.pod.uid)
@@ -121,6 +177,8 @@ class Binder:
                 return
             await self._timed("PreBind", assumed, self._pre_bind(assumed))
             await self._timed("Bind", assumed, self._bind_by_plugin(assumed))
+            if (claims := assumed.state.read(ClaimedLocks)) is not None and claims.unwritten:
+                await self._annotated(assumed.pod, claims.uids)
         except PluginError as error:
             logger.warning("binding failed", extra={"pod": str(assumed.pod.key), "error": str(error)})
             self._decider.binding_failed(assumed, self._clock.now())
@@ -134,9 +192,8 @@ class Binder:
         self._recorder.record(pod_reference(assumed.pod), "Normal", "Scheduled", "Binding", note)
         if waiting is not None:
             self._telemetry.pod_scheduling_attempts.observe(waiting.attempts)
-            self._telemetry.pod_scheduling_sli_duration.labels(str(waiting.attempts)).observe(
-                now - waiting.added_at
-            )
+            waited = self._decider.queue.waited(waiting, now)
+            self._telemetry.pod_scheduling_sli_duration.labels(str(waiting.attempts)).observe(waited)
         with Course(assumed.profile.scheduler_name, self._telemetry) as course:
             course.enter("PostBind")
             for plugin in assumed.profile.post_bind:
@@ -232,6 +289,28 @@ class Binder:
                 stored = decode_pod(raw)
                 return stored if stored.uid == pod.uid else None
 
+    async def _annotated(self, pod: Pod, claims: Sequence[str]) -> Pod | None:
+        """Have a pod that others have bound say which locks it took, unless it does; returns it as stored.
+
+        A former leader's words are never replaced, nor these by it: the version is a condition of the write.
+        """
+        pause = self._tasks.retry_pauses()
+        path = PODS.item(pod.meta.name, pod.meta.namespace, "status")
+        while True:
+            stored = await self._stored(pod)
+            if stored is None or not stored.node_name or stored.leaving or stored.claimed_locks is not None:
+                return stored
+            known = {"uid": stored.uid, "resourceVersion": stored.meta.resource_version}
+            body = {"metadata": known | {"annotations": claims_annotation(claims)}}
+            try:
+                async with self._tasks.turn:
+                    return decode_pod(await self._client.patch(path, body))
+            except (Forbidden, Invalid) as error:
+                logger.warning("no claim written", extra={"pod": str(pod.key), "error": str(error)})
+                return stored
+            except ApiError as error:
+                await pause(error)
+
     async def _run(self, point: str, plugin: str, work: Awaitable[Status], state: CycleState) -> Code:
         """Run a plugin.
 
@@ -248,7 +327,7 @@ class Binder:
             self._telemetry.api_errors.labels(point, type(error).__name__).inc()
             raise PluginError(f'running {point} plugin "{plugin}": {error}') from error
         except Exception as error:
-            logger.exception("a plugin failed", extra={"plugin": plugin})
+            self._isolation.part_failed(f"plugin {plugin}", error)
             text = f'running {point} plugin "{plugin}": {type(error).__name__}: {error}'
             raise PluginError(text) from error
         finally:
@@ -270,10 +349,8 @@ class Binder:
             self._telemetry.passed(point, code, assumed.profile.scheduler_name, elapsed)
 
     def _post_bind(self, plugin: PostBind, assumed: Assumed) -> None:
-        try:
+        with self._isolation.attempt("binding", PODS, assumed.pod.meta):
             plugin.post_bind(assumed.state, assumed.pod, assumed.node_name)
-        except Exception:
-            logger.exception("PostBind failed", extra={"plugin": plugin.name, "pod": str(assumed.pod.key)})
 
     # What is told.
 
@@ -287,31 +364,8 @@ class Binder:
         if waiting is not None and self._decider.queue.get(waiting.pod.uid) is waiting:  # or it is gone
             self.report(Unschedulable(waiting, refusal))
 
-    async def _write_condition(
-        self, waiting: Waiting, reason: str, message: str, nominated: str | None
-    ) -> None:
-        """Write why a pod is not scheduled, and the node that is being made ready for it, or none."""
-        pod = waiting.pod
-        condition = {
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": reason,
-            "message": message,
-            "lastProbeTime": None,
-            "lastTransitionTime": format_instant(int(self._clock.now())),
-        }
-        status: dict[str, object] = {"conditions": [condition]}
-        if nominated is not None:
-            status["nominatedNodeName"] = nominated or None
-        body = {"metadata": {"uid": pod.uid}, "status": status}
-        try:
-            async with self._tasks.turn:
-                await self._client.patch(
-                    PODS.item(pod.meta.name, pod.meta.namespace, "status"), body, kind="strategic"
-                )
-        except ApiError as error:
-            waiting.message = ""  # the next attempt writes it again; a pod that is gone has none
-            logger.info("no condition written", extra={"pod": str(pod.key), "error": str(error)})
+    async def _tell(self, waiting: Waiting, reason: str, message: str, nominated: str | None) -> None:
+        await self.write_condition(waiting, reason, message, nominated)
 
 
 def _outcome_unknown(error: PluginError) -> bool:

@@ -20,7 +20,7 @@ from tidelock.framework.course import Course, Recorder
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.extender import Advice
 from tidelock.framework.moment import Moment
-from tidelock.framework.ownlocks import OwnLocks
+from tidelock.framework.ownlocks import OwnLocks, apart_from_own
 from tidelock.framework.profile import Profile
 from tidelock.framework.waiting import WaitingPod, WaitingPods
 from tidelock.framework.whatif import WhatIf, rivals_of, yielding
@@ -29,7 +29,7 @@ from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import owns
 from tidelock.model.nodes import Node
-from tidelock.model.pods import Pod, pinned_to
+from tidelock.model.pods import Pod, ReservePod, pinned_to
 from tidelock.model.quantities import PODS
 from tidelock.model.reservations import Phase
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
@@ -105,7 +105,7 @@ class Cycle:
     def feasible(self, profile: Profile, pod: Pod, now: float) -> tuple[Node, ...]:
         """Give the nodes that pass the filters now, for others to be asked about."""
         state = _state_at(now)
-        with _course(state, profile, self._recorder):
+        with apart_from_own(self._book, pod, state), _course(state, profile, self._recorder):
             found = self._filter(profile, pod, state)
         if isinstance(found, _Unfit):
             return ()
@@ -133,7 +133,7 @@ class Cycle:
         state = _state_at(now)
         if advice is not None:
             state.write(advice)
-        with _course(state, profile, self._recorder) as course:
+        with apart_from_own(self._book, pod, state), _course(state, profile, self._recorder) as course:
             found = self._find(profile, pod, state)
             if isinstance(found, _Unfit):
                 found = self._between(profile, pod, state, found, now, pod.gone_by(now)) or found
@@ -165,7 +165,7 @@ class Cycle:
         pod = _stand_in(entry)
         state = _state_at(now)
         state.write(OwnLocks((entry,)))
-        with _course(state, profile):
+        with apart_from_own(self._book, pod, state), _course(state, profile):
             filtered = self._filter(profile, pod, state, sound_only=entry.moving)
             if isinstance(filtered, _Unfit):
                 found: Node | _Unfit = filtered
@@ -242,7 +242,8 @@ class Cycle:
 
     def judge(self, profile: Profile, pod: Pod, state: CycleState) -> tuple[Snapshot, Verdict]:
         """Tell which nodes a pod fits now, and leave it at that."""
-        found = self._filter(profile, pod, state)
+        with apart_from_own(self._book, pod, state):
+            found = self._filter(profile, pod, state)
         return (found.snapshot, found.verdict) if isinstance(found, _Unfit) else (found[0], found[2])
 
     def prefer(
@@ -337,7 +338,6 @@ class Cycle:
 
         `sound_only` leaves out nodes from which a lock would have to move again.
         """
-        self._cache.columns.know(pod.requests)
         snapshot = self._cache.snapshot()
         shared = self._shared.of(profile, pod)
         skipped: list[str] = []
@@ -471,7 +471,7 @@ def _hoping(refusal: Refusal, result: PostFilterResult) -> Refusal:
     return replace(refusal, plugins=refusal.plugins | (result.obstacles & {Reservation.name}))
 
 
-def _stand_in(entry: Entry) -> Pod:
+def _stand_in(entry: Entry) -> ReservePod:
     """Give the pod as which a waiting lock is placed; one that only grows stays where it is."""
     pod = entry.reservation.pod
     if pod is None:

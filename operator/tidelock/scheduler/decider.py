@@ -4,27 +4,40 @@ Pure: time comes in as a parameter, and outcomes are returned for somebody else 
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.measured import Measurements
 from tidelock.cluster.objects import Objects
+from tidelock.cluster.reserve_pods import counts_as
 from tidelock.framework.api import Api, Handle, Victims
 from tidelock.framework.config import Configuration
 from tidelock.framework.course import PluginError, Recorder
-from tidelock.framework.events import ASSIGNED_POD_DELETE, RESERVATION_ACTIVE, RESERVATION_FREED
+from tidelock.framework.events import (
+    ASSIGNED_POD_ADD,
+    ASSIGNED_POD_DELETE,
+    RESERVATION_ACTIVE,
+    RESERVATION_FREED,
+)
 from tidelock.framework.extender import Advice, has_advice, has_say_in_preemption
 from tidelock.framework.profile import Profile, build_profiles
 from tidelock.framework.waiting import WaitingPods
 from tidelock.ledger import reasons
 from tidelock.ledger.book import Book, Claim
+from tidelock.ledger.completing import completing
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.groups import Group
 from tidelock.ledger.matching import owner_names
 from tidelock.ledger.parking import shape
 from tidelock.ledger.quotas import Quotas
+from tidelock.ledger.rooms import Shift
+from tidelock.ledger.timers import Timers
+from tidelock.model.failures import Attempt, OnFailure, raise_failure
+from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, assigned_to
 from tidelock.model.quantities import NOTHING, covers, minus, plus
@@ -95,18 +108,42 @@ class Decider:
         on_enqueue: EnqueueHook | None = None,
         api: Api | None = None,
         recorder: Recorder | None = None,
+        on_failure: OnFailure = raise_failure,
     ) -> None:
-        """Make everything; raises ConfigurationError if a profile can't be made as it is configured."""
+        """Make everything.
+
+        Args:
+            configuration: profiles, their plugins and extenders.
+            epoch: number of this leadership.
+            move_after: seconds after which a lock for any node leaves a node that takes no pods.
+            earmark_after: seconds after which room is kept for a lock that waits.
+            on_enqueue: hears of the pods that queue.
+            api: what plugins write to.
+            recorder: hears how long decisions took.
+            on_failure: takes the exceptions that cost a lock, a pod or a part; by default only those of
+                plugins are taken, and all others get out.
+
+        Raises:
+            ConfigurationError: a profile can't be made as it is configured.
+
+        """
+        self._on_failure = on_failure
+        self._now = 0.0
+        self._resting: dict[Key, None] = {}
+        self._wakes: Timers[Key] = Timers()  # by the waitlist's steady time
+        self._parts: dict[str, float] = {}
         self.columns = Columns()
         self.cache = Cache(self.columns)
         self.objects = Objects()
         self.book = Book(
             self.columns,
             nominator=self.cache.nominator,
+            reserve_pods=self.cache.reserve_pods,
             quotas=Quotas(self.objects.reservation_quotas, self.objects.resource_quotas),
             pods_on=self.cache.pods_on,
             epoch=epoch,
             move_after=move_after,
+            on_failure=on_failure,
         )
         self.cache.follow(Visitors(self.book))
         self.waiting_pods = WaitingPods()
@@ -137,21 +174,30 @@ class Decider:
 
     def step(self, now: float) -> Outcome | None:
         """Do what is due, place a few locks, decide one pod."""
+        self._now = now
+        self.book.checkpoint()
         self.book.advance(now)
         while self.book.opened:
-            look_for_owner(self.book, self.cache, self.book.opened.pop(), now)
+            entry = self.book.opened.pop()
+            with self._shielded(entry, now):
+                look_for_owner(self.book, self.cache, entry, now)
+        self._wake_rested(now)
         self._line_up()
         for _ in range(min(LOCKS_A_STEP, len(self._line))):
             self._place(self._line.pop(), now)
         self._tell_of_room(now)
         if self._line:
             return None  # locks first: they were promised an answer at once
-        self.moving.step(now)
-        self._earmarking.step(now)
+        self._step_of("moves", self.moving.step, now)
+        self._step_of("earmarks", self._earmarking.step, now)
         if self._consultation is not None:
             return self._conclude(self._consultation, now)
         waiting = self.queue.pop(now)
         return None if waiting is None else self._schedule(waiting, now)
+
+    def time(self) -> float:
+        """Return the time of the last step, in seconds since the epoch."""
+        return self._now
 
     def quote(self, pod: Pod, now: float) -> Answer:
         """Tell what would become of a lock with this stand-in; nothing changes by it."""
@@ -167,7 +213,9 @@ class Decider:
             return 0.0
         pods_due = self.queue.next_due() if self._consultation is None else None
         kept = self._earmarking.next_due()
-        instants = (self.book.next_deadline(), self.moving.next_due(), kept, pods_due)
+        rested = self._wakes.next()
+        wakes = None if rested is None else self.book.waitlist.steady.instant(rested)
+        instants = (self.book.next_deadline(), self.moving.next_due(), kept, pods_due, wakes)
         return min((instant for instant in instants if instant is not None), default=None)
 
     def advised(self, consultation: Consultation, advice: Advice) -> None:
@@ -175,17 +223,20 @@ class Decider:
         if consultation is self._consultation:
             self._advice = advice
 
+    @completing
     def bound(self, assumed: Assumed, now: float) -> None:
         """Learn that a pod has been bound as decided."""
         self.queue.remove(assumed.pod.uid)
         self.book.owner_bound(assumed.pod, assumed.node_name, now)
 
+    @completing
     def binding_failed(self, assumed: Assumed, now: float) -> None:
         """Learn that a pod could not be bound: its room is free, its locks are back, it tries again later."""
         self._undo(assumed, now)
         self.queue.back_off(assumed.pod.uid, now)
         self._tell_of_undoing(assumed, now)
 
+    @completing
     def rejected(self, assumed: Assumed, refusal: Refusal, now: float) -> None:
         """Learn that a pod was refused while it waited for a permit: events that may help will wake it."""
         self._undo(assumed, now)
@@ -238,6 +289,13 @@ class Decider:
     def _place(self, entry: Entry, now: float) -> None:
         if self.book.waitlist.waiting.get(entry.key) is not entry:
             return
+        if entry.key in self._resting:
+            self.book.waitlist.leave_out(entry)
+            return
+        with self._shielded(entry, now):
+            self._try(entry, now)
+
+    def _try(self, entry: Entry, now: float) -> None:
         if (group := self._together.awaited(entry)) is not None:
             self._place_together(group, now)
             return
@@ -252,31 +310,43 @@ class Decider:
             self._cycle.refuse_lock(entry, refusal, now)
         if refusal is not None:
             self.moving.want(entry, now)
-        if refusal is not None and alike is not None and refusal.plugins.isdisjoint(_NEIGHBOURLY):
+        if refusal is None or refusal.error or alike is None:
+            return
+        if refusal.plugins.isdisjoint(_NEIGHBOURLY):
             self._refused[alike] = refusal
 
     def _place_anew(self, entry: Entry, now: float) -> Refusal | None:
         """Find room for a lock; if a plugin fails, that is why it has none."""
-        try:
+        self.book.checkpoint()
+        with self._attempt("Reservation", entry.reservation.meta) as attempt:
             return self._cycle.place_lock(self.profile, entry, now)
-        except Exception as error:
-            logger.exception("a plugin failed", extra={"lock": str(entry.key)})
-            refusal = _failure(error)
-            self._cycle.refuse_lock(entry, refusal, now)
-            return refusal
+        self.book.recover(now)
+        refusal = _failure(attempt.error)
+        if (made := self.book.waitlist.waiting.get(entry.key)) is not None:
+            self.book.refuse(made, reasons.PLUGIN_FAILED, refusal.message, now)
+            self._rest(made, attempt.pause)
+        return refusal
 
     def _place_together(self, group: Group, now: float) -> None:
         """Find room for a group; if a plugin fails, that is why it has none."""
-        try:
+        self.book.checkpoint()
+        meta = ObjectMeta(group.key.name, group.key.namespace, group.key.uid)
+        with self._attempt("ReservationGroup", meta) as attempt:
             self._together.place(self.profile, group, now)
-        except Exception as error:
-            logger.exception("a plugin failed", extra={"group": str(group.key)})
-            self.book.refuse_together(group, reasons.PLUGIN_FAILED, _failure(error).message, now)
+            return
+        self.book.recover(now)
+        for entry in group.waiting:
+            self.book.refuse(entry, reasons.PLUGIN_FAILED, _failure(attempt.error).message, now)
+            self._rest(entry, attempt.pause)
 
     def _schedule(self, waiting: Waiting, now: float, advice: Advice | None = None) -> Outcome:
         """Decide a pod, or have extenders be asked about it; the advice is about its victims alone."""
         if self._extenders and any(has_advice(extender, waiting.pod) for extender in self._extenders):
-            nodes = self._cycle.feasible(waiting.profile, waiting.pod, now)
+            nodes: tuple[Node, ...] = ()
+            with self._attempt("Pod", waiting.pod.meta) as attempt:
+                nodes = self._cycle.feasible(waiting.profile, waiting.pod, now)
+            if attempt.error is not None:
+                return self._give_up_for_now(waiting, attempt.error, now)
             if nodes:
                 self._consultation = Consultation(waiting, nodes)
                 return self._consultation
@@ -289,12 +359,11 @@ class Decider:
         ask = (advice is None or advice.victims is None) and any(
             has_say_in_preemption(extender, waiting.pod) for extender in self._extenders
         )
-        try:
+        self.book.checkpoint()
+        with self._attempt("Pod", waiting.pod.meta) as attempt:
             outcome = self._cycle.schedule(profile, waiting.pod, now, advice, ask_about_victims=ask)
-        except Exception as error:
-            logger.exception("a plugin failed", extra={"pod": str(waiting.pod.key)})
-            self.queue.back_off(uid, now)
-            return Unschedulable(waiting, _failure(error))
+        if attempt.error is not None:
+            return self._give_up_for_now(waiting, attempt.error, now)
         if isinstance(outcome, Assumed):
             if self.waiting_pods.get(uid) is None:
                 self.queue.done(uid)  # what may still go wrong is no refusal
@@ -307,6 +376,60 @@ class Decider:
         plugins = outcome.plugins | outcome.pending or {plugin.name for plugin in waiting.profile.filter}
         self.queue.park(uid, now, plugins - outcome.pending, outcome.pending)
         return Unschedulable(waiting, outcome)
+
+    def _give_up_for_now(self, waiting: Waiting, error: Exception, now: float) -> Outcome:
+        """Have a pod whose decision failed be tried again after its backoff."""
+        self.book.recover(now)
+        self.queue.back_off(waiting.pod.uid, now)
+        return Unschedulable(waiting, _failure(error))
+
+    def _attempt(self, kind: str, meta: ObjectMeta) -> Attempt:
+        return Attempt(partial(self._failed, kind, meta))
+
+    def _failed(self, kind: str, meta: ObjectMeta, error: Exception) -> float:
+        """Mark an object that a plugin failed to decide on; return the seconds for which to leave it."""
+        if self._on_failure is raise_failure:
+            logger.error("a plugin failed", extra={"object": f"{kind} {meta.key}"}, exc_info=error)
+            return 0.0
+        return self._on_failure("decision", kind, meta, error)
+
+    @contextmanager
+    def _shielded(self, entry: Entry, now: float) -> Iterator[None]:
+        """Do a step about a lock; one for which that fails is made anew, and rests for a while."""
+        meta = entry.reservation.meta
+        self.book.checkpoint()
+        with Attempt(partial(self._on_failure, "decision", "Reservation", meta)) as attempt:
+            yield
+        if attempt.error is not None:
+            self.book.recover(now)
+            if (made := self.book.waitlist.waiting.get(entry.key)) is not None:
+                self._rest(made, attempt.pause)
+
+    def _rest(self, entry: Entry, pause: float) -> None:
+        """Have a lock not be tried for some seconds."""
+        if pause:
+            self._resting[entry.key] = None
+            self._wakes.set(entry.key, self.book.waitlist.steady.last + pause)
+            self.book.waitlist.leave_out(entry)
+
+    def _wake_rested(self, now: float) -> None:
+        for key in self._wakes.pop_due(self.book.waitlist.steady.at(now)):
+            self._resting.pop(key, None)
+            if (entry := self.book.waitlist.waiting.get(key)) is not None:
+                self.book.waitlist.renew(entry)
+
+    def _step_of(self, part: str, step: Callable[[float], None], now: float) -> None:
+        """Have a part do its step; one that fails is left out for a while."""
+        if part in self._parts:
+            if now < self._parts[part]:
+                return
+            del self._parts[part]
+        self.book.checkpoint()
+        with Attempt(partial(self._on_failure, part, "", ObjectMeta(part))) as attempt:
+            step(now)
+        if attempt.error is not None:
+            self.book.recover(now)
+            self._parts[part] = now + attempt.pause
 
     def _conclude(self, consultation: Consultation, now: float) -> Outcome | None:
         """Decide a pod that extenders were asked about; None if they have not answered or it is gone."""
@@ -345,9 +468,24 @@ class Decider:
                 freed = not covers(shift.after, shift.before)
             if freed:
                 self.queue.notify(RESERVATION_FREED, entry, entry, now)
+            self._tell_of_neighbour(shift, now, claimed_by)
         ended, self.cache.nominator.ended = self.cache.nominator.ended, []
         for pod in ended:
             self.queue.notify(ASSIGNED_POD_DELETE, pod, None, now)
+
+    def _tell_of_neighbour(self, shift: Shift, now: float, claimed_by: Assumed | None) -> None:
+        """Tell the queue, and locks that wait, of a reserve pod that has come or gone as a pod would."""
+        pod = shift.entry.reservation.pod
+        if pod is None or not pod.neighbourly or shift.entry.ahead:
+            return
+        if shift.after and not shift.before:
+            self.queue.notify(ASSIGNED_POD_ADD, None, pod, now)
+            if not self.book.waitlist.refusers.isdisjoint(self.queue.hearers(ASSIGNED_POD_ADD)):
+                self.columns.freed += 1  # going frees its room anyway
+        elif shift.before and not shift.after:
+            heir = claimed_by.pod if claimed_by is not None and claimed_by.node_name == shift.node else None
+            if heir is None or counts_as(heir) != counts_as(pod):
+                self.queue.notify(ASSIGNED_POD_DELETE, assigned_to(pod, shift.node), None, now)
 
     def _undo(self, assumed: Assumed, now: float) -> None:
         """Take a reservation of room back; the pod owns its locks yet if somebody else has bound it."""
@@ -371,7 +509,7 @@ def _with_advice(profiles: Mapping[str, Profile], handle: Handle) -> dict[str, P
     }
 
 
-def _failure(error: Exception) -> Refusal:
+def _failure(error: Exception | None) -> Refusal:
     """Say what went wrong; no plugin has refused anything."""
     text = str(error) if isinstance(error, PluginError) else f"{type(error).__name__}: {error}"
     return Refusal(text, frozenset(), error=True)

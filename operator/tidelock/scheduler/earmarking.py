@@ -45,7 +45,8 @@ class Earmarking:
         self._cycle = cycle
         self._profile = profile
         self._after = after
-        self._next = 0.0
+        self._steady = book.waitlist.steady
+        self._next = 0.0  # this and what follows in steady time
         self._entry: Entry | None = None
         self._shortage = inf
         self._progress_at = 0.0
@@ -54,7 +55,8 @@ class Earmarking:
 
     def next_due(self) -> float | None:
         """Instant at which `step` has something to do; None for never."""
-        return self._next if self._book.waitlist.waiting or self._entry is not None else None
+        waits = self._book.waitlist.waiting or self._entry is not None
+        return self._steady.instant(self._next) if waits else None
 
     def step(self, now: float) -> None:
         """Let go of what is not needed any more, and look now and then for what is to be kept for whom."""
@@ -62,39 +64,45 @@ class Earmarking:
             return
         if self._entry is not None and not self._waits(self._entry):
             self._let_go()
-        if self._next <= now:
-            self._next = now + LOOK_AGAIN
-            self._look(now)
+        at = self._steady.at(now)
+        if self._next <= at:
+            self._next = at + LOOK_AGAIN
+            self._look(now, at)
 
-    def _look(self, now: float) -> None:
-        entry = self._first(now)
+    def _look(self, now: float, at: float) -> None:
+        entry = self._first(now, at)
         if entry is None:
             self._let_go()
             self._hopeless.clear()
-            since = min((entry.pending_since for entry in self._book.waitlist.waiting.values()), default=now)
-            self._next = max(self._next, since + self._after)
+            waited = (self._waited(entry, now, at) for entry in self._book.waitlist.waiting.values())
+            self._next = max(self._next, at + self._after - max(waited, default=0.0))
             return
         fits, pod = self._fits(entry, now), entry.reservation.pod
         if pod is None or not fits.any():
             if entry.earmark:
                 self._let_go()
             self._hopeless.add(entry)
-            self._next = now + _PAUSE
+            self._next = at + _PAUSE
             return
         self._let_go(but=entry)
         if entry is not self._entry:
-            self._entry, self._shortage, self._progress_at = entry, inf, now
+            self._entry, self._shortage, self._progress_at = entry, inf, at
         forecast = self._book.forecast(now)
         shortages = forecast.shortages(pod.requests)
-        node_name = self._node_for(entry, pod, fits, forecast, shortages, now)
+        node_name = self._node_for(entry, pod, fits, forecast, shortages, now, at)
         shortage = shortages[self._cache.columns.row_of[node_name]]
         if node_name != entry.earmark or shortage < self._shortage:
-            self._shortage, self._progress_at = shortage, now
+            self._shortage, self._progress_at = shortage, at
         start = forecast.earliest(pod.requests, node_name)
-        at = -inf if start is None or start.at <= now else start.at
-        self._book.set_earmark(entry, node_name, at, now)
+        until = -inf if start is None or start.at <= now else start.at
+        self._book.set_earmark(entry, node_name, until, now)
 
-    def _first(self, now: float) -> Entry | None:
+    def _waited(self, entry: Entry, now: float, at: float) -> float:
+        """Return for how long a lock has waited, by what is stored or as this process saw it."""
+        since = self._book.waitlist.since.get(entry.key, at)
+        return max(now - entry.pending_since, at - since)
+
+    def _first(self, now: float, at: float) -> Entry | None:
         """Give the first in line that has waited for long; who has the earmark yields to priority alone."""
         waiting = self._book.waitlist.waiting.values()
         has = self._entry or next((entry for entry in waiting if entry.earmark and self._waits(entry)), None)
@@ -103,7 +111,7 @@ class Earmarking:
             entry
             for entry in waiting
             if entry.priority > least
-            and entry.pending_since + self._after <= now
+            and self._waited(entry, now, at) >= self._after
             and self._waits(entry)
             and entry not in self._hopeless
         ]
@@ -123,14 +131,23 @@ class Earmarking:
         return fits & ~self._called(self._cache.nominator.targets)
 
     def _node_for(
-        self, entry: Entry, pod: Pod, fits: Mask, forecast: Forecast, shortages: Shortages, now: float
+        self,
+        entry: Entry,
+        pod: Pod,
+        fits: Mask,
+        forecast: Forecast,
+        shortages: Shortages,
+        now: float,
+        at: float,
     ) -> str:
         """Choose where to keep room: where it is kept, the earliest that is known, or where least lacks."""
         columns, earmark = self._cache.columns, self._cache.nominator.earmark
         if entry.earmark:
-            hoped_for = self._progress_at if earmark is None else max(self._progress_at, earmark.at)
+            hopeful = at < self._progress_at + PATIENCE or (
+                earmark is not None and now < earmark.at + PATIENCE
+            )
             row = columns.row_of.get(entry.earmark)
-            if row is not None and fits[row] and now < hoped_for + PATIENCE:
+            if row is not None and fits[row] and hopeful:
                 return entry.earmark
             self._left.add(entry.earmark)
         candidates = fits & ~self._called(self._left)

@@ -15,9 +15,10 @@ from tidelock.framework.api import Code, Filter, Mask, Verdict
 from tidelock.framework.course import Course
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.moment import Moment
-from tidelock.framework.ownlocks import OwnLocks
+from tidelock.framework.ownlocks import OwnLocks, apart_from_own
 from tidelock.framework.profile import Profile
 from tidelock.framework.whatif import yielding
+from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
@@ -52,7 +53,9 @@ class Opinion:
         return sum(self.points.values())
 
 
-def examine(cache: Cache, profile: Profile, pod: Pod, now: float, lock: Entry | None = None) -> list[Opinion]:
+def examine(
+    cache: Cache, book: Book, profile: Profile, pod: Pod, now: float, lock: Entry | None = None
+) -> list[Opinion]:
     """Ask all plugins of a profile about a pod, or about a lock by the pod that stands in for it.
 
     The nodes that fit come first, the best of them at the head; then the others by name.
@@ -65,9 +68,8 @@ def examine(cache: Cache, profile: Profile, pod: Pod, now: float, lock: Entry | 
     state.write(Moment(now))
     if lock is not None:
         state.write(OwnLocks((lock,)))
-    cache.columns.know(pod.requests)
     snapshot = cache.snapshot()
-    with Course(profile.scheduler_name) as course:
+    with apart_from_own(book, pod, state), Course(profile.scheduler_name) as course:
         state.write(course)
         nowhere, filters = _ask_pre_filters(profile, state, pod, snapshot, course)
         if nowhere is not None:

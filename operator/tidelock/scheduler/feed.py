@@ -4,7 +4,7 @@ A sink for each resource. All state what is true now, so repeated, late and reor
 Until all have been listed, nothing is decided: the ledger would be judged by half a cluster.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -25,11 +25,12 @@ from tidelock.framework.events import (
 )
 from tidelock.framework.waiting import WaitingPods
 from tidelock.ledger.book import Book, Claim
+from tidelock.ledger.completing import completing
 from tidelock.ledger.entry import Entry
 from tidelock.model.locks import Reservation
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, assigned_to
-from tidelock.scheduler.owners import look_for_owner
+from tidelock.scheduler.owners import look_for_owner, look_for_owners
 from tidelock.scheduler.queue import SchedulingQueue
 
 # What plugins can register for, by the field of Objects that holds it.
@@ -71,6 +72,7 @@ class Feed:
         self.nodes = NodeSink(self)
         self.reservations = ReservationSink(self)
         self.others = {name: ObjectSink(self, name, lister) for name, lister in others.items()}
+        self.gone: set[str] = set()  # uids of pods of whose end the API server has told, and no watch yet
         self._missing = {"pods", "nodes", "reservations", *others}
 
     def listed(self, resource: str) -> None:
@@ -79,8 +81,7 @@ class Feed:
         if self._missing or self.ready:
             return
         self.ready = True
-        for entry in tuple(self.book.entries.values()):
-            self.look_for_owner(entry)
+        look_for_owners(self.book, self.cache, self.clock.now())
         for name in self.book.rooms.nodes_with_locks():
             self.book.settle_unseen(name, self.clock.now())
         self.wake()
@@ -92,21 +93,32 @@ class Feed:
         if refusers and not refusers.isdisjoint(self.queue.hearers(event)):
             self.cache.columns.freed += 1
 
-    def settle(self, node_name: str, newcomer: Pod | None = None) -> None:
-        """Bring the locks of a node in line with it, and with a pod that is new there, once all is known."""
+    def settle(self, node_name: str, newcomer: Pod | None = None, occupied: Collection[Entry] = ()) -> None:
+        """Bring the locks of a node in line with it, and with a pod that is new there, once all is known.
+
+        `occupied` are the locks that the pod was in before.
+        """
         if self.ready and node_name:
-            self.book.settle_node(node_name, self.clock.now(), newcomer)
+            left = [entry for entry in occupied if newcomer and newcomer.uid not in entry.occupants]
+            self.book.settle_node(node_name, self.clock.now(), newcomer, left)
 
     def look_for_owner(self, entry: Entry, but: str = "") -> None:
         """Have a lock whose owner seems to be bound already be claimed by it."""
         look_for_owner(self.book, self.cache, entry, self.clock.now(), but)
 
+    def time(self) -> float:
+        """Return the time of day, in seconds since the epoch."""
+        return self.clock.now()
+
+    @completing
     def answered(self, claim: Claim, stored: Pod | None) -> None:
         """Learn from the API server what a pod is that a watch said is bound; None if it is gone."""
         now = self.clock.now()
         known = self.cache.get(claim.pod.uid)
         if stored is None:
             self.pods.remove(claim.pod)
+            if known is not None:
+                self.gone.add(claim.pod.uid)
         else:
             if stored.leaving and known is not None and not known.pod.leaving:  # else it was told meanwhile
                 self.pods.upsert(claim.pod, stored)
@@ -121,16 +133,34 @@ class Feed:
         self.wake()
 
 
-class PodSink:
-    """Pods: bound ones take room and end their locks, unbound ones queue."""
+class _Sink:
+    """What all sinks have that change the ledger."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
 
+    @property
+    def book(self) -> Book:
+        """The ledger."""
+        return self._feed.book
+
+    def time(self) -> float:
+        """Return the time of day, in seconds since the epoch."""
+        return self._feed.clock.now()
+
+
+class PodSink(_Sink):
+    """Pods: bound ones take room and end their locks, unbound ones queue."""
+
+    @completing
     def upsert(self, old: Pod | None, new: Pod) -> None:
-        """Take over a pod's newest version."""
+        """Take over a pod's newest version; a watch that is behind may tell of one that is gone."""
         feed, now = self._feed, self._feed.clock.now()
+        if new.uid in feed.gone:
+            return
         before = feed.cache.get(new.uid)
+        there = feed.book.rooms.occupied_on(new.node_name) if before is not None else ()
+        occupied = [entry for entry in there if new.uid in entry.occupants]
         feed.cache.upsert(new)
         if new.node_name or new.leaving:
             feed.queue.remove(new.uid)
@@ -142,14 +172,17 @@ class PodSink:
         if new.node_name and feed.ready:  # what it has taken is known by all its locks
             feed.book.hear_bound(new, new.node_name, now)
         if not new.finished:
-            feed.settle(new.node_name, new)
+            feed.settle(new.node_name, new, occupied)
         self._tell(before, feed.cache.get(new.uid))
         feed.wake()
 
+    @completing
     def remove(self, last: Pod) -> None:
         """Forget a pod."""
+        self._feed.gone.discard(last.uid)
         before = self._feed.cache.get(last.uid)
         self._feed.cache.remove(last.uid)
+        self._feed.book.forget_owner(last.uid)
         self._feed.queue.remove(last.uid)
         self._feed.waiting_pods.reject_removed(last.uid)
         self._tell(before, None)
@@ -174,12 +207,10 @@ class PodSink:
         self._feed.listed("pods")
 
 
-class NodeSink:
+class NodeSink(_Sink):
     """Nodes: their capacity, and what becomes of the locks that they carry."""
 
-    def __init__(self, feed: Feed) -> None:
-        self._feed = feed
-
+    @completing
     def upsert(self, old: Node | None, new: Node) -> None:
         """Take over a node's newest version."""
         feed = self._feed
@@ -200,6 +231,7 @@ class NodeSink:
                 feed.notify(event, known, new)
         feed.wake()
 
+    @completing
     def remove(self, last: Node) -> None:
         """Forget a node."""
         self._feed.cache.drop_node(last.name)
@@ -212,22 +244,22 @@ class NodeSink:
         self._feed.listed("nodes")
 
 
-class ReservationSink:
+class ReservationSink(_Sink):
     """Reservations go to the ledger."""
 
-    def __init__(self, feed: Feed) -> None:
-        self._feed = feed
-
+    @completing
     def upsert(self, old: Reservation | None, new: Reservation) -> None:
         """Take over a Reservation's newest version."""
         feed = self._feed
         feed.book.upsert(new, feed.clock.now())
         entry = feed.book.entries.get(new.key)
-        if entry is not None and feed.ready and (old is None or old.meta.generation != new.meta.generation):
+        fresh = old is None or bool(old.failure) or old.meta.generation != new.meta.generation
+        if entry is not None and feed.ready and fresh:
             feed.look_for_owner(entry)
             feed.settle(entry.node)
         feed.wake()
 
+    @completing
     def remove(self, last: Reservation) -> None:
         """Forget a Reservation; its room is free at once."""
         group = self._feed.book.groups.of(last)

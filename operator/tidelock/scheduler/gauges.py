@@ -10,6 +10,7 @@ from tidelock.cluster.columns import Columns
 from tidelock.ledger.book import Book
 from tidelock.model.quantities import CPU
 from tidelock.model.reservations import Phase
+from tidelock.plugins.reservation import Reservation
 from tidelock.scheduler.queue import Place, SchedulingQueue
 
 _MILLI = 1000
@@ -48,6 +49,15 @@ class Gauges(Collector):
         for labels, count in self._queue.refused_by().items():
             unschedulable.add_metric(labels, count)
         yield unschedulable
+        awaiting = GaugeMetricFamily(
+            "tidelock_pods_awaiting_reservation",
+            "Pods that are gated until one of their reservations is Active, by namespace.",
+            labels=("namespace",),
+        )
+        gated = Tally(waiting.pod.meta.namespace for waiting in self._queue.gated_by(Reservation.name))
+        for namespace, count in sorted(gated.items()):
+            awaiting.add_metric((namespace,), count)
+        yield awaiting
         yield from self._amounts()
 
     def _waiting(self) -> Metric:
@@ -71,6 +81,8 @@ class Gauges(Collector):
             family = GaugeMetricFamily(
                 f"tidelock_{name}", f"{what}, in cores, bytes or pieces.", labels=("resource",)
             )
-            for resource, total in zip(columns.resources, amounts[:count].sum(axis=0), strict=True):
+            totals = amounts[:count].sum(axis=0)
+            for resource, column in columns.column_of.items():
+                total = totals[column]
                 family.add_metric((resource,), total / _MILLI if resource == CPU else float(total))
             yield family

@@ -5,8 +5,8 @@ from typing import Any
 
 from tidelock.kube.client import RESERVATIONGROUPS
 from tidelock.ledger.book import Book
-from tidelock.ledger.groups import GroupKey
-from tidelock.ledger.groupstatus import render_group
+from tidelock.ledger.groups import Group, GroupKey
+from tidelock.ledger.groupstatus import has_begun, missed, render_group, render_leaving_group
 from tidelock.model.lockgroups import ReservationGroup, decode_group
 from tidelock.scheduler.keeping import Demand, Keeper
 from tidelock.scheduler.tools import Tools
@@ -20,14 +20,24 @@ class GroupKeeper(Keeper[ReservationGroup]):
         book.groups.on_change(self._note)
 
     def _demand(self, kept: ReservationGroup) -> Demand:
-        group, now = self._book.groups.get(GroupKey(*kept.key, kept.meta.uid)), self._clock.now()
+        group, now = self._group(kept), self._clock.now()
+        over = kept.finished_at is not None or missed(kept, group, now)
         return Demand(
-            names=list(kept.members) if kept.finished_at is None else (),
+            names=() if over else list(kept.members),
             there=group.members if group is not None else (),
             status=partial(render_group, kept, group, now),
             next_look=kept.removable_at,
             removable=kept.removable_at is not None and kept.removable_at <= now,
         )
 
+    def _last_words(self, kept: ReservationGroup) -> object:
+        return render_leaving_group(kept, self._clock.now())
+
+    def _group(self, kept: ReservationGroup) -> Group | None:
+        return self._book.groups.get(GroupKey(*kept.key, kept.meta.uid))
+
     def _manifest(self, kept: ReservationGroup, name: str) -> dict[str, Any]:
-        return kept.manifest(name)
+        group = self._group(kept)
+        if has_begun(kept, group):
+            return kept.manifest(name)  # instead of one that is gone: it waits as long as a new one
+        return kept.manifest(name, kept.waited(self._clock.now()))

@@ -8,21 +8,25 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
+from itertools import chain
 from typing import Any, Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
 from tidelock.kube.client import RESERVATIONS, Resource
-from tidelock.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from tidelock.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.timers import Timers
 from tidelock.model.meta import Key, ObjectMeta
-from tidelock.scheduler.tasks import until_news
+from tidelock.scheduler.tasks import About, until_news
 from tidelock.scheduler.tools import Tools
 
 logger = logging.getLogger(__name__)
 
 # Seconds for which a Reservation that was made may be unseen by the watch before it is looked for again.
 _UNSEEN_SECONDS = 10.0
+# Seconds after which a Reservation that was refused is asked for again: each time twice as many.
+_SHORTEST_REST = 1.0
+_LONGEST_REST = 60.0
 
 
 class Kept(Protocol):
@@ -61,6 +65,14 @@ class Demand(NamedTuple):
 K = TypeVar("K", bound=Kept)
 
 
+class _Rest(NamedTuple):
+    """Until when, by the monotonic clock, an object of a generation makes nothing, after so long a rest."""
+
+    until: float
+    seconds: float
+    generation: int
+
+
 class Keeper(ABC, Generic[K]):
     """Takes objects of one kind in, as the sink of their watch, and makes each what it ought to be."""
 
@@ -68,22 +80,30 @@ class Keeper(ABC, Generic[K]):
         self._client = tools.client
         self._clock = tools.clock
         self._tasks = tools.tasks
+        self._isolation = tools.isolation
         self._book = book
         self._resource = resource
         self._decode = decode
         self._kept: dict[Key, K] = {}
         self._made: dict[Key, dict[str, float]] = {}
         self._problems: dict[Key, str] = {}
+        self._rests: dict[Key, _Rest] = {}
         self._changed: dict[Key, None] = {}
         self._writing: set[Key] = set()
         self._due: Timers[Key] = Timers()
+        self._awake: Timers[Key] = Timers()  # by the monotonic clock
         self._news = asyncio.Event()
+        book.quotas.on_change(self._wake)
 
     # What the objects of a kind ask for.
 
     @abstractmethod
     def _demand(self, kept: K) -> Demand:
         """Tell what an object asks for now."""
+
+    @abstractmethod
+    def _last_words(self, kept: K) -> object:
+        """Write the status of an object that is being deleted, and that a finalizer keeps."""
 
     @abstractmethod
     def _manifest(self, kept: K, name: str) -> dict[str, Any]:
@@ -100,16 +120,20 @@ class Keeper(ABC, Generic[K]):
         elif known is not None and known.meta.version > new.meta.version:
             return  # older than our own write
         if new.meta.deletion_timestamp is not None:
-            self.remove(new)
-            return
+            self._drop(new)
         self._kept[new.key] = new
         self._note(new.key)
 
     def remove(self, last: K) -> None:
         """Forget an object: its Reservations go with it."""
-        for known in (self._kept, self._made, self._problems, self._changed):
+        self._drop(last)
+
+    def _drop(self, last: K) -> None:
+        """Make nothing more of an object that is gone or going."""
+        for known in (self._kept, self._made, self._problems, self._rests, self._changed):
             known.pop(last.key, None)
         self._due.set(last.key, None)
+        self._awake.set(last.key, None)
 
     def synced(self) -> None:
         """All objects are known, which changes nothing."""
@@ -120,30 +144,57 @@ class Keeper(ABC, Generic[K]):
         """Keep objects for ever, from the moment that all locks are known."""
         await started.wait()
         while True:
-            await until_news(self._news, self._due.next(), self._clock)
-            for key in self._due.pop_due(self._clock.now()):
-                self._note(key)
-            for key in [key for key in self._changed if key not in self._writing]:
-                del self._changed[key]
-                self.reconcile(key)
+            due, awake, clock = self._due.next(), self._awake.next(), self._clock
+            if awake is not None:
+                soon = clock.now() + awake - clock.monotonic()
+                due = soon if due is None else min(due, soon)
+            await until_news(self._news, due, clock)
+            self.look()
+
+    def look(self) -> None:
+        """Look at the objects that something happened to, and at those whose time has come."""
+        due = self._due.pop_due(self._clock.now()), self._awake.pop_due(self._clock.monotonic())
+        for key in chain(*due):
+            self._note(key)
+        for key in [key for key in self._changed if key not in self._writing]:
+            del self._changed[key]
+            self._see_to(key)
+
+    def _see_to(self, key: Key) -> None:
+        """Make one object what it ought to be; one for which that fails is looked at again later."""
+        kept = self._kept.get(key)
+        if kept is None:
+            return
+        with self._isolation.attempt("keeping", self._resource, kept.meta) as attempt:
+            self.reconcile(key)
+        if attempt.error is not None:
+            self._awake.set(key, self._clock.monotonic() + attempt.pause)
+
+    def _ask(self, kept: K) -> Demand:
+        """Compute what an object asks for now: of one that is being deleted, that its status says so."""
+        if kept.meta.deletion_timestamp is None:
+            return self._demand(kept)
+        return Demand(names=(), there=(), status=lambda _problem: self._last_words(kept), next_look=None)
 
     def reconcile(self, key: Key) -> None:
         """Make one object what it ought to be, in the background."""
         kept = self._kept.get(key)
         if kept is None or key in self._writing:
             return
-        demand = self._demand(kept)
+        demand = self._ask(kept)
         if self._is_unmet(kept, demand):
             self._writing.add(key)
-            self._tasks.spawn(self._write(key))
+            about = About("keeping", self._resource, kept.meta)
+            self._tasks.spawn(self._write(key), about, lambda: self._note(key))
         else:
-            made = self._made.get(key)
-            self._due.set(key, min(made.values()) + _UNSEEN_SECONDS if made else demand.next_look)
+            self._due.set(key, demand.next_look)
+            if made := self._made.get(key):
+                self._awake.set(key, min(made.values()) + _UNSEEN_SECONDS)
 
     def lags(self, key: Key) -> bool:
         """Tell whether an object is not as it ought to be, with no write under way that sees to it."""
         kept = self._kept.get(key)
-        return kept is not None and key not in self._writing and self._is_unmet(kept, self._demand(kept))
+        return kept is not None and key not in self._writing and self._is_unmet(kept, self._ask(kept))
 
     def _note(self, key: Key) -> None:
         """Note an object that is to be looked at."""
@@ -179,15 +230,21 @@ class Keeper(ABC, Generic[K]):
             ApiError: not all could be written; the status tells why a Reservation is missing.
 
         """
-        demand = self._demand(kept)
-        missing = self._missing(kept, demand)
+        demand = self._ask(kept)
+        missing = [] if self._rests_now(kept) else self._missing(kept, demand)
         errors = await asyncio.gather(*(self._make(kept, name) for name in missing))
         problem = next((error for error in errors if error is not None), None)
-        self._problems[kept.key] = str(problem or "")
-        left = self._demand(kept)
+        if missing:
+            self._problems[kept.key] = str(problem or "")
+        if isinstance(problem, Forbidden | Invalid):
+            self._rest(kept)
+            problem = None  # the same would be refused again
+        elif missing:
+            self._rests.pop(kept.key, None)
+        left = self._ask(kept)
         while left.surplus:  # looked at anew each time, as a request may take long
             await self._unmake(left.surplus[0])
-            left = self._demand(kept)
+            left = self._ask(kept)
         status = self._status(kept, left)
         if status != kept.status:
             async with self._tasks.turn.of(kept.meta.namespace):
@@ -198,13 +255,38 @@ class Keeper(ABC, Generic[K]):
         elif left.removable:
             async with self._tasks.turn.of(kept.meta.namespace):
                 await self._client.delete(
-                    self._resource.item(kept.meta.name, kept.meta.namespace), uid=kept.meta.uid
+                    self._resource.item(kept.meta.name, kept.meta.namespace),
+                    uid=kept.meta.uid,
+                    resource_version=kept.meta.resource_version,
                 )
             if self._is_there(kept):
                 self.remove(kept)
         if problem is not None:
             raise problem
         return bool(missing or demand.surplus or status != kept.status or left.removable)
+
+    def _rest(self, kept: K) -> None:
+        """Have an object that was refused a Reservation make none for a while, longer than the last time."""
+        before = self._rests.get(kept.key)
+        seconds = _SHORTEST_REST if before is None else min(2 * before.seconds, _LONGEST_REST)
+        until = self._clock.monotonic() + seconds
+        self._rests[kept.key] = _Rest(until, seconds, kept.meta.generation)
+        self._awake.set(kept.key, until)
+
+    def _rests_now(self, kept: K) -> bool:
+        rest = self._rests.get(kept.key)
+        if rest is not None and rest.generation != kept.meta.generation:
+            del self._rests[kept.key]
+            return False
+        return rest is not None and self._clock.monotonic() < rest.until
+
+    def _wake(self, namespace: str) -> None:
+        """Learn that the quotas of a namespace have changed, which the API server may do a moment later."""
+        for key in [key for key in self._rests if key.namespace == namespace]:
+            until = self._clock.monotonic() + _SHORTEST_REST
+            self._rests[key] = self._rests[key]._replace(until=until, seconds=_SHORTEST_REST / 2)
+            self._awake.set(key, until)
+            self._news.set()
 
     def _is_there(self, kept: K) -> bool:
         known = self._kept.get(kept.key)
@@ -221,7 +303,7 @@ class Keeper(ABC, Generic[K]):
         except ApiError as error:
             return error
         if self._kept.get(kept.key) is not None:
-            self._made.setdefault(kept.key, {})[name] = self._clock.now()
+            self._made.setdefault(kept.key, {})[name] = self._clock.monotonic()
         return None
 
     async def _unmake(self, entry: Entry) -> None:
@@ -236,13 +318,13 @@ class Keeper(ABC, Generic[K]):
         entry.deleted = True
 
     def _is_unmet(self, kept: K, demand: Demand) -> bool:
-        if self._missing(kept, demand) or demand.surplus or demand.removable:
+        if demand.surplus or demand.removable or (self._missing(kept, demand) and not self._rests_now(kept)):
             return True
         return self._status(kept, demand) != kept.status
 
     def _missing(self, kept: K, demand: Demand) -> list[str]:
         """Name the Reservations that are to be made: those neither there nor on their way to us."""
-        made, oldest = self._made.get(kept.key, {}), self._clock.now() - _UNSEEN_SECONDS
+        made, oldest = self._made.get(kept.key, {}), self._clock.monotonic() - _UNSEEN_SECONDS
         there = {key.name for key in demand.there}
         for name in [name for name in made if made[name] <= oldest or name in there]:
             del made[name]

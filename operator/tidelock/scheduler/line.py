@@ -61,12 +61,12 @@ class Line:
     def pop(self) -> Entry:
         """Take the next lock out; what becomes of it is seen by the next call."""
         self._note_last()
-        head = heapq.heappop(self._heads)
-        while (now := self._renewed(head)) != head:
-            head = heapq.heappushpop(self._heads, now) if now is not None else heapq.heappop(self._heads)
+        head = self._first()
+        while self._queues[head[-1]][0][0] != self._queues[head[-1]][0][-1].order:
+            self._line_up_again(head[-1])
+            head = self._first()
         queue = head[-1]
         *_, entry = heapq.heappop(self._queues[queue])
-        del self._head_of[queue]
         self._round[queue[0]] = head[1]
         self._last = queue, entry
         self._length -= 1
@@ -82,6 +82,21 @@ class Line:
             part.clear()
         self._round.clear()
         self._latest.clear()
+
+    def _first(self) -> _Head:
+        """Take out the head of the queue whose turn it is."""
+        head = heapq.heappop(self._heads)
+        while (now := self._renewed(head)) != head:
+            head = heapq.heappushpop(self._heads, now) if now is not None else heapq.heappop(self._heads)
+        del self._head_of[head[-1]]
+        return head
+
+    def _line_up_again(self, queue: _Queue) -> None:
+        """Have the first lock of a queue, whose priority was edited, stand where it belongs."""
+        *_, entry = heapq.heappop(self._queues[queue])
+        self._length -= 1
+        self._put(queue)
+        self.add([entry])
 
     def _put(self, queue: _Queue) -> None:
         """Have a queue stand where it belongs now, if any lock is in it."""

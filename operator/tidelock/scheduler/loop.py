@@ -58,7 +58,7 @@ class Loop:
             self._work()
             self._evictor.flush()
             for claim in self._decider.take_hearsay():
-                self._binder.look_up(claim.pod, partial(feed.answered, claim))
+                self._binder.look_up(claim, partial(feed.answered, claim))
             unwritten = self._publisher.flush()
             due = self._decider.next_due()
             if unwritten or (due is not None and due <= self._clock.now()):

@@ -12,6 +12,7 @@ from tidelock.framework.course import PluginError
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.moves import Plan, approved, stored
+from tidelock.ledger.steady import Steady
 from tidelock.ledger.timers import Timers
 from tidelock.ledger.transitions import Event
 from tidelock.model.meta import Key
@@ -50,7 +51,8 @@ class Moving:
         self._book = book
         self._cache = cache
         self._relocation = relocation
-        self._looks: Timers[Key] = Timers()
+        self._steady = Steady()
+        self._looks: Timers[Key] = Timers()  # by steady time, as is `_free_at`
         self._awaited: set[Key] = set()  # those that have a look to come
         self._urgent: dict[Key, None] = {}
         self._free_at = 0.0
@@ -62,19 +64,20 @@ class Moving:
         if entry.plan is not None:
             self._urgent[entry.key] = None
         elif entry.may_move and entry.key not in self._awaited:
-            self._await(entry.key, now)
+            self._await(entry.key, 0.0, now)
 
     def next_due(self) -> float | None:
         """Instant at which `step` has something to do; 0 for at once, None for never."""
         if self._urgent or self._book.planned:
             return 0.0
         due = self._looks.next()
-        return None if due is None else max(due, self._free_at)
+        return None if due is None else self._steady.instant(max(due, self._free_at))
 
     def step(self, now: float) -> None:
         """Go on with the plans of which there is news, and look for one."""
         if not (self._awaited or self._urgent or self._book.planned):
             return
+        at = self._steady.at(now)
         due = self.next_due()
         if due is None or due > now:
             return
@@ -85,10 +88,10 @@ class Moving:
                 self._follow(entry, entry.plan, now)
         due = self.next_due()
         if due is not None and due <= now:
-            for key in self._looks.pop_due(now):
+            for key in self._looks.pop_due(at):
                 self._awaited.discard(key)
                 if (entry := self._book.entries.get(key)) is not None and entry.may_move:
-                    self._free_at = now + _PAUSE
+                    self._free_at = at + _PAUSE
                     self._look(entry, now)
                     return
 
@@ -141,11 +144,11 @@ class Moving:
         elif approved(entry.reservation, plan) and stored(entry.reservation, plan):
             self._look(entry, now)
         elif entry.key not in self._awaited:
-            self._await(entry.key, now + LOOK_AGAIN)
+            self._await(entry.key, LOOK_AGAIN, now)
 
     def _look(self, entry: Entry, now: float) -> None:
         """Find a plan for a lock, or see whether the one that it has holds."""
-        self._await(entry.key, now + LOOK_AGAIN)
+        self._await(entry.key, LOOK_AGAIN, now)
         plan = entry.plan
         if plan is not None and plan.under_way:
             self._go_on(entry, plan, now)
@@ -192,7 +195,7 @@ class Moving:
             self.tasks.append(_task(entry, plan))
         self._book.plan_moves(entry, plan, None, "", now)  # whatever it waits for, its room is set aside
         if entry.key not in self._awaited:
-            self._await(entry.key, now + LOOK_AGAIN)
+            self._await(entry.key, LOOK_AGAIN, now)
 
     def _obstacle(self, entry: Entry, plan: Plan, now: float) -> str:
         """Say why a plan that is under way can't go on; empty if it can."""
@@ -224,8 +227,8 @@ class Moving:
                 if placed is not None and placed.node_name == plan.node:
                     yield placed.pod, move.to
 
-    def _await(self, key: Key, due: float) -> None:
-        self._looks.set(key, due)
+    def _await(self, key: Key, seconds: float, now: float) -> None:
+        self._looks.set(key, self._steady.at(now) + seconds)
         self._awaited.add(key)
 
 

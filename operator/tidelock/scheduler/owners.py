@@ -1,18 +1,34 @@
-"""Finds the owners of a lock that are bound already, as when they were seen before it."""
-
-from collections.abc import Iterator
+"""Finds the owners of locks that are bound already, as when they were seen before these."""
 
 from tidelock.cluster.cache import Cache
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
-from tidelock.ledger.matching import may_claim, owner_names, owns
+from tidelock.ledger.matching import is_for_any, may_claim, owner_names, owns
 from tidelock.ledger.transitions import SETTLED
 from tidelock.model.pods import Pod
 from tidelock.model.reservations import Phase, ReservationSpec
 
 
+def look_for_owners(book: Book, cache: Cache, now: float) -> None:
+    """Have all locks whose owners seem to be bound already be claimed by these, as after a start.
+
+    In a namespace where locks do not name their owners each bound pod is asked once, first the one that was
+    bound first.
+    """
+    namespaces: dict[str, None] = {}
+    for entry in tuple(book.entries.values()):
+        if owner_names(entry.key, entry.reservation.spec) is None:
+            namespaces[entry.key.namespace] = None
+        else:
+            look_for_owner(book, cache, entry, now)
+    for namespace in namespaces:
+        bound = [placed for placed in cache.pods_in(namespace) if not placed.assumed]
+        for placed in sorted(bound, key=lambda placed: (placed.pod.bound_at, placed.pod.key)):
+            book.hear_bound(placed.pod, placed.node_name, now)
+
+
 def look_for_owner(book: Book, cache: Cache, entry: Entry, now: float, but: str = "") -> None:
-    """Have a lock whose owner seems to be bound already be claimed by it.
+    """Have a lock whose owner seems to be bound already be claimed by it, if it takes the lock.
 
     Not by the pod with the uid `but`, if one is given.
     """
@@ -23,17 +39,24 @@ def look_for_owner(book: Book, cache: Cache, entry: Entry, now: float, but: str 
         if pod.uid == but:
             continue
         book.hear_bound(pod, node_name, now)
+        if is_for_any(entry, pod):
+            continue  # each pod that others have bound chooses of such locks
         if entry.membership is None or entry.phase is Phase.BOUND:
             return  # else the pod has, or takes, another member of the group
 
 
-def _bound_owners(cache: Cache, entry: Entry, spec: ReservationSpec) -> Iterator[tuple[Pod, str]]:
+def _bound_owners(cache: Cache, entry: Entry, spec: ReservationSpec) -> list[tuple[Pod, str]]:
+    """List the bound pods that may take a lock, first the one that was bound first."""
     names = owner_names(entry.key, spec)
     candidates = (
         cache.pods_in(entry.key.namespace)
         if names is None
         else (placed for name in names if (placed := cache.named(name)) is not None)
     )
-    for placed in candidates:
-        if not placed.assumed and may_claim(entry, placed.pod) and owns(spec, placed.pod):
-            yield placed.pod, placed.node_name
+    found = [
+        placed
+        for placed in candidates
+        if not placed.assumed and may_claim(entry, placed.pod) and owns(spec, placed.pod)
+    ]
+    found.sort(key=lambda placed: (placed.pod.bound_at, placed.pod.key))
+    return [(placed.pod, placed.node_name) for placed in found]

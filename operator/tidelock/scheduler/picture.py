@@ -5,22 +5,16 @@ What is then decided is what would be: nothing is written, and nobody else hears
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Protocol
 
 import msgspec
 
 from tidelock.cluster.objects import Lister
 from tidelock.framework.config import Configuration
-from tidelock.model.locks import decode_reservation
-from tidelock.model.meta import ObjectMeta
-from tidelock.model.nodes import decode_node
-from tidelock.model.pods import Pod, decode_pod
+from tidelock.model.pods import Pod
 from tidelock.scheduler.decider import Decider
 from tidelock.scheduler.feed import Feed
 from tidelock.scheduler.watches import OTHERS, OWN, decoder_of
-
-_DECODERS = MappingProxyType({"nodes": decode_node, "pods": decode_pod, "reservations": decode_reservation})
 
 
 class _Sink(Protocol):
@@ -48,7 +42,7 @@ class _Stopped:
 class Picture:
     """The decider of a cluster as it was at an instant, in seconds since the epoch.
 
-    `unreadable` names the objects that could not be decoded and are left out.
+    `unreadable` names the objects that are not used, as a part that decisions need can't be read.
     """
 
     decider: Decider
@@ -92,26 +86,17 @@ class Picture:
             "reservations": feed.reservations,
         }
         for name, sink in sinks.items():
-            decode = _DECODERS.get(name) or decoder_of(name)
+            decode = decoder_of(name)
             for raw in objects.get(name, ()):
                 try:
                     decoded = decode(raw)
-                except ValueError as error:
-                    picture.unreadable.append(f"{name} {_name(raw)}: {error}")
+                except ValueError as error:  # it has no name
+                    picture.unreadable.append(f"{name} without a name: {error}")
                     continue
+                if decoded.meta.unreadable:
+                    picture.unreadable.append(f"{name} {decoded.meta.key}: {decoded.meta.unreadable}")
                 if not without or not isinstance(decoded, Pod) or decoded.uid != without:
                     sink.upsert(None, decoded)
             sink.synced()
         decider.book.advance(now)
         return picture
-
-
-class _Named(msgspec.Struct, frozen=True):
-    metadata: ObjectMeta
-
-
-def _name(raw: bytes | msgspec.Raw) -> str:
-    try:
-        return str(msgspec.json.decode(raw, type=_Named).metadata.key)
-    except ValueError:
-        return "without a name"

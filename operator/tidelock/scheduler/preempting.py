@@ -65,7 +65,7 @@ class Preempting:
         for entry in locks:
             self._book.preempt(entry, f"{attempt.kind} {pod.key}", now)
         going = (placed.pod for placed in victims.pods)
-        evicted = tuple(each for each in going if not each.leaving and each.uid not in evicting)
+        evicted = tuple(each for each in going if _evictable(each, victims) and each.uid not in evicting)
         evicting.update(each.uid for each in evicted)
         return replace(
             attempt,
@@ -94,6 +94,11 @@ class Preempting:
         if victims.borrowers:
             return ()
         return tuple(self._cache.nominator.clear_below(attempt.pod.spec.priority, attempt.node_name))
+
+
+def _evictable(pod: Pod, victims: Victims) -> bool:
+    """Whether a victim has to be evicted: one that is ending has, if it borrows and may take its time."""
+    return not pod.leaving or (victims.borrowers and not pod.finished)
 
 
 def seek(

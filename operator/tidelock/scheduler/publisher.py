@@ -5,8 +5,11 @@ it differs, or the object is deleted if its time is over. Writes carry the resou
 computed from; one that is refused for it is computed anew.
 """
 
+import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from tidelock.kube.client import RESERVATIONS
@@ -17,9 +20,11 @@ from tidelock.ledger.book import Book, Change
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render
 from tidelock.ledger.transitions import SETTLED, Event
+from tidelock.model.failures import Attempt
 from tidelock.model.locks import decode_reservation
-from tidelock.model.meta import Key
+from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.reservations import Phase
+from tidelock.scheduler.tasks import About
 from tidelock.scheduler.tools import Tools
 
 logger = logging.getLogger(__name__)
@@ -41,39 +46,70 @@ _UNTOLD = frozenset({Event.CLAIM})
 class Publisher:
     """Writes what has changed in the ledger, one write an object at a time."""
 
-    def __init__(self, tools: Tools, book: Book) -> None:
+    def __init__(self, tools: Tools, book: Book, wake: Callable[[], None] = lambda: None) -> None:
+        """Take the ledger, and what has `flush` be called again."""
+        self._wake = wake
         self._client = tools.client
         self._recorder = tools.recorder
         self._telemetry = tools.telemetry
         self._clock = tools.clock
         self._tasks = tools.tasks
+        self._isolation = tools.isolation
         self._recent = tools.recent
         self._book = book
         self._writing: set[Key] = set()
 
     def flush(self) -> bool:
         """Tell of all changes in events and metrics, start to write some; whether more is left to write."""
-        lives = {entry.uid: record(entry, self._clock.now()) for entry in self._book.ended}
-        changes, self._book.changes, self._book.ended = self._book.changes, [], []
+        changes, ended = self._book.changes, self._book.ended
+        self._book.changes, self._book.ended = [], []
+        lives: dict[str, Record] = {}
+        for entry in ended:
+            with self._isolated("audit", entry.reservation.meta):
+                lives[entry.uid] = self._audit(entry)
         for change in changes:
-            self._telemetry.changed(change)
-            self._recent.changed(change, self._book.entries.get(change.meta.key))
-            self._tell(change, lives.get(change.meta.uid))
-        for life in lives.values():
-            self._telemetry.ended(life)
-            audit.info("a lock has ended", extra=asdict(life))
+            with self._isolated("telling", change.meta):
+                self._telemetry.changed(change)
+                self._recent.changed(change, self._book.entries.get(change.meta.key))
+                self._tell(change, lives.get(change.meta.uid))
         changed = self._book.changed
         for _ in range(min(_OBJECTS_A_FLUSH, len(changed))):
             key, _none = changed.popitem()  # the last: a new lock does not wait for a start's thousands
-            self._recent.waits(self._book.entries[key])
-            self.reconcile(key)
+            self._see_to(key)
         return bool(changed)
+
+    def _audit(self, entry: Entry) -> Record:
+        life = record(entry, self._clock.now())
+        self._telemetry.ended(life)
+        audit.info("a lock has ended", extra=asdict(life))
+        return life
+
+    def _see_to(self, key: Key) -> None:
+        """Compare an object, and write what differs; one for which that fails is compared again later."""
+        with self._isolated("status", self._meta(key)) as attempt:
+            if (entry := self._book.entries.get(key)) is not None:
+                self._recent.waits(entry, self._book.waitlist.steady.instant(entry.refused_at))
+            self.reconcile(key)
+        if attempt.error is not None:
+            asyncio.get_running_loop().call_later(attempt.pause, self._compare_again, key)
+
+    def _compare_again(self, key: Key) -> None:
+        self._book.changed[key] = None
+        self._wake()
+
+    def _isolated(self, step: str, meta: ObjectMeta) -> Attempt:
+        return self._isolation.attempt(step, RESERVATIONS, meta)
+
+    def _meta(self, key: Key) -> ObjectMeta:
+        entry = self._book.find(key)
+        return entry.reservation.meta if entry is not None else ObjectMeta(key.name, key.namespace)
 
     def reconcile(self, key: Key) -> None:
         """Make one object what it ought to be, in the background."""
         if self.lags(key):
             self._writing.add(key)
-            self._tasks.spawn(self._write(key))
+            about = About("status", RESERVATIONS, self._meta(key))
+            self._tasks.spawn(self._write(key), about, partial(self._compare_again, key))
         elif key not in self._writing:
             self._book.await_removal(key)
 
@@ -81,7 +117,7 @@ class Publisher:
         """Tell whether an object is not as it ought to be, with no write under way that sees to it."""
         if key in self._writing:
             return False
-        entry = self._book.entries.get(key)
+        entry = self._book.find(key)
         return entry is not None and self._differs(entry)
 
     def _differs(self, entry: Entry) -> bool:
@@ -124,7 +160,7 @@ class Publisher:
 
     async def _write_once(self, key: Key) -> bool:
         """Write what differs now; whether anything did."""
-        entry = self._book.entries.get(key)
+        entry = self._book.find(key)
         if entry is None or entry.deleted:
             return False
         removable = self._removable(entry)
@@ -153,7 +189,7 @@ class Publisher:
             self._telemetry.activated(self._clock.now() - entry.seen_waiting_at, waited=entry.tried)
 
     def _version_of(self, key: Key) -> str | None:
-        entry = self._book.entries.get(key)
+        entry = self._book.find(key)
         return entry.reservation.meta.resource_version if entry is not None else None
 
     def _tell(self, change: Change, life: Record | None) -> None:

@@ -13,7 +13,7 @@ the end of its backoff. `gated` pods wait for the plugin that gates them. Events
 flight, since they may help one that comes back.
 
 Semantics of kube-scheduler 1.36 (backend/queue), but that it rounds backoffs to whole seconds, and goes by
-priority within each. Times are seconds.
+priority within each. Times are seconds; what is kept of them goes on where the clock is set back.
 """
 
 import heapq
@@ -43,6 +43,7 @@ from tidelock.framework.events import (
     pod_changes,
 )
 from tidelock.framework.profile import Profile
+from tidelock.ledger.steady import Steady
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.plugins.extender import ExtenderAdvice
@@ -110,7 +111,8 @@ class Waiting:
 
     `added_at` is when it came, `since` when it came or its last attempt ended, `due` the end of its backoff.
     `plugins` refused it at its last attempt, those in `pending` will say themselves when it may go on,
-    `gated_by` keeps it gated; it is looked up under `indexed`. `message` was last told to it.
+    `gated_by` keeps it gated; it is looked up under `indexed`. `message` was last told to it, and a gated pod
+    may be told another from the monotonic time `told_from` on.
     """
 
     pod: Pod
@@ -126,6 +128,7 @@ class Waiting:
     pending: frozenset[str] = _NOBODY
     gated_by: str = ""
     message: str = ""
+    told_from: float = 0.0
     indexed: tuple[_Refuser, ...] = ()
 
 
@@ -139,6 +142,9 @@ class SchedulingQueue:
         max_backoff: the most that it grows to.
         flush_after: seconds after which a refused pod is tried again without any event.
         recorder: hears how long the gates take.
+
+    Attributes:
+        gated: pods, by their uids, that gates have kept out, for others to take and to tell.
 
     """
 
@@ -176,6 +182,8 @@ class SchedulingQueue:
         self._events: deque[_Happening] = deque()
         self._waves: deque[_Wave] = deque()
         self._events_gone = 0
+        self._steady = Steady()
+        self.gated: dict[str, Waiting] = {}
 
     # Pods come and go.
 
@@ -184,6 +192,7 @@ class SchedulingQueue:
         profile = self._profiles.get(pod.spec.scheduler_name)
         if profile is None:
             return
+        now = self._steady.at(now)
         waiting = self._pods.get(pod.uid)
         if waiting is None:
             waiting = Waiting(pod, profile, now, Place.GATED, since=now)
@@ -208,6 +217,7 @@ class SchedulingQueue:
             return
         if self._uids.get(waiting.pod.key) == uid:
             del self._uids[waiting.pod.key]
+        self.gated.pop(uid, None)
         self._leave(waiting)
         self.done(uid)
 
@@ -220,6 +230,7 @@ class SchedulingQueue:
         None if there is none, or if more pods were woken than are moved at a time: it comes first who is
         first among all of them.
         """
+        now = self._steady.at(now)
         if not self._roll(now) or not self._ripen(now):
             return None
         waiting = self._first_active() or self._first_refused()
@@ -245,6 +256,7 @@ class SchedulingQueue:
         waiting = self._pods.get(uid)
         if waiting is None or waiting.place is not Place.IN_FLIGHT:
             return
+        now = self._steady.at(now)
         waiting.plugins, waiting.pending = frozenset(plugins), frozenset(pending)
         waiting.refusals += 1
         waiting.errors_in_a_row = 0
@@ -267,6 +279,7 @@ class SchedulingQueue:
         if waiting is None or waiting.place is not Place.IN_FLIGHT:
             return
         self.done(uid)
+        now = self._steady.at(now)
         waiting.plugins = waiting.pending = _NOBODY
         waiting.errors_in_a_row += 1
         waiting.since, waiting.due = now, now + self._backoff_after(waiting.errors_in_a_row)
@@ -298,7 +311,7 @@ class SchedulingQueue:
         if candidates:
             self._waves.append(_Wave(happening, event.label, candidates[::-1]))
             if len(self._waves) == 1:
-                self._roll(now)
+                self._roll(self._steady.at(now))
 
     def activate(self, uid: str, now: float) -> None:
         """Have a pod be tried at once, or as soon as it comes back, whatever refused it."""
@@ -309,7 +322,7 @@ class SchedulingQueue:
             self._events.append(_Happening({}, None, None, alone=uid))
         elif waiting.place in (Place.BACKOFF, Place.UNSCHEDULABLE):
             self._leave(waiting)
-            self._requeue(waiting, _Hope.AT_ONCE, now, FORCE_ACTIVATE)
+            self._requeue(waiting, _Hope.AT_ONCE, self._steady.at(now), FORCE_ACTIVATE)
 
     # What there is.
 
@@ -322,8 +335,12 @@ class SchedulingQueue:
         if self._active or self._backoff or self._waves:
             return 0.0
         backoff_ends = self._error_backoff[0][0] if self._error_backoff else None
-        due = (instant for instant in (backoff_ends, self._next_flush()) if instant is not None)
-        return min(due, default=None)
+        due = [instant for instant in (backoff_ends, self._next_flush()) if instant is not None]
+        return self._steady.instant(min(due)) if due else None
+
+    def waited(self, waiting: Waiting, now: float) -> float:
+        """Return for how many seconds a pod has been here."""
+        return self._steady.at(now) - waiting.added_at
 
     def counts(self) -> dict[Place, int]:
         """Count the pods in each place."""
@@ -344,6 +361,11 @@ class SchedulingQueue:
             for plugin in plugins | pending | ({gate} if gate else _NOBODY):
                 counts[plugin, profile] += pods
         return counts
+
+    def gated_by(self, plugin: str) -> list[Waiting]:
+        """List the pods that a plugin keeps gated, in any profile."""
+        refused = (self._refused.get((profile, plugin), {}) for profile in self._profiles)
+        return [each for pods in refused for each in pods.values() if each.place is Place.GATED]
 
     def get(self, uid: str) -> Waiting | None:
         """Give the pod's state, or None if it does not wait."""
@@ -377,6 +399,7 @@ class SchedulingQueue:
             if new or waiting.place is not Place.GATED:
                 self._on_enqueue(Place.GATED, event)
             waiting.place = Place.GATED
+            self.gated[waiting.pod.uid] = waiting
         elif hope is _Hope.AFTER_BACKOFF and waiting.due > now:
             waiting.place = Place.BACKOFF
             heap = self._backoff if waiting.plugins or waiting.pending else self._error_backoff
@@ -504,10 +527,7 @@ def _ask(gate: PreEnqueue, waiting: Waiting) -> Code:
     except Exception:
         logger.exception("a gate failed", extra={"plugin": gate.name, "pod": str(waiting.pod.key)})
         return Code.ERROR
-    if status.code is Code.SUCCESS or status.ok:
-        return Code.SUCCESS
-    waiting.message = "; ".join(status.reasons)
-    return status.code
+    return Code.SUCCESS if status.ok else status.code
 
 
 def _hope(waiting: Waiting, refusers: Iterable[_Refuser], happening: _Happening) -> _Hope:

@@ -12,6 +12,7 @@ from tidelock.kube.errors import ApiError, Conflict, NotFound
 from tidelock.ledger.quotas import Quotas
 from tidelock.ledger.status import render_quota
 from tidelock.model.limits import ReservationQuota
+from tidelock.model.meta import Key
 from tidelock.scheduler.tools import Tools
 
 logger = logging.getLogger(__name__)
@@ -28,6 +29,9 @@ class QuotaReporter:
         self._clock = tools.clock
         self._turn = tools.tasks.turn
         self._quotas = quotas
+        self._isolation = tools.isolation
+        self._backoffs = tools.tasks.backoffs()
+        self._resting: dict[Key, float] = {}  # by the monotonic clock
 
     async def run(self, started: asyncio.Event) -> NoReturn:
         """Write for ever, from the moment that all locks and quotas are known."""
@@ -41,20 +45,37 @@ class QuotaReporter:
         namespaces, self._quotas.changed = self._quotas.changed, {}
         for namespace in namespaces:
             for quota in self._quotas.of(namespace):
-                await self._report(quota)
+                await self._see_to(quota)
+        self._quotas.changed |= dict.fromkeys(key.namespace for key in self._resting)
 
-    async def _report(self, quota: ReservationQuota) -> None:
+    async def _see_to(self, quota: ReservationQuota) -> None:
+        """Write one status, unless that failed a moment ago."""
+        key, now = quota.meta.key, self._clock.monotonic()
+        if now < self._resting.get(key, now):
+            return
+        self._resting.pop(key, None)
+        with self._isolation.attempt("status", RESERVATIONQUOTAS, quota.meta) as attempt:
+            if await self._report(quota):
+                self._backoffs.reset(key)
+            else:
+                self._resting[key] = now + self._backoffs.next(key)
+        if attempt.error is not None:
+            self._resting[key] = now + attempt.pause
+
+    async def _report(self, quota: ReservationQuota) -> bool:
+        """Write a status if it is news; return False if that failed and may succeed later."""
         wanted = render_quota(quota, self._quotas.used(quota.meta.namespace), self._clock.now())
         if wanted == quota.status:
-            return
+            return True
         meta = quota.meta
         try:
             async with self._turn.of(meta.namespace):
                 await self._client.replace_status(RESERVATIONQUOTAS, meta, wanted)
         except (Conflict, NotFound):
-            return  # the watch will tell, or has told
+            return True  # the watch will tell, or has told
         except ApiError as error:
-            self._quotas.changed[meta.namespace] = None
             logger.warning(
                 "a quota's status was not written", extra={"quota": str(meta.key), "error": str(error)}
             )
+            return False
+        return True

@@ -7,17 +7,18 @@ them, however many wait, and an answer is of the moment in which it is sent.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import NoReturn
 
 from tidelock.kube.client import RESERVATIONQUOTES
 from tidelock.kube.errors import ApiError, Conflict, NotFound
 from tidelock.ledger import reasons
 from tidelock.ledger.timers import Timers
-from tidelock.model.meta import Key
+from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.quotes import Quote, decode_quote
 from tidelock.scheduler.decider import Decider
 from tidelock.scheduler.quoting import Answer, render_answer
-from tidelock.scheduler.tasks import until_news
+from tidelock.scheduler.tasks import About, until_news
 from tidelock.scheduler.tools import Tools
 
 logger = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ class QuoteDesk:
         self._waiting: dict[Key, None] = {}
         self._ends: Timers[Key] = Timers()
         self._busy: set[Key] = set()
+        self._backoffs = tools.tasks.backoffs()
         self._slots = asyncio.Semaphore(_WRITES)
         self._news = asyncio.Event()
 
@@ -60,6 +62,7 @@ class QuoteDesk:
         """Forget a quote."""
         self._quotes.pop(last.key, None)
         self._waiting.pop(last.key, None)
+        self._backoffs.reset(last.key)
         self._ends.set(last.key, None)
 
     def _look_at(self, quote: Quote) -> None:
@@ -88,28 +91,40 @@ class QuoteDesk:
         """Have a request be made as soon as few are under way, and let others have their turn."""
         await self._slots.acquire()
         self._busy.add(key)
-        self._tasks.spawn(self._see_to(key, write))
+        quote = self._quotes.get(key)
+        meta = quote.meta if quote is not None else ObjectMeta(key.name, key.namespace)
+        about = About("quote", RESERVATIONQUOTES, meta)
+        self._tasks.spawn(self._see_to(key, write), about, partial(self._look_again, key))
         await asyncio.sleep(0)
 
     async def _see_to(self, key: Key, write: Callable[[Quote], Awaitable[None]]) -> None:
-        tried = None
+        tried, pause = None, 0.0
         try:
             async with self._tasks.turn.of(_TENANT):
                 tried = self._quotes.get(key)
                 if tried is not None:
                     await write(tried)
+            self._backoffs.reset(key)
         except (Conflict, NotFound):
             pass  # the watch will tell, or has told
         except ApiError as error:
-            logger.warning("a quote was not written", extra={"quote": str(key), "error": str(error)})
-            tried = None  # again
-            await self._tasks.retry_pauses()(error)
+            pause = max(self._backoffs.next(key), error.retry_after or 0.0)
+            fields = {"quote": str(key), "error": str(error), "again_in": round(pause, 1)}
+            logger.warning("a quote was not written", extra=fields)
         finally:
             self._slots.release()
-            self._busy.discard(key)
-            known = self._quotes.get(key)
-            if known is not None and known is not tried:
-                self._look_at(known)
+            if not pause:
+                self._busy.discard(key)
+        if pause:  # without a slot: nobody waits behind a quote that is refused
+            asyncio.get_running_loop().call_later(pause, self._look_again, key)
+        elif (known := self._quotes.get(key)) is not None and known is not tried:
+            self._look_at(known)
+
+    def _look_again(self, key: Key) -> None:
+        """Look at a quote after a failure."""
+        self._busy.discard(key)
+        if (known := self._quotes.get(key)) is not None:
+            self._look_at(known)
 
     async def _answer(self, quote: Quote) -> None:
         now = self._clock.now()
@@ -126,6 +141,10 @@ class QuoteDesk:
 
     async def _remove(self, quote: Quote) -> None:
         meta = quote.meta
-        await self._client.delete(RESERVATIONQUOTES.item(meta.name, meta.namespace), uid=meta.uid)
+        await self._client.delete(
+            RESERVATIONQUOTES.item(meta.name, meta.namespace),
+            uid=meta.uid,
+            resource_version=meta.resource_version,
+        )
         if self._quotes.get(quote.key) is quote:
             self.remove(quote)

@@ -7,12 +7,14 @@ own, so that many kinds of quotes don't crowd out what is kept of the pods that 
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import and_
 from typing import Any
 
 import numpy as np
 
 from tidelock.cluster.cache import Cache
-from tidelock.cluster.columns import Amounts
+from tidelock.cluster.columns import NOWHERE, Amounts
 from tidelock.cluster.snapshot import Snapshot, Wanted
 from tidelock.framework.api import Mask, Verdict
 from tidelock.framework.course import Course, PluginError
@@ -20,13 +22,14 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.moment import Moment
 from tidelock.framework.ownlocks import OwnLocks
 from tidelock.framework.profile import Profile
-from tidelock.framework.whatif import WhatIf, capacities, crowded
+from tidelock.framework.whatif import WhatIf, capacities, crowded, reserved
 from tidelock.ledger import reasons
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 from tidelock.model.conditions import Aspect, dated
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
+from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import Resources, format_resources
 from tidelock.model.quotes import Quote
@@ -104,7 +107,7 @@ class Quoting:
     def _answer(self, profile: Profile, pod: Pod, state: CycleState, now: float) -> Answer:
         found = self._cycle.survey(profile, pod, state)
         if found.node is not None:
-            count = _count(state, pod, found.snapshot, found.verdict)
+            count = _count(state, pod, found, found.node)
             text = f"fits on {found.node.name} now, and {count} of it in all"
             return Answer(True, reasons.FITS, text, found.node.name, count, now)
         if found.refusal is None:
@@ -130,17 +133,18 @@ class Quoting:
         wanted = snapshot.wanted(pod.requests)
         row = int(rows[_least_lacking(wanted, snapshot, rows)])
         fits_at = self._fits_at(pod, state, snapshot, verdict, wanted, sound)
-        return self._about(blockers, snapshot, row, wanted), fits_at
+        return self._about(blockers, pod, snapshot, row, wanted), fits_at
 
-    def _about(self, blockers: Blockers, snapshot: Snapshot, row: int, wanted: Wanted) -> Blockers:
+    def _about(self, blockers: Blockers, pod: Pod, snapshot: Snapshot, row: int, wanted: Wanted) -> Blockers:
         """Add what a node lacks, and who has something of that."""
         name = snapshot.nodes[row].name
         free = snapshot.allocatable[row] - snapshot.requested[row] - snapshot.locked[row]
         lacking = {
             snapshot.resources[column]: units - int(free[column])
             for column, units in wanted
-            if free[column] < units
+            if free[column] < units and column != NOWHERE
         }
+        lacking.update(snapshot.absent(pod.requests))
         held = (entry for entry in self._book.rooms.held_on(name) if _part(entry.held, lacking))
         locks = heapq.nsmallest(MOST_NAMED, held, key=lambda entry: (_end(entry), entry.key))
         placed = (each.pod for each in self._cache.pods_on(name) if _part(each.pod.requests, lacking))
@@ -191,6 +195,7 @@ class Quoting:
         for instant, row, ended in sorted(found, key=lambda each: each[:2]):
             whatif = WhatIf(verdict.filters, state, pod, snapshot, np.array([row]))
             whatif.shift(_locked(snapshot, ended), -1)
+            whatif.remove(0, reserved(ended))
             if instant != _NEVER and whatif.judge().fits.all():
                 return instant
         return None
@@ -275,13 +280,30 @@ def _least_lacking(wanted: Wanted, snapshot: Snapshot, rows: Any) -> int:
     return int(np.lexsort((snapshot.traits.name_rank[rows], lacking))[0])
 
 
-def _count(state: CycleState, pod: Pod, snapshot: Snapshot, verdict: Verdict) -> int:
+def _count(state: CycleState, pod: Pod, found: Survey, node: Node) -> int:
     """Count how many equal locks fit, one after the other; room for nominated pods is left to these."""
-    rows = verdict.fits.nonzero()[0]
+    snapshot, verdict = found.snapshot, found.verdict
+    fits = _fitting_in_the_end(state, pod, found)
+    rows = fits.nonzero()[0]
     counts = capacities(verdict.filters, state, pod, snapshot)
     if verdict.rivals:
         crowd = crowded(verdict.filters, state, pod, snapshot, rows, verdict.rivals)
         if crowd is not None:
             whatif, indexes = crowd
             counts[rows[indexes]] = whatif.capacities()
-    return int(min(np.minimum(counts[rows], MOST_COUNTED).sum(), MOST_COUNTED))
+    counts = np.where(fits, np.minimum(counts, MOST_COUNTED), 0)
+    for plugin in verdict.filters:
+        counts = plugin.among_equals(state, pod, snapshot, counts, node)
+    return int(min(counts.sum(), MOST_COUNTED))
+
+
+def _fitting_in_the_end(state: CycleState, pod: Pod, found: Survey) -> Mask:
+    """Tell which nodes fit, or may fit once equal locks are on others."""
+    fits = found.verdict.fits
+    for plugin, ruled_out in found.verdict.ruled_out:
+        if plugin.relents and ruled_out.any():
+            others = (other for other in found.verdict.filters if other is not plugin)
+            fits = fits | reduce(
+                and_, (each.filter(state, pod, found.snapshot) for each in others), ruled_out
+            )
+    return fits

@@ -72,10 +72,10 @@ class Recent:
         why = "" if change.event is Event.ADMIT else f"{change.reason}: {change.message}"
         self._note(Decision(change.at, "Reservation", change.meta.key, change.phase.value, node, why))
 
-    def waits(self, entry: Entry) -> None:
-        """Note why a lock has no room, if it has been tried and has none."""
+    def waits(self, entry: Entry, refused_at: float) -> None:
+        """Note why a lock has no room, if it has been tried and has none, since an instant."""
         if entry.phase is Phase.PENDING and entry.tried:
-            at = max(entry.refused_at, entry.pending_since)
+            at = max(refused_at, entry.pending_since)
             why = f"{entry.reason}: {entry.message}"
             self._note(Decision(at, "Reservation", entry.key, entry.phase.value, why=why))
 

@@ -6,7 +6,7 @@ from typing import Any
 from tidelock.kube.client import RESERVATIONSCHEDULES
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
-from tidelock.ledger.schedulestatus import plan_windows, render_schedule
+from tidelock.ledger.schedulestatus import plan_windows, render_leaving_schedule, render_schedule
 from tidelock.model.lockschedules import ReservationSchedule, decode_schedule
 from tidelock.model.meta import Key, OwnerReference
 from tidelock.scheduler.keeping import Demand, Keeper
@@ -65,6 +65,8 @@ class ScheduleKeeper(Keeper[ReservationSchedule]):
             return False
         if kept is None or kept.meta.uid != schedule.uid:
             return not self._listed
+        if kept.meta.deletion_timestamp is not None:
+            return False
         return kept.last_start(now) < start
 
     def _demand(self, kept: ReservationSchedule) -> Demand:
@@ -77,6 +79,9 @@ class ScheduleKeeper(Keeper[ReservationSchedule]):
             next_look=plan.next,
             surplus=plan.surplus,
         )
+
+    def _last_words(self, kept: ReservationSchedule) -> object:
+        return render_leaving_schedule(kept, self._clock.now())
 
     def _manifest(self, kept: ReservationSchedule, name: str) -> dict[str, Any]:
         return kept.manifest(kept.start_of(name))

@@ -3,13 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from random import Random
-from typing import Any, NoReturn
+from typing import Any, NamedTuple
 
 from tidelock.clock import Clock
 from tidelock.framework.api import Api, PatchKind
-from tidelock.kube.backoff import Backoff
+from tidelock.isolation import Isolation
+from tidelock.kube.backoff import Backoff, Backoffs
+from tidelock.kube.client import Resource
 from tidelock.kube.errors import ApiError
+from tidelock.model.meta import ObjectMeta
 from tidelock.scheduler.turns import Turns
 
 # Requests under way at once: enough to keep an API server busy, few enough to be answered in time. Of one
@@ -19,6 +23,7 @@ _TURNS_A_NAMESPACE = 8
 # Seconds between two tries of a request that fails.
 _SHORTEST_RETRY = 0.1
 _LONGEST_RETRY = 5.0
+_LONGEST_REFUSED = 60.0
 # Seconds after the last task in which another is likely to come, as people send work in series.
 _CALM = 0.1
 # Longest sleep in seconds: a system clock that was set forward is noticed within it.
@@ -34,8 +39,16 @@ async def until_news(news: asyncio.Event, due: float | None, clock: Clock) -> No
     news.clear()
 
 
+class About(NamedTuple):
+    """Which step a task is, for which object: what a fault of it is counted for."""
+
+    step: str
+    resource: Resource
+    meta: ObjectMeta
+
+
 class Tasks:
-    """Background tasks whose end is waited for and whose crash is noticed.
+    """Background tasks whose end is waited for, and whose faults cost their objects alone.
 
     Attributes:
         turn: held during a request, so that thousands of tasks line up here and not in the HTTP client, where
@@ -44,14 +57,14 @@ class Tasks:
 
     """
 
-    def __init__(self, rng: Random) -> None:
+    def __init__(self, rng: Random, isolation: Isolation) -> None:
         """Prepare; chance spreads what is tried again."""
+        self._isolation = isolation
         self.turn = Turns(_TURNS, _TURNS_A_NAMESPACE)
         self._rng = rng
         self._calm_from = 0.0  # by the event loop's clock
         self._running: set[asyncio.Task[None]] = set()
         self._closed = False
-        self._crash: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
 
     def __len__(self) -> int:
         return len(self._running)
@@ -61,18 +74,16 @@ class Tasks:
         """Whether a task is under way, or was a moment ago."""
         return bool(self._running) or asyncio.get_running_loop().time() < self._calm_from
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Start a task, unless the end has come."""
+    def spawn(
+        self, work: Coroutine[Any, Any, None], about: About, again: Callable[[], None] | None = None
+    ) -> None:
+        """Start a task, unless the end has come; after a fault of it, `again` is called a while later."""
         if self._closed:
             work.close()
             return
         task = asyncio.get_running_loop().create_task(work)
         self._running.add(task)
-        task.add_done_callback(self._ended)
-
-    async def crash(self) -> NoReturn:
-        """Wait for ever, or raise what a task raised: a fault of the program, as API errors are handled."""
-        await asyncio.shield(self._crash)
+        task.add_done_callback(partial(self._ended, about, again))
 
     @asynccontextmanager
     async def drained(self, seconds: float) -> AsyncIterator[None]:
@@ -98,14 +109,24 @@ class Tasks:
         backoff = Backoff(_SHORTEST_RETRY, _LONGEST_RETRY, self._rng)
         return lambda error: asyncio.sleep(max(backoff.next(), error.retry_after or 0.0))
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def backoffs(self, longest: float = _LONGEST_REFUSED) -> Backoffs[Any]:
+        """Return back-offs for the writes of many objects: one that is refused is tried less and less."""
+        return Backoffs(_SHORTEST_RETRY, longest, self._rng)
+
+    def _ended(self, about: About, again: Callable[[], None] | None, task: asyncio.Task[None]) -> None:
+        loop = asyncio.get_running_loop()
         self._running.discard(task)
-        self._calm_from = asyncio.get_running_loop().time() + _CALM
-        if task.cancelled():
+        self._calm_from = loop.time() + _CALM
+        if task.cancelled() or (error := task.exception()) is None:
             return
-        error = task.exception()
-        if error is not None and not self._crash.done():
-            self._crash.set_exception(error)
+        pause = self._isolation.failed(*about, error)
+        if again is not None:
+            loop.call_later(pause, self._again, about, again)
+
+    def _again(self, about: About, again: Callable[[], None]) -> None:
+        with self._isolation.attempt(*about):
+            if not self._closed:
+                again()
 
 
 class TurnTaking(Api):

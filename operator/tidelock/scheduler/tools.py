@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from tidelock.clock import Clock
+from tidelock.isolation import Isolation
 from tidelock.kube.client import KubeClient
 from tidelock.kube.events import EventRecorder
 from tidelock.scheduler.recent import Recent
@@ -20,3 +21,4 @@ class Tools:
     clock: Clock
     tasks: Tasks
     recent: Recent
+    isolation: Isolation

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from tidelock.model.printable import printable
 from tidelock.simulation.engine import Run, Simulation
 from tidelock.simulation.measuring import FAULTS, LAG
 from tidelock.simulation.policies import POLICIES
@@ -79,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stderr.write(f"tidelock: simulate needs {error.name}: {_EXTRA}\n")
         return 1
     except (TraceError, ValueError, OSError) as error:
-        sys.stderr.write(f"tidelock: {error}\n")
+        sys.stderr.write(f"tidelock: {printable(str(error))}\n")
         return 1
     return 0
 
@@ -142,13 +143,14 @@ def _show(world: World, results: dict[str, Figures]) -> None:
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
-    table = Table(title=f"{world.title}: {len(world.machines)} nodes, {world.pods} pods, {world.steps} steps")
+    sizes = f"{len(world.machines)} nodes, {world.pods} pods, {world.steps} steps"
+    table = Table(title=f"{printable(world.title)}: {sizes}")
     table.add_column("policy")
     for heading in _COLUMNS.values():
         table.add_column(heading, justify="right")
     for name, of in results.items():
         table.add_row(name, *(f"{getattr(of, column):.2f}" for column in _COLUMNS))
-    Console().print(table)
+    Console(markup=False).print(table)
 
 
 def _write(world: World, seed: int, results: dict[str, Figures], file: Path) -> None:

@@ -47,6 +47,7 @@ _STALENESS = 900
 """Seconds: samples are five minutes apart and five minutes late, and one may be missed."""
 _WEIGHT = 3
 """How much a score of measured use counts; it is absolute, so it matters little."""
+_SHIPPED_WEIGHT = next(each.weight for each in BUILTINS.defaults if each.name == WaterLevelBalance.name)
 
 Args = dict[str, Any]
 
@@ -147,6 +148,14 @@ POLICIES: dict[str, Policy] = _named(
     (
         Policy("random", "any node that fits", RandomScore.name, weight=1000, measures=False),
         Policy("default", "the default profile: by requests", by_requests=True, measures=False),
+        Policy(
+            "shipped",
+            "the default profile under a WaterLevel, as installed",
+            WaterLevelBalance.name,
+            water_level={},
+            weight=_SHIPPED_WEIGHT,
+            by_requests=True,
+        ),
         Policy(
             "target-load-packing",
             "Trimaran's, target 40",

@@ -6,6 +6,7 @@ stream is asked for by the script, with the token, if there is one to show, as f
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from importlib.resources import files
@@ -16,12 +17,15 @@ import msgspec
 from aiohttp import web
 
 from tidelock.clock import Clock
+from tidelock.listening import Handler
 from tidelock.running import until
-from tidelock.serving import Handler, MetricsToken
+from tidelock.serving import MetricsToken
 from tidelock.web.view import BadQueryError, Page, Query, read_query
 
 MOST_STREAMS = 16
-"""How many browsers may look at once: the decision loop pays for them."""
+"""How many browsers can look at once: the decision loop pays for them."""
+MOST_OF_CLIENT = 8
+"""How many of these can come from one address, which all that use a port-forward or a proxy share."""
 
 # Seconds between two looks of a browser; and the part of the time that the looks of all may take.
 _PAUSE = 1.0
@@ -86,7 +90,7 @@ class Site:
     ) -> None:
         """Take what is shown, and the token that has to be shown for it, if there is one."""
         self._look, self._standing, self._clock = look, standing, clock
-        self._streams = 0
+        self._streams: Counter[str | None] = Counter()
         self._ending = asyncio.Event()
         self.application = web.Application()
         for path, (name, kind) in _FILES.items():
@@ -102,17 +106,20 @@ class Site:
             query = read_query(request.query)
         except BadQueryError as error:
             return web.Response(status=400, text=str(error))
-        if self._streams >= MOST_STREAMS:
+        client = request.remote
+        if self._streams[client] >= MOST_OF_CLIENT:
+            return web.Response(status=503, text=f"{MOST_OF_CLIENT} browsers of {client} look already")
+        if self._streams.total() >= MOST_STREAMS:
             return web.Response(status=503, text=f"{MOST_STREAMS} browsers look already")
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        self._streams += 1
+        self._streams[client] += 1
         try:
             await response.prepare(request)
             await until(self._ending, self._tell(response, query))
         except ConnectionError:
             pass  # the browser has gone
         finally:
-            self._streams -= 1
+            self._streams -= Counter([client])  # an address without a stream is forgotten
         return response
 
     async def _tell(self, response: web.StreamResponse, query: Query) -> None:
@@ -127,7 +134,7 @@ class Site:
             now = b'"now":%.3f' % self._clock.now()
             await response.write(b"data: {%b}\n\n" % (now if news == told else b",".join((now, news))))
             told = news
-            await asyncio.sleep(pause_after(spent, self._streams))
+            await asyncio.sleep(pause_after(spent, self._streams.total()))
 
     async def _page(self, query: Query) -> tuple[bytes, float]:
         """Make a page, letting all else run between the slices; gives its JSON, and the seconds it took."""

@@ -1,10 +1,13 @@
-"""Affinity between pods, one node and pod at a time: what kube-scheduler's plugin of that name does."""
+"""Affinity between pods, one node and pod at a time: what kube-scheduler's plugin of that name does.
+
+Beside pods there are reserve pods of locks: an affinity seeks these only if there are no pods.
+"""
 
 from collections.abc import Sequence
 
 from property.neighbours import World
 from tidelock.model.nodes import Node
-from tidelock.model.pods import Pod, PodAffinity, PodAffinityTerm
+from tidelock.model.pods import Pod, PodAffinity, PodAffinityTerm, ReservePod
 
 MATCHES = ""
 AFFINITY = "node(s) didn't match pod affinity rules"
@@ -78,16 +81,24 @@ def _near_enough(world: World, pod: Pod, node: Node) -> bool:
     def meant(other: Pod) -> bool:
         return all(means(world, pod, term, other, placing=pod) for term in terms)
 
-    homes = [node_name for other, node_name in world.placed if meant(other)]
-    if all(any(share_domain(world, node, home, term.topology_key) for home in homes) for term in terms):
-        return True
-    labelled = (
-        term.topology_key in there.meta.labels
-        for home in homes
-        for term in terms
-        if (there := world.node(home)) is not None
+    def shared(homes: list[str]) -> bool:
+        return all(
+            any(share_domain(world, node, home, term.topology_key) for home in homes) for term in terms
+        )
+
+    def labelled(homes: list[str]) -> bool:
+        nodes = [there for home in homes if (there := world.node(home)) is not None]
+        return any(term.topology_key in there.meta.labels for there in nodes for term in terms)
+
+    pods, promised = (
+        [home for other, home in world.placed if isinstance(other, ReservePod) is reserved and meant(other)]
+        for reserved in (False, True)
     )
-    return not any(labelled) and meant(pod)
+    if not terms or labelled(pods):
+        return shared(pods)
+    if labelled(promised) and (meant(pod) or isinstance(pod, ReservePod)):
+        return shared(promised)
+    return meant(pod)
 
 
 def scores(

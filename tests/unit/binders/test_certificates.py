@@ -1,4 +1,4 @@
-"""Certificates: made once, renewed in time, and trusted throughout."""
+"""Certificates: made once, replaced in time, and trusted throughout."""
 
 import ssl
 from dataclasses import replace
@@ -6,17 +6,28 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from builders import NOW
-from tidelock.binders.certificates import AUTHORITY_LIFETIME, LIFETIME, Certificates, renewed
+from tidelock.binders.certificates import LIFETIME, Certificates, renewed
 
 NAMES = ("tidelock.tidelock-system.svc", "127.0.0.1")
-LIFE, AGE = LIFETIME.total_seconds(), AUTHORITY_LIFETIME.total_seconds()
+LIFE = LIFETIME.total_seconds()
 
 
 @pytest.fixture(scope="module")
 def made() -> Certificates:
     return renewed(None, NAMES, NOW)
+
+
+@pytest.fixture(scope="module")
+def followed(made: Certificates) -> Certificates:
+    return renewed(made, NAMES, NOW + LIFE * 0.67)
 
 
 def certificate(made: Certificates) -> x509.Certificate:
@@ -43,54 +54,74 @@ def test_openssl_takes_key_and_certificate_for_a_pair(made: Certificates, tmp_pa
     context.load_verify_locations(cadata=made.authorities.decode())
 
 
+def test_the_key_of_the_authority_is_not_kept(made: Certificates) -> None:
+    """Whoever had the operator's token could make certificates for ten years."""
+    (authority,) = authorities(made)
+    kept = [load_pem_private_key(made.key, None)]
+    assert authority.public_key() not in [key.public_key() for key in kept]
+
+
 def test_it_stays_for_two_thirds_of_its_life(made: Certificates) -> None:
     assert renewed(made, NAMES, NOW + LIFE * 0.66) is made
 
 
-def test_it_is_renewed_in_the_last_third_by_the_same_authority(made: Certificates) -> None:
-    newer = renewed(made, NAMES, NOW + LIFE * 0.67)
-    assert newer.certificate != made.certificate
-    assert (newer.authorities, newer.authority_key) == (made.authorities, made.authority_key)
-    certificate(newer).verify_directly_issued_by(authorities(made)[0])
+def test_its_successor_is_trusted_long_before_it_serves(made: Certificates, followed: Certificates) -> None:
+    assert (followed.certificate, followed.key) == (made.certificate, made.key)
+    first, second = authorities(followed)
+    assert first == authorities(made)[0]
+    x509.load_pem_x509_certificate(followed.next_certificate).verify_directly_issued_by(second)
+    assert renewed(followed, NAMES, NOW + LIFE * 0.83) is followed
+
+
+def test_the_successor_serves_before_the_certificate_ends(followed: Certificates) -> None:
+    newer = renewed(followed, NAMES, NOW + LIFE * 0.84)
+    assert (newer.certificate, newer.key) == (followed.next_certificate, followed.next_key)
+    assert authorities(newer) == authorities(followed)[1:]
+    assert (newer.next_certificate, newer.next_key) == (b"", b"")
+    assert renewed(newer, NAMES, NOW + LIFE * 0.84) is newer
+
+
+def test_a_successor_is_told_of_before_it_serves_though_it_was_made_late(made: Certificates) -> None:
+    late = renewed(made, NAMES, NOW + LIFE * 0.99)
+    assert late.certificate == made.certificate
+    assert renewed(late, NAMES, NOW + LIFE * 0.99).certificate == late.next_certificate
+
+
+def test_one_that_has_ended_is_replaced_at_once(made: Certificates, followed: Certificates) -> None:
+    for each in (made, followed):
+        newer = renewed(each, NAMES, NOW + LIFE * 1.01)
+        assert len(authorities(newer)) == 1
+        certificate(newer).verify_directly_issued_by(authorities(newer)[0])
+        assert newer.certificate != made.certificate
 
 
 def test_other_names_need_another_certificate(made: Certificates) -> None:
-    newer = renewed(made, ("localhost",), NOW)
-    assert newer.certificate != made.certificate
-    assert newer.authorities == made.authorities
+    assert renewed(made, ("localhost",), NOW).certificate != made.certificate
 
 
-def test_an_old_authority_is_succeeded_and_trusted_until_its_end(made: Certificates) -> None:
-    late = NOW + AGE * 0.67
-    newer = renewed(made, NAMES, late)
-    first, second = authorities(newer)
-    assert second == authorities(made)[0]
-    certificate(newer).verify_directly_issued_by(first)
-    assert newer.authority_key != made.authority_key
-    after = renewed(newer, NAMES, NOW + AGE + 1)
-    assert authorities(after) == [first]
-
-
-@pytest.mark.parametrize("field", ["authorities", "authority_key"])
+@pytest.mark.parametrize("field", ["authorities", "certificate", "key"])
 def test_what_is_kept_and_can_not_be_read_is_made_anew(made: Certificates, field: str) -> None:
-    assert renewed(replace(made, **{field: b"garbage"}), NAMES, NOW).authorities != made.authorities
-
-
-@pytest.mark.parametrize("field", ["certificate", "key"])
-def test_a_damaged_certificate_is_signed_anew(made: Certificates, field: str) -> None:
     newer = renewed(replace(made, **{field: b"garbage"}), NAMES, NOW)
-    assert newer.authorities == made.authorities
-    assert newer.certificate != made.certificate
+    assert newer.authorities != made.authorities
+    certificate(newer).verify_directly_issued_by(authorities(newer)[0])
 
 
-def test_a_certificate_of_another_pair_is_signed_anew(made: Certificates) -> None:
+@pytest.mark.parametrize("field", ["next_certificate", "next_key"])
+def test_a_damaged_successor_is_made_anew_and_never_serves(followed: Certificates, field: str) -> None:
+    damaged = replace(followed, **{field: b"garbage"})
+    newer = renewed(damaged, NAMES, NOW + LIFE * 0.9)
+    assert newer.certificate == followed.certificate
+    assert newer.next_certificate not in (b"", b"garbage", followed.next_certificate)
+    assert len(authorities(newer)) == 2
+
+
+def test_a_key_that_is_encrypted_is_of_no_use(made: Certificates) -> None:
+    key = load_pem_private_key(made.key, None)
+    encrypted = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
+    assert renewed(replace(made, key=encrypted), NAMES, NOW).key not in (made.key, encrypted)
+
+
+def test_a_certificate_of_another_pair_is_made_anew(made: Certificates) -> None:
     other = renewed(None, NAMES, NOW)
     mixed = replace(made, certificate=other.certificate, key=other.key)
     assert renewed(mixed, NAMES, NOW).certificate not in (made.certificate, other.certificate)
-
-
-def test_the_key_of_another_authority_is_no_use(made: Certificates) -> None:
-    other = renewed(None, NAMES, NOW)
-    assert (
-        renewed(replace(made, authority_key=other.authority_key), NAMES, NOW).authorities != made.authorities
-    )

@@ -335,3 +335,15 @@ def test_an_admitted_pod_with_a_deadline_runs_from_when_it_was_admitted() -> Non
     entry = scene.lock("later", resources={"cpu": "3"}, startAt=format_instant(NOW + 3600))
     scene.step()
     assert entry.phase is Phase.PLANNED
+
+
+def test_an_admitted_binding_that_never_comes_lapses_though_the_clock_is_set_back() -> None:
+    """Its room was kept for an hour more."""
+    scene = Scene(a="4")
+    pod = foreign("db-0", cpu="4")
+    scene.arrive(pod)
+    assert not scene.admit(pod)
+    scene.clock.jump(-3600)
+    assert not scene.guard.lapse(scene.clock.now())
+    scene.clock.advance(UNSEEN_SECONDS)
+    assert scene.guard.lapse(scene.clock.now())

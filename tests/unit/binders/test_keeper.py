@@ -1,14 +1,21 @@
 """Where the serving certificate is kept, and who is told to trust it."""
 
 import base64
+import ssl
+from pathlib import Path
 
 import pytest
 
+from devcluster.keys import make_keys
 from tidelock.binders.certificates import LIFETIME
-from tidelock.binders.keeper import WEBHOOK_NAMES, Keeper
+from tidelock.binders.keeper import WEBHOOK_NAMES, ClientsError, Keeper
+from tidelock.binders.tokens import LIFETIME as LIFETIME_OF_TOKENS
+from tidelock.binders.tokens import OVERLAP
 from tidelock.kube.errors import Conflict, NotFound, ServerError
 from tidelock.model.meta import Key
-from unit.binders.cluster_store import SECRET, ClusterStore, HandClock
+from unit.binders.cluster_store import SECRET, WEBHOOKS, ClusterStore, HandClock
+
+FIELDS = {"ca.crt", "tls.crt", "tls.key", "next.crt", "next.key"}
 
 
 class Scene:
@@ -18,6 +25,17 @@ class Scene:
 
     def another(self) -> Keeper:
         return Keeper(self.api, Key("system", "tls"), ("localhost",), self.clock)
+
+    def token(self) -> str:
+        """Read the token by which the API server calls."""
+        (path,) = self.api.paths
+        assert path.startswith("/admission/")
+        return path.rpartition("/")[2]
+
+    def bundle(self) -> str:
+        """Read whom the API server trusts."""
+        (bundle,) = {each["clientConfig"]["caBundle"] for each in self.api.objects[WEBHOOKS]["webhooks"]}
+        return str(bundle)
 
     @property
     def data(self) -> dict[str, str]:
@@ -30,10 +48,17 @@ def scene() -> Scene:
     return Scene()
 
 
-async def test_a_first_start_makes_the_secret(scene: Scene) -> None:
+async def test_a_first_start_fills_the_secret(scene: Scene) -> None:
     await scene.keeper.renew()
-    assert scene.data.keys() == {"ca.crt", "ca.key", "tls.crt", "tls.key"}
+    assert scene.data.keys() == FIELDS
     assert b"BEGIN CERTIFICATE" in base64.b64decode(scene.data["tls.crt"])
+
+
+async def test_a_secret_that_is_not_there_is_not_made(scene: Scene) -> None:
+    """The right to make Secrets lets a thief of the token make any, in the operator's namespace."""
+    del scene.api.objects[SECRET]
+    with pytest.raises(NotFound):
+        await scene.keeper.renew()
 
 
 async def test_a_second_process_serves_with_the_same(scene: Scene) -> None:
@@ -43,46 +68,160 @@ async def test_a_second_process_serves_with_the_same(scene: Scene) -> None:
     assert scene.data == before
 
 
-async def test_an_old_certificate_is_renewed_and_its_authority_stays(scene: Scene) -> None:
+async def test_a_successor_is_trusted_by_the_webhooks_before_it_serves(scene: Scene) -> None:
     await scene.keeper.renew()
-    before = scene.data
+    first = scene.data
     scene.clock.time += LIFETIME.total_seconds() * 0.7
     await scene.keeper.renew()
-    assert scene.data["tls.crt"] != before["tls.crt"]
-    assert scene.data["ca.crt"] == before["ca.crt"]
+    await scene.keeper.introduce()
+    assert (scene.data["tls.crt"], scene.data["tls.key"]) == (first["tls.crt"], first["tls.key"])
+    assert base64.b64decode(scene.bundle()).startswith(base64.b64decode(first["ca.crt"]))
+    second = scene.data["next.crt"]
+    scene.clock.time += LIFETIME.total_seconds() * 0.15
+    await scene.keeper.renew()
+    await scene.keeper.introduce()
+    assert scene.data["tls.crt"] == second
+    assert scene.data["next.crt"] == ""
+    assert scene.bundle() == scene.data["ca.crt"]
+
+
+async def test_the_key_of_an_authority_that_an_earlier_version_kept_is_forgotten(scene: Scene) -> None:
+    """It may have been stolen, so what it has signed is replaced, too."""
+    await scene.keeper.renew()
+    before = scene.data
+    scene.api.objects[SECRET]["data"] = before | {"ca.key": before["tls.key"]}
+    await scene.another().renew()
+    assert scene.data.keys() == FIELDS
+    assert not set(before.values()) & set(filter(None, scene.data.values()))
 
 
 async def test_what_another_replica_wrote_first_is_taken(scene: Scene) -> None:
-    await scene.another().renew()
-    before = scene.data
-    scene.api.errors = [NotFound("not yet", status=404)]
-    await scene.keeper.renew()
-    assert scene.data == before
+    read, written = scene.api.request, []
 
-
-async def test_a_conflict_is_looked_at_again(scene: Scene) -> None:
-    await scene.keeper.renew()
-    scene.api.objects[SECRET]["data"] = {"tls.crt": "garbage"}
-    read = scene.api.request
-
-    async def busy(method: str, *args: object, **options: object) -> bytes:
-        if method == "PUT":
+    async def late(method: str, *args: object, **options: object) -> bytes:
+        answer = await read(method, *args, **options)  # type: ignore[arg-type]
+        if method == "GET":
             scene.api.request = read  # type: ignore[method-assign]
-            raise Conflict("it was modified", status=409)
-        return await read(method, *args, **options)  # type: ignore[arg-type]
+            await scene.another().renew()
+            written.append(scene.data)
+        return answer
 
-    scene.api.request = busy  # type: ignore[method-assign]
+    scene.api.request = late  # type: ignore[method-assign]
     await scene.keeper.renew()
-    assert scene.data.keys() == {"ca.crt", "ca.key", "tls.crt", "tls.key"}
+    assert [scene.data] == written
 
 
-async def test_the_webhooks_are_given_the_authority(scene: Scene) -> None:
+@pytest.mark.parametrize("data", [None, {}, {"tls.crt": None}, {"ca.key": 7, "ca.crt": []}, "text"])
+async def test_a_secret_that_others_emptied_is_filled_again(scene: Scene, data: object) -> None:
+    """The API server gives null for a value that was never set, which stopped all renewals."""
+    await scene.keeper.renew()
+    before = scene.data
+    scene.api.objects[SECRET]["data"] = before | data if isinstance(data, dict) and data else data
+    await scene.keeper.renew()
+    assert scene.data.keys() == FIELDS
+    assert {name for name, value in scene.data.items() if not value} <= {"next.crt", "next.key"}
+
+
+async def test_the_webhooks_are_given_the_authority_and_a_token(scene: Scene) -> None:
     await scene.keeper.renew()
     await scene.keeper.introduce()
     ((path, patch),) = scene.api.patches
     assert path.endswith("/validatingwebhookconfigurations/tidelock")
     assert [each["name"] for each in patch["webhooks"]] == list(WEBHOOK_NAMES)
     assert {each["clientConfig"]["caBundle"] for each in patch["webhooks"]} == {scene.data["ca.crt"]}
+    assert scene.keeper.tokens.count(scene.token())
+
+
+async def test_what_the_webhooks_have_is_not_written_again(scene: Scene) -> None:
+    await scene.keeper.renew()
+    await scene.keeper.introduce()
+    await scene.keeper.introduce()
+    assert len(scene.api.patches) == 1
+
+
+@pytest.mark.parametrize("path", ["", "/admission", "/somewhere/else", "/admission/short"])
+async def test_what_somebody_puts_back_is_put_right(scene: Scene, path: str) -> None:
+    await scene.keeper.renew()
+    await scene.keeper.introduce()
+    written = scene.api.paths
+    scene.api.call_at(path)
+    await scene.keeper.introduce()
+    assert scene.api.paths == written
+
+
+async def test_webhooks_that_call_an_address_keep_it(scene: Scene) -> None:
+    webhooks = scene.api.objects[WEBHOOKS]["webhooks"]
+    for each in webhooks:
+        each["clientConfig"] = {"url": "https://127.0.0.1:8443"}
+    await scene.keeper.renew()
+    await scene.keeper.introduce()
+    for each in scene.api.objects[WEBHOOKS]["webhooks"]:
+        url, _, token = each["clientConfig"]["url"].rpartition("/")
+        assert url == "https://127.0.0.1:8443/admission"
+        assert scene.keeper.tokens.count(token)
+
+
+async def test_a_token_counts_until_each_api_server_has_the_next(scene: Scene) -> None:
+    await scene.keeper.renew()
+    await scene.keeper.introduce()
+    old = scene.token()
+    scene.clock.time += LIFETIME_OF_TOKENS
+    await scene.keeper.introduce()
+    new = scene.token()
+    assert new != old
+    scene.clock.time += OVERLAP - 1
+    assert [scene.keeper.tokens.count(each) for each in (old, new)] == [True, True]
+    scene.clock.time += 1
+    assert [scene.keeper.tokens.count(each) for each in (old, new)] == [False, True]
+
+
+async def test_a_token_whose_successor_was_not_written_goes_on_to_count(scene: Scene) -> None:
+    await scene.keeper.renew()
+    await scene.keeper.introduce()
+    old = scene.token()
+    scene.clock.time += LIFETIME_OF_TOKENS
+    scene.api.errors = [ServerError("out of order", status=500)]
+    with pytest.raises(ServerError):
+        await scene.keeper.introduce()
+    scene.clock.time += 10 * OVERLAP
+    assert scene.keeper.tokens.count(old)
+
+
+async def test_the_next_leader_takes_the_token_of_the_former_until_it_has_written_its_own(
+    scene: Scene,
+) -> None:
+    await scene.keeper.renew()
+    await scene.keeper.introduce()
+    old, second = scene.token(), scene.another()
+    await second.renew()
+    assert not second.tokens.count(old)
+    await second.introduce()
+    assert scene.token() != old
+    assert [second.tokens.count(each) for each in (old, scene.token())] == [True, True]
+    scene.clock.time += OVERLAP
+    assert not second.tokens.count(old)
+    # What it no longer counts stays so, though somebody puts it back.
+    scene.api.call_at(f"/admission/{old}")
+    await second.introduce()
+    assert scene.token() != old
+
+
+async def test_what_a_former_leader_writes_late_is_refused(scene: Scene) -> None:
+    """By a path that came late the API server would have called with a token that counts no longer."""
+    await scene.keeper.renew()
+    read = scene.api.request
+
+    async def slow(method: str, *args: object, **options: object) -> bytes:
+        if method == "PATCH":
+            scene.api.request = read  # type: ignore[method-assign]
+            next_one = scene.another()
+            await next_one.renew()
+            await next_one.introduce()
+        return await read(method, *args, **options)  # type: ignore[arg-type]
+
+    scene.api.request = slow  # type: ignore[method-assign]
+    with pytest.raises(Conflict):
+        await scene.keeper.introduce()
 
 
 async def test_nobody_is_told_of_a_certificate_that_is_not_there(scene: Scene) -> None:
@@ -91,3 +230,22 @@ async def test_nobody_is_told_of_a_certificate_that_is_not_there(scene: Scene) -
         await scene.keeper.renew()
     await scene.keeper.introduce()
     assert scene.api.patches == []
+
+
+def test_schedulers_are_asked_for_certificates_only_where_some_are_known(
+    scene: Scene, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = []
+    for file in (tmp_path / "none.crt", make_keys(tmp_path).authority):
+        scene.keeper.trust(file)
+        asked.append(scene.keeper.context.verify_mode)
+    assert asked == [ssl.CERT_NONE, ssl.CERT_OPTIONAL]
+    assert "no scheduler is known" in caplog.text
+
+
+@pytest.mark.parametrize("content", ["", "no certificate", "é"])
+def test_a_file_without_certificates_is_told(scene: Scene, tmp_path: Path, content: str) -> None:
+    file = tmp_path / "clients.crt"
+    file.write_text(content)
+    with pytest.raises(ClientsError, match=f"certificates of schedulers {file}: .*, expected PEM"):
+        scene.keeper.trust(file)

@@ -58,6 +58,8 @@ def test_a_pod_that_names_its_node_comes_whole() -> None:
         (review("pods", "binding", object={"metadata": {}}), "target"),
         (review("pods", "eviction", object={}), "pods/eviction is not what is reviewed here"),
         (review("pods", object={}), "metadata"),
+        (b'{"unknown":' + b"[" * 1500, "is nested too deeply"),
+        (review("pods", "binding", object="?").replace(b'"?"', b"[" * 1500 + b"]" * 1500), "too deeply"),
     ],
 )
 def test_what_is_not_reviewed_is_an_error(body: bytes, message: str) -> None:

@@ -13,6 +13,7 @@ from tidelock.cli.check import (
     crd_finding,
     lease_finding,
     levels_finding,
+    objects_finding,
     report,
     reservations_finding,
 )
@@ -88,12 +89,21 @@ def test_a_lease_that_is_not_there_is_wrong() -> None:
     assert lease_finding(PLACE, None, NOW).level is Level.WRONG
 
 
+TOKEN = f"/admission/{64 * 'a'}"
+
+
 @pytest.mark.parametrize(
-    ("bundle", "policy", "expected"),
-    [("Y2E=", "Fail", Level.OK), ("Y2E=", "Ignore", Level.NOTE), ("", "Fail", Level.WRONG)],
+    ("bundle", "path", "policy", "expected"),
+    [
+        ("Y2E=", TOKEN, "Fail", Level.OK),
+        ("Y2E=", TOKEN, "Ignore", Level.NOTE),
+        ("", TOKEN, "Fail", Level.WRONG),
+        ("Y2E=", "/admission", "Fail", Level.WRONG),
+        ("Y2E=", "", "Ignore", Level.WRONG),
+    ],
 )
-def test_the_webhook(bundle: str, policy: str, expected: Level) -> None:
-    hook = {"clientConfig": {"caBundle": bundle} if bundle else {}, "failurePolicy": policy}
+def test_the_webhook(bundle: str, path: str, policy: str, expected: Level) -> None:
+    hook = {"clientConfig": {"caBundle": bundle, "service": {"path": path}}, "failurePolicy": policy}
     assert admission_finding({"webhooks": [hook]}).level is expected
 
 
@@ -101,6 +111,25 @@ def test_a_clock_that_is_off_is_noted() -> None:
     assert clock_finding(NOW, NOW, NOW + 0.1).level is Level.OK
     found = clock_finding(NOW + 10, NOW, NOW + 0.1)
     assert (found.level, found.found) == (Level.NOTE, "the API server's clock is +9.9s from this machine's")
+
+
+def test_objects_that_can_be_read() -> None:
+    found = objects_finding([], 12)
+    assert found == Finding("objects", Level.OK, "all 12 that decisions go by can be read")
+
+
+def test_objects_that_cannot_be_read_are_named_with_the_field() -> None:
+    nodes = [node(f"node-{number}", cpu="?") for number in range(4)]
+    found = objects_finding([("nodes", each.meta) for each in nodes], 9)
+    assert found.level is Level.WRONG
+    assert found.found.startswith(
+        "4 can't be used: nodes node-0: status.allocatable.cpu: cpu: '?' is not a quantity"
+    )
+    assert found.found.endswith(" and 1 more")
+    part = node("node-a", annotations={"a": 1})
+    noted = objects_finding([("nodes", part.meta)], 9)
+    assert noted.level is Level.NOTE
+    assert "nodes node-a: metadata.annotations.a: Expected `str`, got `int`" in noted.found
 
 
 def test_locks_that_are_as_they_should_be() -> None:

@@ -41,6 +41,14 @@ def test_the_samples_are_sound(file: Path) -> None:
         (lock(ttlSeconds=0), "spec.ttlSeconds: Invalid value: 0: should be greater than or equal to 1"),
         (lock(ttlSeconds="600"), 'spec.ttlSeconds: Invalid value: "600": should be a valid integer'),
         (lock(ttl=5), "spec.ttl: Invalid value: 5: Extra inputs are not permitted"),
+        (
+            lock(commit={}, preemptionPolicy="PreemptLowerPriority"),
+            "spec.preemptionPolicy: commit is refused beside preemptionPolicy PreemptLowerPriority",
+        ),
+        (
+            lock(commit={}, mayMove={"automatically": True}),
+            "spec.mayMove: commit is refused beside mayMove.automatically",
+        ),
         (lock(node_name="a"), 'spec.node_name: Invalid value: "a": Extra inputs are not permitted'),
         (
             lock(owners=[{"pod": {"name": "Web"}}]),
@@ -48,7 +56,7 @@ def test_the_samples_are_sound(file: Path) -> None:
         ),
         (lock(owners=None), "spec.owners: Required value"),
         (lock(resources={"cpu": "many"}), 'spec.resources: Invalid value: {"cpu": "many"}: cpu: '),
-        (lock(expireAt="soon"), 'spec.expireAt: Invalid value: "soon": should be a valid datetime'),
+        (lock(expireAt="soon"), 'spec.expireAt: Invalid value: "soon": should be a date-time such as '),
         (
             level(refreshSeconds=1),
             "spec.refreshSeconds: Invalid value: 1: should be greater",

@@ -52,9 +52,9 @@ def test_the_least_that_can_be_wished_for() -> None:
             "until": "2027-01-01T00:00:00Z",
             "deadline": 0,
             "commit_within": 30,
-            "preempt": True,
             "retain": True,
         },
+        {"preempt": True},
         {"asked": asked("cpu=1", "", "zone=a", 0), "owners": (owner("deployment/web"), owner("app=web"))},
     ],
 )

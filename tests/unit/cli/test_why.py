@@ -48,7 +48,18 @@ def test_an_owner_sees_its_lock() -> None:
 def test_a_gate_is_told() -> None:
     gated = pod_json("gated", annotations={"tidelock.dev/require-reservation": "true"})
     told = about("gated", cluster=world(gated))
-    assert told.story == ("Reservation: waiting for one of the pod's reservations to be active",)
+    assert told.story == ("Reservation: waiting for a reservation, and none names this pod as its owner",)
+
+
+def test_what_a_gated_pod_was_told_is_not_said_twice() -> None:
+    text = "waiting for a reservation, and none names this pod as its owner"
+    gated = pod_json("gated", annotations={"tidelock.dev/require-reservation": "true"})
+    gated["status"] = {
+        "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": text}
+        ]
+    }
+    assert about("gated", cluster=world(gated)).story == (f"Reservation: {text}",)
 
 
 def test_a_pod_of_another_scheduler_is_judged_all_the_same() -> None:
@@ -81,15 +92,22 @@ def test_a_lock_whose_spec_cannot_be_read_is_told() -> None:
         about("bad", cluster=world(locks=(bad,)))
 
 
-def test_an_object_that_cannot_be_read_is_left_out_and_named() -> None:
-    bad = node_json("odd")
+def test_an_object_that_cannot_be_read_is_not_used_and_named() -> None:
+    bad, nameless = node_json("odd"), node_json("")
     bad["status"]["allocatable"]["cpu"] = "many"
-    told = about("web-0", cluster=world(nodes=(node_json("good"), bad)))
+    del nameless["metadata"]["name"]
+    told = about("web-0", cluster=world(nodes=(node_json("good"), bad, nameless)))
 
-    assert [each.node.name for each in told.opinions] == ["good"]
-    assert told.story[-1].startswith(
-        "Left out, as it can't be read: nodes odd: cpu: 'many' is not a quantity"
+    assert {
+        each.node.name: [objection.plugin for objection in each.objections] for each in told.opinions
+    } == {
+        "good": [],
+        "odd": ["UnreadableObjects", "NodeResourcesFit"],
+    }
+    assert told.story[-2].startswith(
+        "Not used, as it can't be read: nodes odd: status.allocatable.cpu: cpu: 'many' is not a quantity"
     )
+    assert told.story[-1].startswith("Not used, as it can't be read: nodes without a name: Object missing")
 
 
 def test_what_may_not_be_listed_is_told() -> None:

@@ -123,12 +123,6 @@ def test_only_a_nomination_that_was_not_fulfilled_counts_as_freed() -> None:
     assert columns.freed == freed + 1
 
 
-def test_resources_of_a_nominated_pod_get_their_columns() -> None:
-    nominated, columns = nominator()
-    nominated.nominate(pod(requests={"example.com/gpu": "1"}), "node-a")
-    assert "example.com/gpu" in columns.resources
-
-
 def test_a_nomination_ends_with_its_pods_binding_or_end() -> None:
     cache = Cache(Columns())
     cache.put_node(node())

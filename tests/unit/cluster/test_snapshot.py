@@ -1,7 +1,7 @@
 import pytest
 
 from builders import node
-from tidelock.cluster.columns import Columns
+from tidelock.cluster.columns import NOWHERE, Columns
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.model.quantities import CEILING
 
@@ -22,9 +22,9 @@ def test_a_snapshot_shows_the_rows_in_use(columns: Columns) -> None:
 
     assert len(snapshot) == 2
     assert [each.name for each in snapshot.nodes] == ["node-a", "node-b"]
-    assert snapshot.allocatable.shape == snapshot.requested.shape == snapshot.locked.shape == (2, 4)
+    assert snapshot.allocatable.shape == snapshot.requested.shape == snapshot.locked.shape == (2, 5)
     assert snapshot.nonzero.shape == (2, 2)
-    assert list(snapshot.resources) == ["cpu", "memory", "ephemeral-storage", "pods"]
+    assert list(snapshot.resources) == ["cpu", "memory", "ephemeral-storage", "pods", ""]
     assert (snapshot.row("node-b"), snapshot.row("node-x")) == (1, None)
     assert snapshot.column("memory") == 1
 
@@ -68,7 +68,7 @@ def test_looking_for_room_changes_nothing(columns: Columns) -> None:
 def test_amounts_are_laid_out_by_resource(columns: Columns) -> None:
     snapshot = Snapshot.of(columns)
     row = snapshot.vector({"pods": 1, "cpu": 500})
-    assert row.tolist() == [500, 0, 0, 1]
+    assert row.tolist() == [500, 0, 0, 1, 0]
     assert snapshot.named(row) == {"cpu": 500, "pods": 1}
 
 
@@ -82,10 +82,16 @@ def test_the_least_that_every_node_has_follows_nodes_and_resources(columns: Colu
     assert Snapshot.of(columns).traits.least[0] == 4000
     columns.put(node("node-c", cpu="2"))
     assert Snapshot.of(columns).traits.least[0] == 2000
-    columns.vector({"nvidia.com/gpu": 1})
+    columns.put(node("node-d", **{"nvidia.com/gpu": "1"}))
     assert Snapshot.of(columns).traits.least[columns.column_of["nvidia.com/gpu"]] == 0
 
 
-def test_a_resource_that_nobody_has_named_has_no_column(columns: Columns) -> None:
-    with pytest.raises(KeyError, match="nvidia"):
-        Snapshot.of(columns).vector({"nvidia.com/gpu": 1})
+def test_a_resource_that_no_node_has_is_wanted_where_there_is_nothing(columns: Columns) -> None:
+    snapshot = Snapshot.of(columns)
+    requests = {"cpu": 1, "nvidia.com/gpu": 2, "example.com/none": 0}
+
+    assert snapshot.wanted(requests) == ((0, 1), (NOWHERE, 2))
+    assert snapshot.absent(requests) == {"nvidia.com/gpu": 2}
+    assert not snapshot.free_for(snapshot.wanted(requests), beside_locks=False).any()
+    assert snapshot.multiples(snapshot.wanted(requests), beside_locks=True).tolist() == [0] * len(snapshot)
+    assert columns.named(snapshot.vector(requests)) == {"cpu": 1}

@@ -188,7 +188,7 @@ def test_only_what_the_assets_lack_is_built(
     found = find_binaries()
 
     build = go_calls.read_text().splitlines()[0]
-    missing = ["kube-controller-manager", "kube-scheduler", "kwok"]
+    missing = ["kube-controller-manager", "kube-scheduler", "kubemark", "kwok"]
     assert build.endswith(" ".join(PACKAGES[name] for name in missing))
     assert found.programs["kube-apiserver"] == assets / "kube-apiserver"
     assert all(found.programs[name].parent != assets for name in missing)

@@ -25,6 +25,15 @@ def test_provider_is_taken_from_the_environment(
     assert capsys.readouterr().err.startswith("The provider kind needs")
 
 
+def test_kubelets_are_of_the_provider_go(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for program in ("docker", "kind", "kubectl"):
+        machine.install(program, "exit 0")
+    assert main(["up", "--provider=kind", "--kubelets=2"]) == 1
+    assert capsys.readouterr().err == ("The provider kind has kubelets of its own: choose the provider go.\n")
+
+
 def test_status_of_nothing_fails(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status"]) == 1
     assert capsys.readouterr().out == "The cluster is not up.\n"

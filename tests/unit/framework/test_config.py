@@ -233,7 +233,7 @@ def test_locks_hold_in_every_profile() -> None:
         "profiles: [{plugins: {multiPoint: {disabled: [{name: '*'}], enabled: [{name: PrioritySort}]}}}]",
         BUILTINS,
     )
-    assert filters(made) == ["Reservation"]
+    assert filters(made) == ["UnreadableObjects", "Reservation"]
     assert [plugin.name for plugin in made.reserve] == ["Reservation"]
     for point in ("multiPoint", "preFilter", "filter", "reserve"):
         text = refusal(

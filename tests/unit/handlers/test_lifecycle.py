@@ -1,6 +1,5 @@
 import asyncio
 import logging
-import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -47,16 +46,9 @@ def test_kopf_tells_no_events_and_scans_for_no_resources() -> None:
     assert settings.scanning.disabled
 
 
-def test_kopf_keeps_nothing_in_the_annotations_of_an_object() -> None:
-    settings = configured()
-    storage, body, patch = settings.persistence.diffbase_storage, kopf.Body({"spec": {"a": 1}}), kopf.Patch()
-    essence = storage.build(body=body)
-    storage.store(body=body, patch=patch, essence=essence)
-
-    assert essence == {}
-    assert storage.fetch(body=body) is None
-    assert patch == {}
-    assert isinstance(settings.persistence.progress_storage, kopf.StatusProgressStorage)
+def test_a_kopf_that_fails_never_has_the_process_killed() -> None:
+    """Kopf sends SIGKILL to the process ten minutes after it has failed, if it is not told otherwise."""
+    assert configured().process.ultimate_exiting_timeout is None
 
 
 @pytest.mark.parametrize(
@@ -88,49 +80,6 @@ def test_kopf_logs_in_with_the_same_credentials(
         token=token,
         default_namespace="shop",
     )
-
-
-async def kopf_ends(
-    monkeypatch: pytest.MonkeyPatch, started: asyncio.Event, stop: asyncio.Event
-) -> list[str]:
-    """Run a Kopf that takes the signals for itself and ends when it is cancelled; gives what it did."""
-    did: list[str] = []
-    up = asyncio.Event()
-
-    async def spawn_tasks(*, stop_flag: asyncio.Event, **_: Any) -> list[asyncio.Event]:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, did.append, "took a signal")
-        return [stop_flag]
-
-    async def run_tasks(tasks: list[asyncio.Event], *, ignored: set[asyncio.Task[Any]]) -> None:
-        assert asyncio.current_task() in ignored
-        up.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            did.append("ended as it was asked to" if tasks[0].is_set() else "was cut short")
-
-    monkeypatch.setattr(kopf, "spawn_tasks", spawn_tasks)
-    monkeypatch.setattr(kopf, "run_tasks", run_tasks)
-    async with lifecycle.running(registry(), started, stop):
-        if started.is_set():
-            async with asyncio.timeout(60):
-                await up.wait()
-                signal.raise_signal(signal.SIGTERM)
-                await stop.wait()
-    return did
-
-
-async def test_signals_set_the_flag_of_the_process_though_kopf_takes_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    started, stop = asyncio.Event(), asyncio.Event()
-    started.set()
-    assert await kopf_ends(monkeypatch, started, stop) == ["ended as it was asked to"]
-
-
-async def test_kopf_does_not_start_before_the_first_decision(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert await kopf_ends(monkeypatch, asyncio.Event(), asyncio.Event()) == []
 
 
 @asynccontextmanager
@@ -170,6 +119,21 @@ def test_watches_that_kopf_leaves_suspended_end_without_a_traceback(caplog: pyte
 
     told = [(record.name, record.levelname) for record in caplog.records if record.exc_info]
     assert set(told) == {("tidelock.handlers.lifecycle", "DEBUG")}
+
+
+async def test_an_error_of_a_request_that_kopf_leaves_is_told_for_debugging(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Kopf asks for the kinds of several groups at once. Each that failed after the first was a traceback."""
+    caplog.set_level(logging.DEBUG)
+    left = asyncio.create_task(kopf.operator(namespace="a", namespaces=["b"]))
+    await asyncio.wait((left,))
+    lifecycle.close_quietly(asyncio.get_running_loop(), {"message": "never retrieved", "future": left})
+
+    assert isinstance(left.exception(), TypeError)
+    assert [
+        (record.name, record.levelname) for record in caplog.records if record.message == "never retrieved"
+    ] == [("tidelock.handlers.lifecycle", "DEBUG")]
 
 
 async def test_other_errors_that_no_task_has_are_told_as_ever(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,3 +1,4 @@
+import asyncio
 from typing import Any, cast
 
 import kopf
@@ -7,7 +8,7 @@ from builders import NOW
 from tidelock.handlers import waterlevels
 from tidelock.handlers.waterlevels import refusal
 from tidelock.kube.client import WATERLEVELS
-from tidelock.kube.errors import ServerError
+from tidelock.kube.errors import ApiError, Conflict, NotLeading, ServerError
 from tidelock.load.loop import LoadLoop
 from tidelock.model.waterlevels import WaterLevelSpec
 from unit.handlers.registered import function
@@ -28,7 +29,8 @@ class Noted(LoadLoop):
     def observe(self, body: Any, spec: WaterLevelSpec) -> None:
         self.told.append((body["metadata"]["name"], spec))
 
-    def forget(self, name: str) -> None:
+    def forget(self, name: str, uid: str) -> None:
+        assert uid == f"uid-{name}"
         self.told.append((name, None))
 
 
@@ -49,9 +51,17 @@ async def see(
     api: FakeApi, seen: dict[str, Any] | None = None, kind: str | None = "MODIFIED"
 ) -> list[tuple[str, WaterLevelSpec | None]]:
     registry, load = kopf.OperatorRegistry(), Noted()
-    waterlevels.register(registry, api, load, HandClock())
+    waterlevels.register(registry, api, load, HandClock(), lambda: lambda _: asyncio.sleep(0))
     await function(registry, "reconcile")(body=kopf.Body(cast("Any", seen or api.objects[PATH])), type=kind)
     return load.told
+
+
+async def test_the_handler_leaves_no_finalizer(api: FakeApi) -> None:
+    registry = kopf.OperatorRegistry()
+    waterlevels.register(registry, api, Noted(), HandClock(), lambda: lambda _: asyncio.sleep(0))
+
+    assert not registry._changing.get_all_handlers()
+    assert not registry._spawning.get_all_handlers()
 
 
 async def test_a_valid_waterlevel_is_measured(api: FakeApi) -> None:
@@ -96,11 +106,26 @@ async def test_a_waterlevel_that_is_gone_meanwhile_is_no_error(api: FakeApi) -> 
     assert len(api.asked) == 1
 
 
-async def test_a_write_that_fails_is_left_to_kopf_to_repeat(api: FakeApi) -> None:
+async def test_a_write_that_fails_is_repeated_until_it_succeeds(api: FakeApi) -> None:
+    """The handler left that to Kopf, which drops errors of handlers of plain events: nothing was written."""
     api.fails(ServerError("etcd is down", status=500))
+    api.fails(ServerError("etcd is down", status=500))
+    await see(api)
 
-    with pytest.raises(kopf.TemporaryError, match="status of pool was not written: 500: etcd is down"):
-        await see(api)
+    assert len(api.asked) == 3
+    assert api.objects[PATH]["status"]["observedGeneration"] == 2
+
+
+@pytest.mark.parametrize(
+    "error",
+    [Conflict("it has changed", status=409), NotLeading("the Lease is lost")],
+    ids=lambda e: type(e).__name__,
+)
+async def test_a_write_that_is_of_no_use_any_more_is_not_repeated(api: FakeApi, error: ApiError) -> None:
+    api.fails(error)
+    await see(api)
+
+    assert len(api.asked) == 1
 
 
 def test_a_transition_time_stays_while_the_status_does() -> None:

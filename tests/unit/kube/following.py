@@ -8,6 +8,7 @@ import msgspec
 
 from tidelock.kube.client import PODS, KubeClient
 from tidelock.kube.watch import Reflector, WatchSettings
+from tidelock.model.lenient import Reader
 from tidelock.model.meta import ObjectMeta
 from unit.kube.scripted import ScriptedServer
 
@@ -57,7 +58,7 @@ class Follower:
         self.reflector: Reflector[Thing] = Reflector(
             client,
             PODS,
-            msgspec.json.Decoder(Thing).decode,
+            options.pop("decode", Reader(Thing)),
             sink or self.journal,
             **defaults | options,
         )

@@ -70,6 +70,20 @@ class ScriptedServer:
 
         return answer
 
+    def malformed_watch(self, line: bytes, data: bytes, heard: Callable[[], bool]) -> Answer:
+        """Send an event, and once it was heard what is no chunk; keep the connection."""
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            response = await _begin(request, (line,))
+            while not heard():  # noqa: ASYNC110 -- whatever hears sets no event
+                await asyncio.sleep(0.01)
+            assert request.transport is not None
+            request.transport.write(data)
+            await self._closing.wait()
+            return response
+
+        return answer
+
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         self.asked.append(
             Asked(

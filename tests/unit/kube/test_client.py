@@ -6,11 +6,12 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
+from aiohttp import web
 from kubernetes.client import Configuration
 
 from tidelock.kube.client import PODS, KubeClient, PatchKind
 from tidelock.kube.config import Connection, Credentials, load_connection
-from tidelock.kube.errors import Conflict, NotFound, TooManyRequests, Unauthorized, Unreachable
+from tidelock.kube.errors import Conflict, NotFound, NotLeading, TooManyRequests, Unauthorized, Unreachable
 from unit.kube.kubeconfigs import write_kubeconfig
 from unit.kube.scripted import ScriptedServer, answers, cut_page, fails, watch
 
@@ -244,3 +245,62 @@ async def test_a_refused_stream_raises_its_error(client: KubeClient, server: Scr
     with pytest.raises(NotFound):
         async with client.stream(PODS.collection(), {}, silence_seconds=5.0):
             pytest.fail("there is no stream")
+
+
+class Term:
+    """Whether this process leads; tells how often that was asked."""
+
+    def __init__(self) -> None:
+        self.over = False
+        self.asked = 0
+
+    def check(self) -> None:
+        self.asked += 1
+        if self.over:
+            raise NotLeading("the term is over")
+
+
+async def test_a_write_that_waited_for_a_connection_is_not_sent_after_the_end_of_the_term(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    """It was asked for before there was a connection, for which a write may wait for seconds."""
+    connection = load_connection(write_kubeconfig(tmp_path / "kubeconfig", server.url, {}))
+    term, free = Term(), asyncio.Event()
+
+    async def slow(_request: web.Request) -> web.StreamResponse:
+        await free.wait()
+        return web.Response(text="{}")
+
+    server.plays(slow, answers("{}"))
+    options: dict[str, Any] = {"user_agent": "tidelock-test", "connections": 1, "may_write": term.check}
+    async with KubeClient(connection, **options) as client, asyncio.TaskGroup() as group:
+        reading = group.create_task(client.get(PATH))
+        while not server.asked:  # noqa: ASYNC110 -- the server sets no event
+            await asyncio.sleep(0.01)
+        writing = group.create_task(_refused(client))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        term.over = True
+        free.set()
+        assert await writing == "the term is over"
+        await reading
+        assert await client.get(PATH) == b"{}"  # the connection that the write would have had is given back
+    assert [each.method for each in server.asked] == ["GET", "GET"]
+    assert term.asked == 1
+
+
+async def _refused(client: KubeClient) -> str:
+    with pytest.raises(NotLeading) as refusal:
+        await client.replace(PATH, {})
+    return str(refusal.value)
+
+
+@pytest.mark.parametrize("write", ["create", "replace", "patch"])
+async def test_whatever_is_written_names_the_leadership(
+    server: ScriptedServer, tmp_path: Path, write: str
+) -> None:
+    connection = load_connection(write_kubeconfig(tmp_path / "kubeconfig", server.url, {}))
+    server.plays(answers("{}"))
+    async with KubeClient(connection, user_agent="t", manager=lambda: "tidelock-7") as client:
+        await getattr(client, write)(PATH, {})
+    assert server.asked[0].query == {"fieldManager": "tidelock-7"}

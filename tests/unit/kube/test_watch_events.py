@@ -1,6 +1,7 @@
 import asyncio
 import logging
 
+import msgspec
 import pytest
 
 from tidelock.kube.client import KubeClient
@@ -168,24 +169,74 @@ async def test_an_error_within_the_stream_leads_to_a_new_list(
     assert await Follower(client, server).until_script_ends() == ["+a@1", "synced", "-a@1", "synced"]
 
 
-async def test_an_object_that_cannot_be_decoded_keeps_its_last_good_state(
+async def test_an_object_with_a_part_that_cannot_be_read_is_delivered_without_it(
     client: KubeClient, server: ScriptedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It takes room on a node, so taking it for none would give the room away twice."""
+    """It was kept at its last good state, or unknown for ever: a node was not seen to be cordoned."""
     bad = pod("a", 7, size="large")
     server.plays(
         page(pod("a", 1), pod("never-good", 2, size="large"), version=5),
-        watch(event("MODIFIED", bad), event("ADDED", pod("b", 8)), event("ERROR", failure(410))),
-        page(bad, pod("b", 8), version=9),
+        watch(
+            event("MODIFIED", bad), event("MODIFIED", pod("a", 8, size="large")), event("ERROR", failure(410))
+        ),
+        page(pod("a", 8, size="large"), version=9),
         watch(event("MODIFIED", pod("a", 10))),
     )
-    follower = Follower(client, server)
+    noted: list[str] = []
+    follower = Follower(
+        client,
+        server,
+        on_faults=lambda resource, meta: noted.append(f"{resource.plural} {meta.key}: {meta.unreadable}"),
+    )
 
-    with caplog.at_level(logging.ERROR):
+    with caplog.at_level(logging.INFO, "tidelock.kube.watch"):
         lines = await follower.until_script_ends()
-    assert lines == ["+a@1", "synced", "+b@8", "synced", "a@1>a@10"]
-    assert follower.reflector.bad_objects == 3
-    assert [vars(entry)["object"] for entry in caplog.records] == ["shop/never-good", "shop/a", "shop/a"]
+    assert lines == [
+        "+a@1",
+        "+never-good@2",
+        "synced",
+        "a@1>a@7",
+        "a@7>a@8",
+        "-never-good@2",
+        "synced",
+        "a@8>a@10",
+    ]
+    problem = "size: Expected `int`, got `str`"
+    assert noted == [f"pods shop/never-good: {problem}", f"pods shop/a: {problem}"]
+    told = [
+        (entry.message, vars(entry)["object"]) for entry in caplog.records if "read in full" in entry.message
+    ]
+    assert told == [
+        ("can't be read in full", "shop/never-good"),
+        ("can't be read in full", "shop/a"),
+        ("can be read in full again", "shop/a"),
+    ]
+    assert follower.reflector.faulty == {}
+
+
+async def test_an_object_that_is_no_object_keeps_its_last_good_state_and_is_counted(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    """It takes room on a node, so taking it for none would give the room away twice."""
+
+    def decode(raw: bytes | msgspec.Raw) -> Thing:
+        if b"broken" in bytes(raw):
+            raise ValueError("broken")
+        return msgspec.json.decode(raw, type=Thing)
+
+    server.plays(
+        page(pod("a", 1), version=5),
+        watch(event("MODIFIED", pod("a", 7, note="broken")), event("ADDED", pod("b", 8, note="broken"))),
+        watch(event("ERROR", failure(410))),
+        page(pod("a", 7, note="broken"), version=9),
+        watch(),
+    )
+    follower = Follower(client, server, decode=decode)
+
+    assert await follower.until_script_ends() == ["+a@1", "synced", "synced"]
+    assert {str(key): str(*faults) for key, faults in follower.reflector.faulty.items()} == {
+        "shop/a": "broken"
+    }
 
 
 async def test_an_exception_of_the_sink_ends_the_run(client: KubeClient, server: ScriptedServer) -> None:
@@ -198,3 +249,23 @@ async def test_an_exception_of_the_sink_ends_the_run(client: KubeClient, server:
 
     with pytest.raises(ValueError, match="a bug in the sink"):
         await Follower(client, server, Broken()).until_script_ends()
+
+
+@pytest.mark.parametrize(
+    ("namespace", "told"),
+    [
+        ("", ["+a@5", "synced", "a@5>a@7", "a@7>a@8"]),
+        ("shop", ["+a@5", "synced", "-a@5", "+a@7", "-a@7", "+a@8"]),
+    ],
+)
+async def test_a_node_whose_uid_cannot_be_read_is_the_one_of_its_name(
+    server: ScriptedServer, client: KubeClient, namespace: str, told: list[str]
+) -> None:
+    """It was taken for another, so all that was held on it was lost; pods are told apart by their uids."""
+    odd = pod("a", 7, namespace=namespace)
+    odd["metadata"]["uid"] = 7
+    server.plays(
+        page(pod("a", 5, namespace=namespace), version=5),
+        watch(event("MODIFIED", odd), event("MODIFIED", pod("a", 8, namespace=namespace))),
+    )
+    assert await Follower(client, server).until_script_ends() == told

@@ -4,6 +4,7 @@ from itertools import pairwise
 import pytest
 
 from tidelock.kube.client import KubeClient
+from tidelock.kube.errors import Forbidden, NotFound
 from tidelock.kube.watch import WatchSettings
 from unit.kube.following import Follower
 from unit.kube.scripted import ScriptedServer, bookmark, cut_watch, event, fails, failure, page, pod, watch
@@ -88,6 +89,21 @@ async def test_a_refusal_is_survived_and_asked_about_rarely(
 
     assert await follower.until_script_ends() == ["+a@1", "synced"]
     assert all(5.0 <= delay <= 7.5 for delay in follower.delays)
+
+
+async def test_a_malformed_stream_is_given_up_and_resumed(client: KubeClient, server: ScriptedServer) -> None:
+    """A proxy that lost its API server sent an error page within a watch and kept the connection. aiohttp
+    raises nothing then, and ends its time-out, so the watch never told of anything again.
+    """
+    follower = Follower(client, server, settings=WatchSettings(silence=0.1))
+    lines = follower.journal.lines
+    garbage = server.malformed_watch(
+        event("ADDED", pod("a", 9)), b"HTTP/1.1 502\r\n", lambda: "+a@9" in lines
+    )
+    server.plays(page(version=5), garbage, watch(event("ADDED", pod("b", 10))))
+
+    assert await follower.until_script_ends() == ["synced", "+a@9", "+b@10"]
+    assert server.asked[2].query["resourceVersion"] == "9"
 
 
 async def test_a_silent_stream_is_given_up_and_resumed(client: KubeClient, server: ScriptedServer) -> None:
@@ -175,14 +191,35 @@ async def test_the_last_activity_is_when_data_came(client: KubeClient, server: S
     assert follower.reflector.last_activity == 2.0  # the list and the bookmark, not the failures
 
 
-async def test_of_an_optional_resource_that_the_server_does_not_know_there_is_nothing(
+async def test_of_a_resource_that_may_be_missing_there_are_no_objects_while_it_is(
     client: KubeClient, server: ScriptedServer
 ) -> None:
     server.plays(page(pod("a", 3), version=5), watch(bookmark(6)), fails(404), fails(404))
-    follower = Follower(client, server, optional=True)
+    follower = Follower(client, server, absent_if=(NotFound,))
 
     await follower.until_script_ends()
     assert follower.journal.lines == ["+a@3", "synced", "-a@3", "synced", "synced"]
+
+
+async def test_a_resource_that_may_not_be_read_and_need_not_be_keeps_the_objects_that_are_known(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    """The decisions waited without end for the right to read WaterLevels, which only score nodes."""
+    server.plays(fails(403), page(pod("a", 3), version=5), watch(bookmark(6)), fails(403))
+    follower = Follower(client, server, absent_if=(NotFound, Forbidden))
+
+    await follower.until_script_ends()
+    assert follower.journal.lines == ["synced", "+a@3", "synced", "synced"]
+
+
+async def test_a_resource_that_may_be_missing_has_to_be_readable(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    server.plays(fails(403), page(version=5))
+    follower = Follower(client, server, absent_if=(NotFound,))
+
+    await follower.until_script_ends()
+    assert follower.journal.lines == ["synced"]
 
 
 async def test_another_resource_that_the_server_does_not_know_is_waited_for(

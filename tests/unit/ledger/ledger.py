@@ -2,12 +2,14 @@
 
 from typing import Any
 
-from builders import NAMESPACE, NOW, Json, node, reservation
+from builders import NAMESPACE, NOW, Json, node, quota, reservation
 from tidelock.cluster.columns import Columns
+from tidelock.cluster.objects import Lister
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.quotas import Quotas
 from tidelock.ledger.status import render
+from tidelock.model.limits import ReservationQuota
 from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
@@ -18,12 +20,19 @@ EPOCH = 7
 MOVE_AFTER = 300.0
 
 
+def unlimited() -> Quotas:
+    """Give quotas by which locks may have any priority, and preempt."""
+    quotas: Lister[ReservationQuota] = Lister()
+    quotas.upsert(None, quota())
+    return Quotas(quotas, Lister())
+
+
 class Ledger:
     """Nodes of 4 cpu, a book, and the Reservations as the API server would have them."""
 
     def __init__(self, *names: str, quotas: Quotas | None = None) -> None:
         self.columns = Columns()
-        self.book = Book(self.columns, quotas=quotas, epoch=EPOCH, move_after=MOVE_AFTER)
+        self.book = Book(self.columns, quotas=quotas or unlimited(), epoch=EPOCH, move_after=MOVE_AFTER)
         self._fields: dict[str, Json] = {}
         for name in names or ("node-a", "node-b"):
             self.put_node(name)
@@ -59,6 +68,10 @@ class Ledger:
         self.admit(entry, on, at=at)
         return entry
 
+    def store(self, name: str = "lock", *, at: float = NOW) -> None:
+        """Have the status of a lock be stored as the book would have it."""
+        self.book.acknowledge(self.reservation(name, status=render(self.entry(name), at)))
+
     def admit(self, entry: Entry, on: str = "node-a", *, at: float = NOW) -> None:
         self.book.admit(entry, self.node(on), at)
 
@@ -73,7 +86,9 @@ class Ledger:
         self.book.upsert(self.reservation(name, generation=generation, **spec), at)
 
     def entry(self, name: str = "lock") -> Entry:
-        return self.book.entries[Key(NAMESPACE, name)]
+        found = self.book.find(Key(NAMESPACE, name))
+        assert found is not None, name
+        return found
 
     def locked(self, name: str = "node-a") -> int:
         """Cpu that locks hold on a node."""
@@ -86,8 +101,11 @@ class Ledger:
     def succeeded(self, name: str = "lock", *, at: float = NOW, **changed: Any) -> tuple["Ledger", Entry]:
         """Have another operator start with what this one has made of a lock, and with what changed since."""
         successor = Ledger(*self.columns.row_of)
-        stored = self._fields[name] | {"status": render(self.entry(name), at)}
-        return successor, successor.lock(name, at=at, **stored | changed)
+        return successor, successor.lock(name, at=at, **self.stored(name, at=at) | changed)
+
+    def stored(self, name: str = "lock", *, at: float = NOW) -> Json:
+        """Give the fields of a lock as another operator finds them."""
+        return self._fields[name] | {"status": render(self.entry(name), at)}
 
     def readopted(self, name: str = "lock", *, at: float = NOW, **changed: Any) -> Entry:
         """Give a lock as another operator takes it over."""

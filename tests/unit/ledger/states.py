@@ -86,3 +86,8 @@ def rejected(ledger: Ledger) -> None:
 
 def invalid(ledger: Ledger) -> None:
     ledger.lock(resources={"cpu": "much"})
+
+
+def terminating(ledger: Ledger) -> None:
+    ledger.active()
+    ledger.book.upsert(ledger.reservation(deleted=True), NOW)

@@ -146,6 +146,7 @@ def test_another_reason_is_told_at_once(ledger: Ledger) -> None:
 
 def test_an_overcommitted_lock_keeps_saying_so_and_yet_has_a_deadline(ledger: Ledger) -> None:
     entry = ledger.active(resources={"cpu": "2"}, pendingDeadlineSeconds=60)
+    ledger.store()
     ledger.put_node(cpu="1", at=NOW + 10)
     message = entry.message
     ledger.book.refuse(entry, *FULL, NOW + 30)
@@ -154,10 +155,48 @@ def test_an_overcommitted_lock_keeps_saying_so_and_yet_has_a_deadline(ledger: Le
     assert ledger.book.next_deadline() == NOW + 70
 
 
-def test_a_lock_that_was_not_tried_is_not_given_up(ledger: Ledger) -> None:
+def test_now_or_never_is_tried_once_however_long_that_takes(ledger: Ledger) -> None:
     entry = ledger.lock(pendingDeadlineSeconds=0)
     ledger.book.advance(NOW + 1000)
     assert entry.phase is Phase.PENDING
+
+
+@pytest.mark.parametrize(("deadline", "seen_late"), [(0, 2.1), (1, 2.1), (5, 6.1), (60, 61.1)])
+def test_a_lock_that_is_first_seen_after_its_deadline_is_rejected(
+    ledger: Ledger, deadline: int, seen_late: float
+) -> None:
+    """Locks became active 58 s after their creation, when the operator started: their manager had long gone.
+
+    An instant of creation has whole seconds, and "now" is within a second of it.
+    """
+    at = NOW + seen_late
+    entry = ledger.lock(pendingDeadlineSeconds=deadline, at=at)
+    assert ledger.book.next_deadline() is not None
+    ledger.book.advance(at)
+    assert (entry.phase, entry.reason) == (Phase.REJECTED, reasons.DEADLINE_EXCEEDED)
+    passed = f"spec.pendingDeadlineSeconds ({deadline}) had passed when the operator saw it"
+    assert entry.message == f"{passed} at {format_instant(at)}: it waits since {format_instant(NOW)}"
+    assert not ledger.book.waitlist.untried
+    assert ledger.lock("timely", pendingDeadlineSeconds=deadline, at=at - 0.2).phase is Phase.PENDING
+    ledger.book.advance(at - 0.2)
+    assert ledger.entry("timely").phase is Phase.PENDING
+
+
+def test_a_lock_that_was_not_tried_before_its_deadline_is_rejected(ledger: Ledger) -> None:
+    """A lock was tried once however late that was: behind a long line it became active after its deadline."""
+    entry = ledger.lock(pendingDeadlineSeconds=5)
+    assert ledger.book.next_deadline() == NOW + 6
+    ledger.book.advance(NOW + 6)
+    assert entry.phase is Phase.REJECTED
+    waits = f"it waits since {format_instant(NOW)}"
+    assert entry.message == f"spec.pendingDeadlineSeconds (5) had passed before it was tried: {waits}"
+
+
+def test_an_edit_may_put_off_a_deadline_that_had_passed_at_first_sight(ledger: Ledger) -> None:
+    entry = ledger.lock(pendingDeadlineSeconds=5, at=NOW + 60)
+    ledger.edit(pendingDeadlineSeconds=600, at=NOW + 60)
+    ledger.book.advance(NOW + 60)
+    assert (entry.phase, ledger.book.next_deadline()) == (Phase.PENDING, NOW + 601)
 
 
 def test_a_deadline_of_zero_rejects_with_the_first_refusal(ledger: Ledger) -> None:

@@ -138,7 +138,7 @@ def test_a_waiting_lock_keeps_its_deadline(ledger: Ledger) -> None:
 
 def test_a_lock_that_lost_its_room_has_waited_since_then(ledger: Ledger) -> None:
     before = ledger.active()
-    render(before, NOW)
+    ledger.store()
     ledger.put_node("node-a", cpu="0", at=NOW + 50)
     render(before, NOW + 50)
     entry = ledger.readopted(at=LATER)
@@ -148,6 +148,51 @@ def test_a_lock_that_lost_its_room_has_waited_since_then(ledger: Ledger) -> None
         NOW + 50,
     )
     assert (entry.activated_at, entry.expires_at) == (NOW, NOW + 600)
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_a_waiting_lock_whose_deadline_passed_while_no_process_ran_is_rejected_at_first_sight(
+    ledger: Ledger, refused: bool
+) -> None:
+    """It was tried once more first, and became active though its manager had gone elsewhere for long."""
+    before = ledger.lock(pendingDeadlineSeconds=60)
+    if refused:
+        ledger.book.refuse(before, reasons.INSUFFICIENT_CAPACITY, "full", NOW + 1)
+    successor, entry = ledger.succeeded(at=NOW + 62)
+    successor.book.advance(NOW + 62)
+    assert (entry.phase, entry.reason) == (Phase.REJECTED, reasons.DEADLINE_EXCEEDED)
+    assert entry.message.endswith("; full" if refused else format_instant(NOW))
+    assert not successor.book.waitlist.waiting
+
+
+def test_a_lock_that_lost_its_room_has_its_whole_deadline_by_the_next_process(ledger: Ledger) -> None:
+    ledger.active(pendingDeadlineSeconds=60)
+    ledger.store()
+    ledger.put_node("node-a", cpu="0", at=NOW + 50)
+    for at, phase in ((NOW + 110, Phase.PENDING), (NOW + 112, Phase.REJECTED)):
+        successor, entry = ledger.succeeded(at=at)
+        successor.book.advance(at)
+        assert entry.phase is phase
+
+
+@pytest.mark.parametrize(
+    ("edited_at", "phase"), [(LATER - 61, Phase.REJECTED), (LATER - 59, Phase.PENDING), (None, Phase.PENDING)]
+)
+def test_a_rejected_lock_that_was_edited_while_no_process_ran_waits_since_the_edit(
+    ledger: Ledger, edited_at: float | None, phase: Phase
+) -> None:
+    """Its deadline counted from the start of the next process, and its manager had gone elsewhere by then."""
+    end(ledger, Phase.REJECTED)
+    writes = [{"manager": "kubectl", "time": format_instant(NOW)}]
+    if edited_at is not None:
+        writes.append({"manager": "kubectl-edit", "time": format_instant(edited_at)})
+    writes.append({"manager": "tidelock-7", "subresource": "status", "time": format_instant(LATER)})
+    fields: Json = {"generation": 2, "pendingDeadlineSeconds": 59}
+    if edited_at is not None:
+        fields["writes"] = writes
+    successor, entry = ledger.succeeded(at=LATER, **fields)
+    successor.book.advance(LATER)
+    assert entry.phase is phase
 
 
 def test_a_waiting_lock_without_conditions_has_waited_since_it_was_made(ledger: Ledger) -> None:

@@ -78,10 +78,10 @@ def test_one_that_is_back_from_another_pod_is_over_when_its_owner_has_taken_the_
     ledger: Ledger,
 ) -> None:
     """It would be consumed though it had ended before."""
-    anybody: Json = {"owners": [{"selector": {"matchLabels": {"app": "web"}}}]}
-    ledger.active("a", **TWO_PHASES | anybody)
-    ledger.active("b", **TWO_PHASES | anybody)
-    first, second = pod("web-1", labels={"app": "web"}), pod("web-2", labels={"app": "web"})
+    either: Json = {"owners": [{"pod": {"name": "web-1"}}, {"pod": {"name": "web-2"}}]}
+    ledger.active("a", **TWO_PHASES | either)
+    ledger.active("b", **TWO_PHASES | either)
+    first, second = pod("web-1"), pod("web-2")
     ledger.book.claim(first, "node-a", NOW)
     ledger.book.claim(second, "node-a", NOW)
     ledger.book.unclaim(first.uid, NOW)

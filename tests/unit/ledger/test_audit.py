@@ -16,7 +16,7 @@ def told(ledger: Ledger, at: float = NOW) -> Record:
 
 def test_a_lock_that_its_owner_takes() -> None:
     ledger = Ledger()
-    ledger.active(at=NOW + 3, created=NOW, resources={"cpu": "2"})
+    ledger.admit(ledger.lock(created=NOW, resources={"cpu": "2"}), at=NOW + 3)
     ledger.consume(pod("web-0"), at=NOW + 13)
     life = told(ledger, NOW + 99)
     assert (life.reservation, life.owner, life.node) == ("shop/lock", "pod/web-0", "node-a")
@@ -24,6 +24,21 @@ def test_a_lock_that_its_owner_takes() -> None:
     assert (life.outcome, life.reason, life.pod, life.used) == ("Consumed", reasons.CONSUMED, "web-0", True)
     assert (life.asked_at, life.resources) == ("2027-01-15T08:00:00Z", {"cpu": "2"})
     assert life.text == "waited 3s, idle 10s"
+
+
+def test_waiting_counts_from_the_moment_in_which_the_lock_was_seen() -> None:
+    """It counted from the creation, which is told in whole seconds: up to a second too much."""
+    ledger = Ledger()
+    ledger.active(at=NOW + 0.9, created=NOW, ttlSeconds=60)
+    ledger.book.advance(NOW + 61)
+    assert told(ledger).text == "waited 0s, idle 60.1s"
+
+
+def test_a_lock_that_another_process_saw_first_waited_since_it_was_made() -> None:
+    ledger = Ledger()
+    ledger.active(at=NOW + 30, created=NOW, ttlSeconds=60)
+    ledger.book.advance(NOW + 90)
+    assert told(ledger).waited == 29.0
 
 
 def test_a_lock_that_nobody_takes() -> None:

@@ -65,6 +65,7 @@ def test_locks_come_back_when_the_binding_fails(ledger: Ledger) -> None:
 
 def test_the_lock_waits_again_if_its_room_was_taken_meanwhile(ledger: Ledger) -> None:
     entry = ledger.active()
+    ledger.store()
     ledger.book.claim(OWNER, "node-b", NOW)
     ledger.use("node-a", 3500)
     ledger.book.unclaim(OWNER.uid, NOW + 5)
@@ -123,8 +124,8 @@ def test_an_owner_that_someone_else_bound_ends_the_lock_too(ledger: Ledger, held
 
 
 def test_a_bound_pod_consumes_the_lock_that_another_has_claimed(ledger: Ledger) -> None:
-    entry = ledger.active(owners=[{"selector": {"matchLabels": {"app": "web"}}}])
-    claimant, intruder = pod("web-0", labels={"app": "web"}), pod("web-1", labels={"app": "web"})
+    entry = ledger.active(owners=[{"pod": {"name": "web-0"}}, {"pod": {"name": "web-1"}}])
+    claimant, intruder = pod("web-0"), pod("web-1")
     ledger.book.claim(claimant, "node-a", NOW)
     ledger.consume(intruder, "node-a")
     ledger.book.unclaim(claimant.uid, NOW)

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from builders import NOW
+from builders import NOW, encode, node_json
 from tidelock.ledger import reasons
+from tidelock.model.nodes import decode_node
 from tidelock.model.reservations import Phase
 from unit.ledger.ledger import MOVE_AFTER, Ledger
 
@@ -41,6 +42,21 @@ def test_a_lock_that_is_placed_on_an_unsound_node_says_so(ledger: Ledger) -> Non
     ledger.put_node("node-a", cordoned=True)
     entry = ledger.active(nodeName="node-a")
     assert entry.node_problem == (reasons.NODE_CORDONED, "node node-a is cordoned")
+
+
+@pytest.mark.parametrize("uid", [7, None, "", ["uid-node-a"]])
+def test_a_node_whose_uid_cannot_be_read_keeps_its_locks(ledger: Ledger, uid: object) -> None:
+    """They were lost, as if another node had taken its name."""
+    entry = ledger.active(nodeName="node-a")
+    odd = node_json("node-a")
+    odd["metadata"]["uid"] = uid
+    for each in (odd, node_json("node-a")):
+        ledger.columns.put(decode_node(encode(each)))
+        ledger.book.settle_node("node-a", NOW)
+        assert (entry.phase, entry.node_uid, ledger.locked()) == (Phase.ACTIVE, "uid-node-a", 1000)
+
+    ledger.put_node("node-a", uid="another")
+    assert entry.phase is Phase.LOST
 
 
 def test_news_of_a_node_that_is_as_it_was_change_nothing(ledger: Ledger) -> None:
@@ -95,6 +111,7 @@ def test_a_lock_for_one_node_is_lost_with_it(ledger: Ledger, recreated: bool) ->
 @pytest.mark.parametrize("recreated", [False, True])
 def test_a_lock_for_any_node_is_placed_again(ledger: Ledger, recreated: bool) -> None:
     entry = ledger.active(ttlSeconds=60)
+    ledger.store()
     if recreated:
         ledger.put_node("node-a", uid="another", at=NOW + 1)
     else:
@@ -125,6 +142,7 @@ def test_locks_are_counted_on_a_node_that_comes_to_be_known_after_them(ledger: L
 
 def test_a_node_that_shrinks_keeps_what_fits(ledger: Ledger) -> None:
     first, second = ledger.active("first"), ledger.active("second", at=NOW + 1)
+    ledger.store("second", at=NOW + 1)
     ledger.put_node("node-a", cpu="1", at=NOW + 2)
     assert (first.phase, second.phase, ledger.locked()) == (Phase.ACTIVE, Phase.PENDING, 1000)
     assert (second.reason, second.message) == (reasons.OVERCOMMITTED, "node-a is overcommitted by cpu 1")

@@ -36,11 +36,18 @@ def test_a_lock_that_is_deleted_leaves_nothing(ledger: Ledger, held: bool) -> No
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_lock_that_is_being_deleted_is_gone_already(ledger: Ledger, known: bool) -> None:
+def test_of_a_lock_that_is_being_deleted_the_status_alone_is_left(ledger: Ledger, known: bool) -> None:
     if known:
         ledger.active()
     ledger.book.upsert(ledger.reservation(deleted=True), NOW)
+    assert list(ledger.book.changed) == list(ledger.book.leaving)
+    ledger.book.changed.clear()
     assert nothing_is_left(ledger)
+    ledger.book.upsert(ledger.reservation(version=0), NOW)  # an older version comes late
+    assert nothing_is_left(ledger)
+    ledger.book.upsert(ledger.reservation("lock", uid="another", deleted=False, version=9), NOW)
+    assert ledger.entry().uid == "another"
+    assert not ledger.book.leaving
 
 
 def test_a_lock_of_the_same_name_is_another(ledger: Ledger) -> None:

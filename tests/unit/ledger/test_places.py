@@ -129,7 +129,7 @@ def test_a_place_outlives_the_process(ledger: Ledger) -> None:
 def test_the_line_is_by_priority_then_by_shares_then_by_age() -> None:
     """Shop has a quarter of the cluster and twice the weight, so it is as another with an eighth."""
     quotas: Lister[ReservationQuota] = Lister()
-    plain = {"metadata": {"name": "team", "namespace": "shop"}, "spec": {"weight": 2}}
+    plain = {"metadata": {"name": "team", "namespace": "shop"}, "spec": {"weight": 2, "maxPriority": 1}}
     quotas.upsert(None, decode_reservation_quota(encode(plain)))
     ledger = Ledger("node-a", quotas=Quotas(quotas, Lister()))
     ledger.put_node("node-a", cpu="16")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from builders import NAMESPACE, NOW, encode, pod
+from builders import NAMESPACE, NOW, encode, pod, quota
 from tidelock.cluster.objects import Lister
 from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
@@ -14,13 +14,18 @@ from tidelock.model.instants import format_instant
 from tidelock.model.limits import (
     ReservationQuota,
     ResourceQuota,
-    decode_reservation_quota,
     decode_resource_quota,
 )
 from tidelock.model.reservations import Phase
 from unit.ledger.ledger import Ledger
 
 CORE = 1000
+PREEMPT = "PreemptLowerPriority"
+ALLOWED: dict[str, Any] = {"maxPriority": 10**9, "preemptionPolicy": PREEMPT}
+PREEMPTION_IS_NOT_ALLOWED = (
+    f"spec.preemptionPolicy {PREEMPT} needs a ReservationQuota with preemptionPolicy {PREEMPT},"
+    " and there is none"
+)
 
 
 class Limited(Ledger):
@@ -34,8 +39,7 @@ class Limited(Ledger):
     def limit(self, name: str = "team", namespace: str = NAMESPACE, **spec: Any) -> ReservationQuota:
         """Put a quota, in the place of the one of its name."""
         old = self.reservation_quotas.get(name, namespace)
-        plain = {"metadata": {"name": name, "namespace": namespace, "generation": 3}, "spec": spec}
-        new = decode_reservation_quota(encode(plain))
+        new = quota(name, namespace=namespace, **spec)
         self.reservation_quotas.upsert(old, new)
         return new
 
@@ -73,9 +77,52 @@ def refused(entry: Entry, message: str) -> bool:
     return not entry.held
 
 
-def test_without_a_quota_nothing_is_limited(ledger: Limited) -> None:
-    ledger.limit(namespace="another", hard={"cpu": "0"})
-    assert ledger.ask(resources={"cpu": "4"}, priority=10**9, ttlSeconds=31_536_000).held
+def test_without_a_quota_only_priority_and_preemption_are_limited(ledger: Limited) -> None:
+    """A lock of any priority evicted pods of other namespaces, where no quota had been made."""
+    ledger.limit(namespace="another", hard={"cpu": "0"}, **ALLOWED)
+    assert ledger.ask(resources={"cpu": "4"}, ttlSeconds=31_536_000).held
+    text = "spec.priority 1000000000 needs a ReservationQuota with maxPriority, and there is none"
+    assert refused(ledger.ask("urgent", owner="web-1", priority=10**9), text)
+    assert refused(ledger.ask("bold", owner="web-2", preemptionPolicy=PREEMPT), PREEMPTION_IS_NOT_ALLOWED)
+    assert ledger.ask("meek", owner="web-3", priority=-5).reason != reasons.QUOTA_EXCEEDED
+
+
+def test_a_quota_on_other_things_allows_neither_priority_nor_preemption(ledger: Limited) -> None:
+    ledger.limit(hard={"cpu": "1"})
+    entry = ledger.ask(resources={"cpu": "2"}, priority=1, preemptionPolicy=PREEMPT)
+    for part in ("requested: cpu=2", "needs a ReservationQuota with maxPriority", PREEMPTION_IS_NOT_ALLOWED):
+        assert part in entry.message
+
+
+def test_who_is_allowed_to_preempt_is_tried_and_of_several_quotas_the_strictest_counts(
+    ledger: Limited,
+) -> None:
+    entry = ledger.ask(priority=3, preemptionPolicy=PREEMPT, pendingDeadlineSeconds=600)
+    assert not entry.held
+    ledger.limit(**ALLOWED)
+    ledger.limit("strict", preemptionPolicy="Never")
+    ledger.try_line(at=NOW + 60)
+    text = f"exceeded quota: strict, requested: preemptionPolicy={PREEMPT}, limited: preemptionPolicy=Never"
+    assert refused(entry, text)
+    ledger.limit("strict", weight=2)
+    ledger.try_line()
+    assert entry.held
+
+
+def test_an_edit_does_not_raise_what_no_quota_allows(ledger: Limited) -> None:
+    """Neither an edit of an active lock, nor one that is to move from its node, gets round the quota."""
+    entry = ledger.ask()
+    ledger.edit(priority=10**9, preemptionPolicy=PREEMPT)
+    assert (entry.held["cpu"], entry.priority) == (CORE, 0)
+    entry.moving = True
+    assert PREEMPTION_IS_NOT_ALLOWED in ledger.book.quotas.problem(entry)
+
+
+def test_a_lock_that_was_made_before_keeps_its_room_and_counts_as_of_priority_0(ledger: Limited) -> None:
+    ledger.limit(**ALLOWED)
+    ledger.ask(priority=5, preemptionPolicy=PREEMPT)
+    adopted = Limited().lock(**ledger.stored(), at=NOW + 5)
+    assert (adopted.phase, adopted.held["cpu"], adopted.priority) == (Phase.ACTIVE, CORE, 0)
 
 
 def test_what_would_exceed_the_sum_waits_with_the_numbers(ledger: Limited) -> None:
@@ -101,7 +148,7 @@ def test_amounts_count_with_the_whole_life(ledger: Limited) -> None:
     second = ledger.ask("second", ttlSeconds=801, created=NOW + 599, at=NOW + 599)
     text = "requested: cpu-seconds=801, used: cpu-seconds=1200, limited: cpu-seconds=2000"
     assert refused(second, f"exceeded quota: team, {text}")
-    assert ledger.ask("third", ttlSeconds=800, at=NOW + 599).held
+    assert ledger.ask("third", ttlSeconds=800, created=NOW + 599, at=NOW + 599).held
 
 
 def test_a_life_until_an_instant_begins_with_the_creation(ledger: Limited) -> None:
@@ -281,6 +328,7 @@ def test_a_lock_that_is_deleted_while_its_quota_gives_it_no_longer_life_is_forgo
 
 
 def test_priority_above_the_ceiling_counts_as_the_ceiling(ledger: Limited) -> None:
+    ledger.limit(maxPriority=5)
     entry = ledger.ask(priority=5)
     ledger.limit(maxPriority=3)
     assert entry.priority == 3
@@ -290,8 +338,8 @@ def test_priority_above_the_ceiling_counts_as_the_ceiling(ledger: Limited) -> No
     quota = ledger.reservation_quotas.get("team", NAMESPACE)
     assert quota is not None
     ledger.reservation_quotas.remove(quota)
-    assert entry.priority == 9
-    assert ledger.book.rooms.lowest() == 9
+    assert entry.priority == 0
+    assert ledger.book.rooms.lowest() == 0
 
 
 def test_a_claimed_lock_counts_until_its_owner_is_bound(ledger: Limited) -> None:

@@ -98,11 +98,21 @@ def test_a_rejected_lock_that_was_edited_waits_no_longer_for_being_written_late(
 
 
 def test_a_displaced_lock_waits_since_it_was_displaced(ledger: Ledger) -> None:
-    """Active for so short a time that it was never written, the lock seemed to have waited all along."""
+    """Active for less than a second, the lock seemed to have waited all along."""
     ledger.active(created=NOW - 1000)
+    ledger.store()
     ledger.put_node("node-a", cpu="0", at=NOW)
     assert ledger.entry().phase is Phase.PENDING
     assert ledger.readopted(at=NOW + 5).pending_since == NOW
+
+
+def test_a_displaced_lock_that_was_not_told_to_be_active_waits_as_before(ledger: Ledger) -> None:
+    """Its deadline began anew with each room that it lost before the status was written, to no end."""
+    ledger.active(created=NOW - 10)
+    ledger.put_node("node-a", cpu="0", at=NOW)
+    assert ledger.entry().pending_since == NOW - 10
+    assert ledger.book.next_deadline() == NOW - 10 + 61
+    assert ledger.readopted(at=NOW + 5).pending_since == NOW - 10
 
 
 def test_a_late_answer_does_not_hide_a_newer_version(ledger: Ledger) -> None:
@@ -157,6 +167,7 @@ def test_a_lock_that_comes_back_to_no_room_is_tried_elsewhere(ledger: Ledger) ->
 def test_a_lock_that_comes_back_to_no_node_may_wait_anew(ledger: Ledger) -> None:
     """The same where the node had gone meanwhile."""
     entry = ledger.active(created=NOW - 1000)
+    ledger.store()
     ledger.book.claim(pod(), "node-b", NOW)
     ledger.drop_node("node-a")
     ledger.book.unclaim("uid-web-0", NOW)

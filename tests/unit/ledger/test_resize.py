@@ -81,6 +81,7 @@ def test_a_lock_that_shrinks_in_one_resource_and_grows_in_another_says_what_it_h
 
 def test_a_lock_that_names_another_node_in_a_race_is_placed_there(ledger: Ledger) -> None:
     entry = ledger.active()
+    ledger.store()
     ledger.edit(nodeName="node-b", at=NOW + 1)
     assert (entry.phase, entry.reason, entry.message) == (
         Phase.PENDING,

@@ -4,7 +4,6 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 import builders
-from tidelock.cluster.objects import Lister
 from tidelock.kube.errors import Forbidden, NotFound
 from tidelock.load.annotator import Annotator
 from tidelock.load.groups import Group
@@ -39,10 +38,10 @@ class Yard:
 
     def __init__(self) -> None:
         self.api, self.workloads = PatchApi(), Workloads()
-        self.water_levels: Lister[WaterLevel] = Lister()
+        self.stored: list[WaterLevel] = []
         self.nodes: list[Node] = []
         annotator = Annotator(self.api, LoadMetrics(CollectorRegistry(), lambda: NOW), busy=lambda: False)
-        self.leftovers = Leftovers(annotator, lambda: self.nodes, self.workloads, self.water_levels)
+        self.leftovers = Leftovers(annotator, lambda: self.nodes, self.workloads)
         self.show("node-a", "1")
         self.show("node-b", "2")
         self.nodes.append(builders.node("node-c", uid="uid-node-c"))
@@ -55,13 +54,13 @@ class Yard:
         self.nodes.append(node)
 
     def measure(self, wanted: WaterLevelSpec | None, name: str = "pool") -> None:
-        """Have the watch show a WaterLevel; None for one that can't be read."""
-        self.water_levels.upsert(None, WaterLevel(ObjectMeta(name=name, uid=name), wanted))
+        """Store a WaterLevel; None for one that can't be read."""
+        self.stored.append(WaterLevel(ObjectMeta(name=name, uid=name), wanted))
 
     async def look(self, *groups: Group) -> list[str]:
         """Look once; gives the objects that a patch was sent for."""
         known = len(self.api.patches)
-        await self.leftovers.remove(groups, NOW)
+        await self.leftovers.remove(self.stored, groups, NOW)
         return sorted(patch.body["metadata"]["name"] for patch in self.api.patches[known:])
 
 
@@ -90,7 +89,7 @@ async def test_nodes_that_are_selected_keep_theirs_and_workloads_are_kept_for_a_
     assert yard.workloads.uses.keys() == {WEB}
 
 
-async def test_a_waterlevel_of_which_only_one_watch_has_told_counts(yard: Yard) -> None:
+async def test_a_waterlevel_of_which_only_kopf_has_told_counts(yard: Yard) -> None:
     body = {"metadata": {"name": "pool", "uid": "pool"}}
 
     assert await yard.look(Group(body, spec())) == ["old"]

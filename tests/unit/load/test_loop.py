@@ -8,16 +8,16 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 import builders
+from isolating import Isolating
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.objects import Lister
 from tidelock.kube.client import WATERLEVELS
-from tidelock.kube.errors import ServerError
+from tidelock.kube.errors import Forbidden, ServerError
 from tidelock.load.groups import Group, members
 from tidelock.load.loop import LoadLoop
 from tidelock.load.metrics import LoadMetrics
 from tidelock.load.source import Reading, Source, SourceError, Trouble, Use
-from tidelock.model.groups import WaterLevel
 from tidelock.model.levels import NODE_LEVEL, POD_USAGE, Uses, WorkloadKey
 from tidelock.model.meta import Key
 from tidelock.model.waterlevels import WaterLevelSpec
@@ -25,7 +25,7 @@ from tidelock.model.workloads import Workload
 from unit.load.patches import PatchApi
 from unit.scheduler.machinery import FakeRecorder, HandClock
 
-SPEC: dict[str, Any] = {"source": {"metricsServer": {}}, "refreshSeconds": 30}
+SPEC: dict[str, Any] = {"source": {"metricsServer": {}}, "refreshSeconds": 30, "stalenessSeconds": 180}
 DB = WorkloadKey("StatefulSet", builders.NAMESPACE, "db")
 
 
@@ -66,18 +66,18 @@ class Bench(LoadLoop):
         self.api, self.clock, self.recorder = PatchApi(), HandClock(), FakeRecorder()
         self.cache, self.registry, self.source = Cache(Columns()), CollectorRegistry(), Played()
         self.replica_sets: Lister[Workload] = Lister()
-        self.water_levels: Lister[WaterLevel] = Lister()
         self.known = True
+        self.listed: dict[str, dict[str, Any]] = {}
         super().__init__(
             self.api,
             self.cache,
             self.replica_sets,
-            self.water_levels,
             self.recorder,
             LoadMetrics(self.registry, self.clock.now),
             self.clock,
             busy=lambda: False,
             ready=lambda: self.known,
+            isolation=Isolating(),
         )
         self.told: list[Uses] = []
         self.on_uses(self.told.append)
@@ -100,7 +100,7 @@ class Bench(LoadLoop):
         created: str = "2027-01-01T00:00:00Z",
         uid: str = "",
     ) -> Group:
-        """Have the watch show a WaterLevel."""
+        """Have the watch show a WaterLevel, which the API server lists, too."""
         metadata = {
             "name": name,
             "uid": uid or f"uid-{name}",
@@ -109,8 +109,14 @@ class Bench(LoadLoop):
             "creationTimestamp": created,
         }
         stored = self.api.statuses.setdefault(WATERLEVELS.item(name), {"metadata": metadata})
+        self.listed[name] = {"metadata": metadata, "spec": spec}
+        self.serve()
         self.observe(stored | ({"metadata": metadata} if uid else {}), WaterLevelSpec.model_validate(spec))
         return self._groups[name]
+
+    def serve(self) -> None:
+        """Have the API server list the WaterLevels that there are."""
+        self.api.objects[WATERLEVELS.collection()] = [[*self.listed.values()]]
 
     def statuses(self, name: str = "pool") -> list[dict[str, Any]]:
         return [patch.body["status"] for patch in self.api.patches if patch.path == path(name)]
@@ -240,7 +246,7 @@ async def test_a_node_belongs_to_the_oldest_waterlevel_that_selects_it(bench: Be
 
     assert members(groups["all"], groups.values(), nodes).keys() == {"node-b"}
     assert members(groups["narrow"], groups.values(), nodes).keys() == {"node-a"}
-    bench.forget("narrow")
+    bench.forget("narrow", "uid-narrow")
     assert members(groups["all"], groups.values(), nodes).keys() == {"node-a", "node-b"}
 
 
@@ -277,7 +283,7 @@ async def test_a_waterlevel_is_read_in_the_background_until_it_is_forgotten(benc
     while not bench.annotated(NODE_LEVEL):  # noqa: ASYNC110 -- ends with the test's time-out
         await asyncio.sleep(0.01)
     assert group.task is not None
-    bench.forget("pool")
+    bench.forget("pool", "uid-pool")
     assert group.task is None
     assert bench._groups == {}
     running.cancel()
@@ -326,7 +332,8 @@ async def test_what_a_waterlevel_leaves_behind_is_removed_once_everything_is_kno
     assert bench.told[-1].workloads.keys() == {DB}
     known = len(bench.api.patches)
 
-    bench.forget("pool")
+    bench.listed.clear()
+    bench.serve()
     bench.known = False
     await bench._tidy()
     assert len(bench.api.patches) == known
@@ -337,6 +344,52 @@ async def test_what_a_waterlevel_leaves_behind_is_removed_once_everything_is_kno
     assert not any("annotations" in patch.body["metadata"] for patch in removed)
     assert [patch.body["metadata"]["uid"] for patch in removed] == ["uid-node-a", "uid-node-b", "uid-db"]
     assert bench.told[-1] == Uses({}, {})
+
+
+@pytest.fixture
+async def measured(bench: Bench) -> Bench:
+    """The loop with one WaterLevel that has been read."""
+    bench.see()
+    await bench.refresh()
+    return bench
+
+
+async def test_what_is_told_late_of_an_earlier_namesake_does_not_end_a_waterlevel(bench: Bench) -> None:
+    """Kopf handles objects side by side. The end of one that was deleted and made again at once was handled
+    after the beginning of the second, which was then measured no more until it was edited.
+    """
+    earlier = {"metadata": {"name": "pool", "uid": "uid-earlier", "resourceVersion": "0"}}
+    group = bench.see()
+    bench.observe(earlier, group.spec)
+    bench.forget("pool", "uid-earlier")
+    assert bench._groups == {"pool": group}
+
+
+async def test_a_waterlevel_of_whose_deletion_nobody_told_is_forgotten(measured: Bench) -> None:
+    """Kopf tells nothing of what is deleted while it has no watch: such a WaterLevel was read for ever."""
+    measured.see("other")
+    del measured.listed["pool"]
+    measured.serve()
+    await measured._tidy()
+
+    assert measured._groups.keys() == {"other"}
+
+
+async def test_all_waterlevels_go_with_their_kind(measured: Bench) -> None:
+    del measured.api.objects[WATERLEVELS.collection()]
+    await measured._tidy()
+
+    assert measured._groups == {}
+
+
+async def test_a_waterlevel_that_can_not_be_listed_is_not_forgotten(measured: Bench) -> None:
+    """Nor are its annotations removed: the right to list may be missing for a while."""
+    known = len(measured.api.patches)
+    measured.api.faults.append(Forbidden("no", status=403))
+    await measured._tidy()
+
+    assert measured._groups.keys() == {"pool"}
+    assert len(measured.api.patches) == known
 
 
 async def test_metrics_tell_that_pods_are_placed_by_requests(bench: Bench) -> None:
@@ -362,5 +415,5 @@ async def test_metrics_tell_of_a_group_until_it_is_forgotten(bench: Bench) -> No
 
     assert bench.registry.get_sample_value("tidelock_water_level_percent", labels) == 50
     assert bench.registry.get_sample_value("tidelock_water_level_lag_seconds", {"waterlevel": "pool"}) == 0
-    bench.forget("pool")
+    bench.forget("pool", "uid-pool")
     assert bench.registry.get_sample_value("tidelock_water_level_percent", labels) is None

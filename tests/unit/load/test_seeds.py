@@ -48,6 +48,15 @@ async def test_what_is_unreadable_is_left_out_and_told_of(caplog: pytest.LogCapt
     assert [record.message for record in caplog.records] == ["stored use of pods is unreadable"]
 
 
+async def test_a_workload_with_null_annotations_has_none() -> None:
+    bare = workload("a")
+    bare["metadata"]["annotations"] = None
+
+    found = await stored_uses(serving(deployments=[[bare, workload("b")]]))
+
+    assert found.keys() == {WorkloadKey("Deployment", "shop", "b")}
+
+
 async def test_a_kind_that_may_not_be_listed_is_left_out_and_told_of(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

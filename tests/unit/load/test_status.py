@@ -13,7 +13,7 @@ FAILURE = SourceError(Trouble.UNREACHABLE, "no route to host")
 
 
 def spec(**fields: Any) -> WaterLevelSpec:
-    return WaterLevelSpec.model_validate({"source": {"metricsServer": {}}, **fields})
+    return WaterLevelSpec.model_validate({"source": {"metricsServer": {}}, "stalenessSeconds": 180, **fields})
 
 
 def level(cpu: float, at: float = NOW, window: str = "15m") -> NodeLevel:

@@ -107,6 +107,7 @@ CASES = [
     (states.lost, "Degraded", "failed", False),
     (states.rejected, "Degraded", "failed", False),
     (states.invalid, "Degraded", "failed", False),
+    (states.terminating, "Degraded", "unknown", False),  # unless the tools go by its deletionTimestamp first
 ]
 
 

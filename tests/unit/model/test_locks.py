@@ -4,10 +4,12 @@ from typing import Any
 import pytest
 
 import builders
+from builders import Json
 from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key
-from tidelock.model.pods import Pod
+from tidelock.model.pods import Affinity, Pod
 from tidelock.model.reservations import PodOwner
+from tidelock.model.selectors import LabelSelector, Requirement
 
 GIB = 2**30
 
@@ -104,7 +106,7 @@ def test_limits_of_the_pod_as_a_whole_stand_for_what_nobody_requests(
     assert lock.requests == {**held, "pods": 1}
 
 
-def test_a_template_gives_its_constraints_but_not_its_identity() -> None:
+def test_a_template_gives_its_labels_and_constraints_but_neither_name_nor_annotations() -> None:
     template = {
         "metadata": {"labels": {"app": "web"}, "annotations": {"tidelock.dev/require-reservation": "true"}},
         "spec": {"containers": [{"name": "main"}], "nodeSelector": {"zone": "b"}, "priority": 99},
@@ -122,7 +124,44 @@ def test_a_template_gives_its_constraints_but_not_its_identity() -> None:
     assert (pod.spec.node_name, pod.spec.priority) == ("node-b", 0)
     assert pod.key == lock.key == Key("shop", "lock")
     assert not pod.requires_reservation
-    assert not pod.meta.labels
+    assert pod.meta.labels == {"app": "web"}
+
+
+def test_label_keys_of_a_template_are_merged_as_the_api_server_does_for_a_pod() -> None:
+    """A template's terms were read without their keys: a lock stayed away from pods of any revision."""
+    terms = [
+        {
+            "labelSelector": {"matchLabels": {"app": "web"}},
+            "topologyKey": "zone",
+            "matchLabelKeys": ["revision", "unknown"],
+            "mismatchLabelKeys": ["tenant"],
+        },
+        {"topologyKey": "zone", "matchLabelKeys": ["revision"]},
+        {"labelSelector": {}, "topologyKey": "zone"},
+    ]
+    wish = {"weight": 7, "podAffinityTerm": terms[0]}
+    kinds = {
+        "requiredDuringSchedulingIgnoredDuringExecution": terms,
+        "preferredDuringSchedulingIgnoredDuringExecution": [wish],
+    }
+    metadata = {"labels": {"app": "web", "revision": "2", "tenant": "blue"}}
+
+    def affinity_of(plain: dict[str, Any]) -> Affinity:
+        spec = {"containers": [{"name": "main"}], "affinity": plain}
+        template = {"metadata": metadata, "spec": spec}
+        return pod_of(builders.reservation(resources=None, template=template)).spec.affinity or Affinity()
+
+    far = affinity_of({"podAntiAffinity": kinds}).pod_anti_affinity
+    near = affinity_of({"podAffinity": kinds}).pod_affinity
+
+    assert far is not None
+    assert near == far
+    merged, unselecting, plain = far.required
+    assert merged.label_selector == LabelSelector(
+        {"app": "web"}, (Requirement("revision", "In", ("2",)), Requirement("tenant", "NotIn", ("blue",)))
+    )
+    assert (unselecting.label_selector, plain.label_selector) == (None, LabelSelector())
+    assert [(each.weight, each.pod_affinity_term) for each in far.preferred] == [(7, merged)]
 
 
 def test_the_end_is_known_from_the_start_where_the_spec_gives_one() -> None:
@@ -199,6 +238,27 @@ def test_a_lock_preempts_by_its_own_policy_and_not_by_its_templates() -> None:
     assert policy() == "Never"
     assert policy(template=template, resources=None) == "Never"
     assert policy(preemptionPolicy="PreemptLowerPriority") == "PreemptLowerPriority"
+
+
+def test_a_stored_lock_in_two_phases_that_would_preempt_is_refused_and_the_rest_of_its_spec_is_read() -> None:
+    """A hold that a manager prepared in many clusters evicted pods in all of them, to be committed in one."""
+    lock = builders.reservation(commit={"withinSeconds": 30}, preemptionPolicy="PreemptLowerPriority")
+    assert lock.pod is None
+    assert lock.problem.startswith("spec.preemptionPolicy: commit is refused beside preemptionPolicy")
+    assert lock.spec is not None
+    assert lock.spec.owners[0].pod == PodOwner(name="web-0")
+    assert builders.reservation(commit={"withinSeconds": 30}).problem == ""
+
+
+def test_a_stored_lock_in_two_phases_that_would_have_pods_moved_is_refused() -> None:
+    """Pods were evicted as soon as it was prepared, though it was never committed."""
+    move: Json = {"mayMove": {"automatically": True}, "pendingDeadlineSeconds": 600}
+    lock = builders.reservation(commit={"withinSeconds": 30}, **move)
+    assert lock.pod is None
+    assert lock.problem.startswith("spec.mayMove: commit is refused beside mayMove.automatically")
+    assert builders.reservation(**move).problem == ""
+    assert builders.reservation(commit={}, mayMove={}, pendingDeadlineSeconds=600).problem == ""
+    assert builders.reservation(commit={}, **move | {"mayMove": {"automatically": False}}).problem == ""
 
 
 def test_a_template_keeps_its_claims_but_for_those_that_come_with_the_pod() -> None:

@@ -18,8 +18,11 @@ def test_a_node_that_says_nothing_has_nothing() -> None:
 
 
 def test_a_bad_quantity_is_found_when_a_node_is_decoded() -> None:
-    with pytest.raises(ValueError, match="cpu: 'four'"):
-        builders.node(cpu="four")
+    node = builders.node(cpu="four")
+
+    assert node.meta.unreadable.startswith("status.allocatable.cpu: cpu: 'four' is not a quantity")
+    assert "cpu" not in node.allocatable
+    assert not node.hosts_alike(builders.node(cpu="4"))
 
 
 @pytest.mark.parametrize(

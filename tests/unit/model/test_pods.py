@@ -1,6 +1,6 @@
 import json
 from datetime import UTC, datetime
-from math import isnan
+from math import inf, isnan
 from typing import Any
 
 import pytest
@@ -9,7 +9,7 @@ import builders
 from builders import NOW, encode, pod_json
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
-from tidelock.model.pods import Pod, decode_pod, pinned_to, stand_in
+from tidelock.model.pods import CLAIMED_LOCKS, Pod, decode_pod, pinned_to, stand_in
 
 
 def test_a_pod_is_known_by_namespace_name_and_uid() -> None:
@@ -84,9 +84,28 @@ def test_an_infeasible_resize_is_read_from_the_conditions(conditions: list[Any],
     assert decode_pod(json.dumps(raw).encode()).requests["cpu"] == cpu
 
 
+def test_what_the_kubelet_reports_counts_in_fit_and_in_scores() -> None:
+    """A pod that was resized as a whole counted at its spec, and scores always went by the spec."""
+    raw = builders.pod_json(requests={"cpu": "500m", "memory": "1Gi"}, node_name="node-a")
+    raw["spec"]["resources"] = {"requests": {"cpu": "1"}}
+    settled = decode_pod(encode(raw))
+    raw["status"] = {
+        "resources": {"requests": {"cpu": "2"}},
+        "allocatedResources": {"cpu": "1"},
+        "containerStatuses": [{"name": "main", "resources": {"requests": {"cpu": "1", "memory": "2Gi"}}}],
+    }
+    resized = decode_pod(encode(raw))
+    assert (settled.requests["cpu"], settled.nonzero) == (1000, (1000, 2**30))
+    assert (resized.requests["cpu"], resized.nonzero) == (2000, (2000, 2 * 2**30))
+
+
 def test_a_bad_quantity_is_found_when_a_pod_is_decoded() -> None:
-    with pytest.raises(ValueError, match="memory: 'lots'"):
-        builders.pod(requests={"memory": "lots"})
+    pod = builders.pod(requests={"cpu": "2", "memory": "lots"})
+
+    assert pod.meta.unreadable.startswith(
+        "spec.containers[0].resources.requests.memory: memory: 'lots' is not a quantity"
+    )
+    assert pod.requests == {"cpu": 2000, "pods": 1}
 
 
 def test_a_stand_in_takes_what_it_is_told() -> None:
@@ -95,7 +114,8 @@ def test_a_stand_in_takes_what_it_is_told() -> None:
 
 
 def test_a_pinned_pod_is_the_same_but_for_its_node() -> None:
-    pod = builders.pod(requests={"cpu": "1"}, uid="1", priority=5)
+    of = builders.pod(uid="1", priority=5)
+    pod = stand_in(of.meta, of.spec, {"cpu": 7})
     pinned = pinned_to(pod, "node-b")
     assert pinned.spec.node_name == "node-b"
     assert (pinned.uid, pinned.spec.priority, pinned.requests) == ("1", 5, pod.requests)
@@ -226,3 +246,28 @@ def test_a_pod_is_likely_to_use_its_limits_else_its_requests(
 ) -> None:
     cpu, memory = builders.pod(**fields).likely_use
     assert (cpu, None if isnan(memory) else memory) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["31536001", "999999999999", "9" * 300, "\u0663\u0663", "1e3", "-5", "", "ten"]
+)
+def test_an_annotation_that_is_no_number_of_seconds_up_to_a_year_states_no_end(text: str) -> None:
+    """The text "999999999999", one of 300 digits, and one of Arabic digits ended the operator: a message
+    beside the pod named an instant beyond the year 9999.
+    """
+    assert builders.pod(annotations={"tidelock.dev/run-seconds": text}).run_seconds == inf
+
+
+@pytest.mark.parametrize("text", ["31536000", "00031536000"])
+def test_an_annotation_may_state_a_year(text: str) -> None:
+    assert builders.pod(annotations={"tidelock.dev/run-seconds": text}).run_seconds == 31_536_000 + 30
+
+
+def test_claims_are_read_once_and_no_more_than_are_written() -> None:
+    """An annotation of 216 kB was read for each lock of its pod, and each time."""
+    uids = [f"uid-{number}" for number in range(5_000)]
+    annotations = {CLAIMED_LOCKS: ",".join(uids)}
+    bound = builders.pod(node_name="node-a", annotations=annotations)
+
+    assert bound.claimed_locks == frozenset(uids[:1000])
+    assert bound.claimed_locks is bound.claimed_locks

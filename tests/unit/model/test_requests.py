@@ -5,7 +5,8 @@ import pytest
 
 from tidelock.model.quantities import CEILING, QuantityError
 from tidelock.model.requests import (
-    ContainerStatus,
+    Allocation,
+    Report,
     WorkloadResources,
     container_weights,
     nonzero_requests,
@@ -28,12 +29,23 @@ def sidecar(cpu: str) -> dict[str, Any]:
     return container(cpu, "sidecar", restartPolicy="Always")
 
 
-def cpu_of(statuses: tuple[ContainerStatus, ...] = (), *, infeasible: bool = False, **fields: Any) -> int:
-    return total_requests(spec(**fields), statuses, infeasible=infeasible).get("cpu", 0)
+def cpu_of(report: Report | None = None, **fields: Any) -> int:
+    asked = spec(**fields)
+    return (total_requests(asked, report) if report else total_requests(asked)).get("cpu", 0)
 
 
-def status(**fields: Any) -> tuple[ContainerStatus, ...]:
-    return (msgspec.convert({"name": "main", **fields}, ContainerStatus),)
+def allocation(allocated: str | None = None, actual: str | None = None, resource: str = "cpu") -> Allocation:
+    """Report what a container or a pod has been allocated, and what it has; nothing for None."""
+    fields: dict[str, Any] = {}
+    if allocated is not None:
+        fields["allocatedResources"] = {resource: allocated}
+    if actual is not None:
+        fields["resources"] = {"requests": {resource: actual} if actual else {}}
+    return msgspec.convert(fields, Allocation)
+
+
+def report(whole: Allocation | None = None, *, infeasible: bool = False, **containers: Allocation) -> Report:
+    return Report(containers, whole or Allocation(), infeasible)
 
 
 def test_a_pod_counts_as_one_of_pods() -> None:
@@ -93,28 +105,77 @@ def test_sums_are_cut_off_where_a_column_could_overflow() -> None:
 @pytest.mark.parametrize(
     ("wanted", "reported", "counted"),
     [
-        ("1", {"resources": {"requests": {"cpu": "2"}}}, 2000),
-        ("3", {"resources": {"requests": {"cpu": "2"}}}, 3000),
-        ("1", {"allocatedResources": {"cpu": "2"}}, 2000),
-        ("1", {"resources": {"requests": {"cpu": "2"}}, "allocatedResources": {"cpu": "3"}}, 3000),
-        ("1", {}, 1000),
+        ("1", allocation("1", "2"), 2000),
+        ("3", allocation("2", "2"), 3000),
+        ("1", allocation("3", "2"), 3000),
+        ("1", allocation("1", "1"), 1000),
+        ("1", allocation("2", ""), 2000),
+        ("2", allocation(None, "1"), 2000),
+        (None, allocation(None, "1"), 1000),
+        (None, allocation("1", ""), 1000),
     ],
 )
-def test_a_container_that_is_resized_counts_at_the_larger_size(
-    wanted: str, reported: dict[str, Any], counted: int
+def test_a_container_that_is_resized_counts_at_the_largest_size(
+    wanted: str | None, reported: Allocation, counted: int
 ) -> None:
-    assert cpu_of(status(**reported), containers=[container(wanted)]) == counted
+    assert cpu_of(report(main=reported), containers=[container(wanted)]) == counted
+    whole = {"requests": {"cpu": wanted} if wanted else {}}
+    assert cpu_of(report(reported), resources=whole) == (counted if wanted else 0)
 
 
-def test_a_resize_that_can_never_be_granted_does_not_count() -> None:
-    reported = status(resources={"requests": {"cpu": "2"}}, allocatedResources={"cpu": "2"})
-    assert cpu_of(reported, containers=[container("64")], infeasible=True) == 2000
+@pytest.mark.parametrize("reported", [Allocation(), allocation("2")])
+def test_a_status_without_resources_says_nothing(reported: Allocation) -> None:
+    """A container counted at its allocatedResources, for which kube-scheduler takes its spec."""
+    for infeasible in (False, True):
+        told = report(reported, infeasible=infeasible, main=reported)
+        assert cpu_of(told, containers=[container("1")]) == 1000
+        assert cpu_of(told, resources={"requests": {"cpu": "3"}}) == 3000
+
+
+@pytest.mark.parametrize(
+    ("reported", "counted"),
+    [(allocation("2", "2"), 2000), (allocation("3", "2"), 3000), (allocation("1", "2"), 2000)],
+)
+def test_a_resize_that_can_never_be_granted_does_not_count(reported: Allocation, counted: int) -> None:
+    told = report(reported, infeasible=True, main=reported)
+    assert cpu_of(told, containers=[container("64")]) == counted
+    assert cpu_of(told, containers=[container("32")], resources={"requests": {"cpu": "64"}}) == counted
 
 
 def test_a_container_without_a_status_counts_at_what_it_asks_for() -> None:
-    other = container("64", name="other")
-    reported = status(resources={"requests": {"cpu": "2"}})
-    assert cpu_of(reported, containers=[container("1"), other], infeasible=True) == 66_000
+    told = report(infeasible=True, main=allocation("2", "2"))
+    assert cpu_of(told, containers=[container("1"), container("64", name="other")]) == 66_000
+
+
+def test_of_init_containers_only_sidecars_are_resized() -> None:
+    """An init container counted at what its status told of it, though it is never resized."""
+    told = report(main=allocation("1", "1"), sidecar=allocation("5", "4"))
+    assert cpu_of(told, containers=[container("1")], initContainers=[sidecar("2")]) == 6000
+    told = report(main=allocation("1", "1"), setup=allocation("5", "5"))
+    assert cpu_of(told, containers=[container("1")], initContainers=[container("2", "setup")]) == 2000
+
+
+def test_a_pod_that_is_resized_as_a_whole_counts_at_the_largest_size() -> None:
+    """It counted at its spec alone: room that it had or that was on its way to it was given to others."""
+    asked = spec(
+        containers=[container("1")],
+        resources={"requests": {"cpu": "2", "memory": "1Gi"}},
+        overhead={"cpu": "250m"},
+    )
+    for told, cpu in ((allocation("3", "2"), 3250), (allocation("2", "4"), 4250), (allocation(), 2250)):
+        assert total_requests(asked, report(told)) == {"cpu": cpu, "memory": 2**30, "pods": 1}
+
+
+def test_of_a_pod_as_a_whole_only_what_it_asks_for_is_resized() -> None:
+    asked = spec(containers=[container("1")], resources={"requests": {"memory": "1Gi"}})
+    assert cpu_of(report(allocation("3", "3")), containers=[container("1")], resources={}) == 1000
+    assert total_requests(asked, report(allocation("3", "3"))) == {"cpu": 1000, "memory": 2**30, "pods": 1}
+
+
+def test_what_a_pod_as_a_whole_has_of_nothing_is_nothing() -> None:
+    asked = spec(containers=[container("1")], resources={"requests": {"cpu": "2", "memory": "1Gi"}})
+    infeasible = report(allocation("1", "1"), infeasible=True)
+    assert total_requests(asked, infeasible) == {"cpu": 1000, "memory": 0, "pods": 1}
 
 
 @pytest.mark.parametrize(
@@ -140,3 +201,29 @@ def test_what_a_pod_asks_for_as_a_whole_does_not_weigh_before_it_is_placed() -> 
     asking = spec(containers=[container("2"), container()], resources={"requests": {"cpu": "7"}})
     assert container_weights(asking) == (2100, 400 * MIB)
     assert nonzero_requests(asking) == (7000, 400 * MIB)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told", "weight"),
+    [
+        ({"containers": [container("1")]}, report(main=allocation("3", "2")), (3000, 200 * MIB)),
+        ({"containers": [container()]}, report(main=allocation("3", "2")), (3000, 200 * MIB)),
+        ({"containers": [container()]}, report(main=allocation("3")), (100, 200 * MIB)),
+        ({"containers": [container("1")]}, report(main=allocation("1", "1", "memory")), (1000, 1)),
+        (
+            {"containers": [container("1")], "resources": {"requests": {"cpu": "2"}}},
+            report(allocation("3", "2"), main=allocation("1", "1")),
+            (3000, 200 * MIB),
+        ),
+        (
+            {"containers": [container("64")]},
+            report(infeasible=True, main=allocation("2", "1")),
+            (2000, 200 * MIB),
+        ),
+    ],
+)
+def test_what_is_resized_weighs_as_much_as_it_counts(
+    fields: dict[str, Any], told: Report, weight: tuple[int, int]
+) -> None:
+    """Scores went by the spec alone, so that a node looked emptier than it was."""
+    assert nonzero_requests(spec(**fields), told) == weight

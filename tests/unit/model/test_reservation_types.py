@@ -106,9 +106,41 @@ def test_an_instant_that_is_none_is_named(text: str) -> None:
     assert problems(ttlSeconds=None, expireAt=text).startswith("spec.expireAt: ")
 
 
+@pytest.mark.parametrize("field", ["expireAt", "startAt"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2035-01-01T12:00:00+24:00",
+        "2035-01-01T12:00:00-12:60",
+        "2035-01-01t12:00:00Z",
+        "2035-01-01T12:00:00z",
+    ],
+)
+def test_an_instant_in_another_notation_is_refused_with_how_to_write_it(field: str, text: str) -> None:
+    """An offset of a day had "extra characters"; a lower-case t broke rules of other fields."""
+    assert problems(**{"ttlSeconds": None, field: text}) == (
+        f"spec.{field}: should be a date-time such as 2026-12-01T00:00:00Z or 2026-12-01T02:00:00+02:00, "
+        "with an upper-case T and Z, or an offset of less than 24 hours"
+    )
+
+
 def test_an_owner_in_another_namespace_is_named() -> None:
     found = problems(owners=[{"pod": {"name": "web-0", "namespace": "other"}}])
     assert found.startswith("spec.owners[0].pod.namespace: ")
+
+
+def test_owners_have_few_conditions_in_all() -> None:
+    """Each pod of the namespace was held against 256 expressions of each of its locks."""
+    selector = {
+        "matchLabels": {"app": "web", "tier": "x"},
+        "matchExpressions": 2 * [{"key": "app", "operator": "Exists"}],
+    }
+    assert read(owners=16 * [{"selector": selector}]).owners
+    more = {**selector, "matchExpressions": 3 * [{"key": "app", "operator": "Exists"}]}
+    assert problems(owners=[*(15 * [{"selector": selector}]), {"selector": more}]) == (
+        "spec.owners: has 65 labels and expressions in its selectors: all owners together have at most 64"
+        " labels and expressions"
+    )
 
 
 def test_all_problems_are_told_in_one_line() -> None:
@@ -207,3 +239,19 @@ def test_a_status_comes_back_as_it_was_written() -> None:
 def test_what_a_newer_version_wrote_into_a_status_is_no_error() -> None:
     status = ReservationStatus.model_validate({"phase": "Active", "quote": {"price": 3}})
     assert status.phase is Phase.ACTIVE
+
+
+LONG_LABEL = "a" * 200
+
+
+def test_a_name_may_have_parts_as_long_as_kubernetes_allows() -> None:
+    """Kubernetes limits a pod's name to 253 characters and none of its parts. The name of a pod with a part
+    of over 63 characters could not be written into the status of its reservation, and the operator ended.
+    """
+    assert read(owners=[{"pod": {"name": LONG_LABEL}}]).owners[0].pod == PodOwner(name=LONG_LABEL)
+    assert BoundPod(name=f"{LONG_LABEL}.b", uid="1").name == f"{LONG_LABEL}.b"
+
+
+@pytest.mark.parametrize("name", ["A", "a_b", "-a", "a-", "a..b", "a" * 254, ""])
+def test_a_name_that_kubernetes_refuses_is_refused(name: str) -> None:
+    assert problems(owners=[{"pod": {"name": name}}]).startswith("spec.owners[0].pod.name: ")

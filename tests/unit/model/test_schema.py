@@ -222,3 +222,16 @@ def test_a_refused_field_is_declared_and_forbidden() -> None:
 def test_an_open_type_keeps_unknown_fields() -> None:
     assert structural_schema(Port)["x-kubernetes-preserve-unknown-fields"] is True
     assert "additionalProperties" not in structural_schema(Boat)
+
+
+@pytest.mark.parametrize("resource", CUSTOM_RESOURCES, ids=lambda each: each.plural)
+def test_rules_between_fields_name_the_field_that_is_wrong(resource: CustomResource) -> None:
+    """A rule at the root of a spec was told as an error of the spec, and some messages named no field."""
+    (version,) = yaml.safe_load((CRDS / f"{resource.plural}.yaml").read_text())["spec"]["versions"]
+    root = version["schema"]["openAPIV3Schema"]
+    for schema in (root, root["properties"]["spec"]):
+        for rule in schema.get("x-kubernetes-validations", ()):
+            # No rule can have the path of a part of metadata, so such a message begins with it.
+            path = rule.get("fieldPath") or rule["message"].partition(":")[0]
+            assert path.startswith((".", "metadata.")), rule
+            assert path.rpartition(".")[2] in rule["message"], rule

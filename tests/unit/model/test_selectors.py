@@ -143,7 +143,8 @@ def test_terms_are_ored_their_conditions_anded_and_an_empty_term_matches_nothing
         (Toleration(operator="Exists"), True),
         (Toleration(operator="Exists", effect=NO_SCHEDULE), True),
         (Toleration(operator="Exists", effect=PREFER_NO_SCHEDULE), False),
-        (Toleration(value="a100"), False),
+        (Toleration(value="a100"), True),
+        (Toleration(value="h100"), False),
         (Toleration("nvidia.com/gpu", "Gt", "1"), False),
     ],
 )
@@ -151,8 +152,10 @@ def test_a_toleration_covers_a_taint_by_key_value_and_effect(toleration: Tolerat
     assert toleration.tolerates(GPU) is tolerated
 
 
-def test_an_equal_toleration_without_a_key_covers_no_taint_at_all() -> None:
-    assert not Toleration().tolerates(Taint("dedicated", NO_SCHEDULE))
+def test_an_equal_toleration_without_a_key_covers_taints_by_their_value_alone() -> None:
+    """As in kube-scheduler; the API server refuses such a toleration."""
+    assert Toleration().tolerates(Taint("dedicated", NO_SCHEDULE))  # whose value is as empty
+    assert not Toleration().tolerates(Taint("dedicated", NO_SCHEDULE, "gpu"))
 
 
 def test_the_first_taint_that_nothing_covers_is_told() -> None:

@@ -177,3 +177,20 @@ def test_what_names_no_times_is_no_schedule(schedule: str, problem: str) -> None
 def test_what_the_database_does_not_have_is_no_zone(name: str) -> None:
     with pytest.raises(ValueError, match="should be a time zone of the IANA database"):
         read_zone(name)
+
+
+@pytest.mark.parametrize("schedule", ["30 2 * 3 0L", "* 2 * 3 0L"])
+def test_a_time_that_clocks_always_skip_never_comes(schedule: str) -> None:
+    """In Berlin clocks skip it on the last Sunday of each March; the search went on to the year 9999."""
+    assert starts(schedule, "Europe/Berlin", "2026-05-01T00:00Z") == []
+    begun = instant("2026-05-01T00:00Z")
+    assert timetable(schedule, "Europe/Berlin").latest(begun, begun - 366 * 86_400) is None
+
+
+def test_the_rarest_day_comes() -> None:
+    """After the fifth Monday of February 2072 the next one is 40 years later."""
+    assert starts("0 0 * 2 1#5", "Etc/UTC", "2030-01-01T00:00Z", 3) == [
+        "2044-02-29T00:00+00:00",
+        "2072-02-29T00:00+00:00",
+        "2112-02-29T00:00+00:00",
+    ]

@@ -19,7 +19,7 @@ def test_a_source_is_all_that_must_be_given() -> None:
     spec = read()
     assert [(window.duration, window.weight) for window in spec.windows] == [("15m", 5), ("1h", 3), ("1d", 2)]
     assert spec.target.mode == "Dynamic"
-    assert (spec.refresh_seconds, spec.staleness_seconds) == (30, 180)
+    assert (spec.refresh_seconds, spec.staleness_seconds) == (30, 900)
     assert (spec.pod_estimation.default_cpu, spec.pod_estimation.default_memory) == ("250m", "200Mi")
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from builders import NAMESPACE, NOW, reservation
+from builders import NAMESPACE, NOW, quota, reservation
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.measured import Measurements
-from tidelock.cluster.objects import Objects
+from tidelock.cluster.objects import Lister, Objects
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     SUCCESS,
@@ -28,6 +28,7 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.moment import Moment
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
+from tidelock.ledger.quotas import Quotas
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
@@ -39,8 +40,9 @@ class Scene:
     def __init__(self, *nodes: Node) -> None:
         self.columns = Columns()
         self.cache = Cache(self.columns)
-        self.book = Book(self.columns)
         self.objects = Objects()
+        self.objects.reservation_quotas.upsert(None, quota())
+        self.book = Book(self.columns, quotas=Quotas(self.objects.reservation_quotas, Lister()))
         self.measurements = Measurements()
         for each in nodes:
             self.cache.put_node(each)

@@ -177,6 +177,6 @@ def test_a_pod_that_requires_its_reservation_may_enter_once_one_is_active() -> N
 
     assert plugin.pre_enqueue(pod()).ok
     refused = plugin.pre_enqueue(wanting)
-    assert refused.reasons == ("waiting for one of the pod's reservations to be active",)
+    assert refused.reasons == ("waiting for a reservation, and none names this pod as its owner",)
     scene.lock("own", owner="web-0")
     assert plugin.pre_enqueue(wanting).ok

@@ -68,6 +68,15 @@ def test_all_affinity_terms_must_be_met_by_one_pod() -> None:
     assert judge(scene(db(), cache), wanting).fitting == set()
 
 
+def test_a_value_that_no_label_can_have_is_read_as_it_is_written() -> None:
+    """kube-scheduler refuses such a pod, which the API server took once."""
+    odd = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["{{ app }}"]}]}
+    assert judge(scene(db()), web(affinity=required("podAffinity", term(labelSelector=odd)))).fitting == set()
+    assert (
+        judge(scene(db()), web(affinity=required("podAntiAffinity", term(labelSelector=odd)))).fitting == ALL
+    )
+
+
 def test_the_first_of_its_kind_may_go_wherever_the_label_is() -> None:
     itself = web(affinity=required("podAffinity", term(app="web")))
 

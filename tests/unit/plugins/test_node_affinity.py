@@ -92,6 +92,38 @@ def test_weights_of_matching_preferences_are_scaled_to_100(
     assert SCENE.judge(NodeAffinity, preferring(**preferences)).scores == scores
 
 
+@pytest.mark.parametrize(
+    ("key", "operator", "values"),
+    [
+        ("zone", "NotIn", ["no label value"]),
+        ("zone", "NotIn", ["-"]),
+        ("zone", "NotIn", ["x" * 64]),
+        ("zone", "NotIn", []),
+        ("no label key", "DoesNotExist", []),
+        ("x" * 318, "DoesNotExist", []),
+        ("", "DoesNotExist", []),
+        ("zone", "Exists", ["a"]),
+        ("rack", "DoesNotExist", ["a"]),
+        ("zone", "Near", ["a"]),
+    ],
+)
+def test_a_term_that_is_not_valid_matches_no_node(key: str, operator: str, values: list[str]) -> None:
+    """The API server takes such values in preferred terms, and took them in required ones once."""
+    expression = {"key": key, "operator": operator, "values": values}
+    assert SCENE.judge(NodeAffinity, requiring({"matchExpressions": [expression]})).fitting == set()
+    beside = requiring({"matchExpressions": [expression]}, term("zone", "a"))
+    assert SCENE.judge(NodeAffinity, beside).fitting == {"node-a"}
+
+    preferred = [{"weight": 50, "preference": {"matchExpressions": [expression]}}]
+    wishful = pod(affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}})
+    assert set(SCENE.judge(NodeAffinity, wishful).scores.values()) == {0}
+
+
+def test_a_field_has_one_value() -> None:
+    several = {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["node-a", "node-b"]}]}
+    assert SCENE.judge(NodeAffinity, requiring(several)).fitting == set()
+
+
 def test_an_empty_preference_matches_no_node() -> None:
     preferred = [{"weight": 50, "preference": {}}]
     wishful = pod(affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}})

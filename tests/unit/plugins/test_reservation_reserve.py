@@ -30,6 +30,25 @@ def test_an_owner_prefers_the_nodes_of_its_locks(scene: Scene) -> None:
     assert judgement.scores_among("node-c", "node-b") == {"node-c": 0, "node-b": 100}
 
 
+def test_a_pod_of_a_workload_prefers_the_node_whose_locks_fit_it_best() -> None:
+    """It went to any of them, and ended a large lock where a small one would have done."""
+    scene = Scene(*(node(name, cpu="4") for name in ("node-a", "node-b", "node-c", "node-d")))
+    owners = [{"selector": {"matchLabels": {"app": "web"}}}]
+    for name, on, cpu in (("large", "node-a", "4"), ("fitting", "node-b", "2"), ("small", "node-c", "1")):
+        scene.lock(name, on, resources={"cpu": cpu}, owners=owners)
+    scores = scene.judge(Reservation, pod(requests={"cpu": "2"}, labels={"app": "web"})).scores
+    assert scores["node-b"] > scores["node-c"] > scores["node-a"] > scores["node-d"] == 0
+
+
+def test_a_lock_that_names_the_pod_comes_before_one_that_fits_it_as_well(scene: Scene) -> None:
+    """What names it ends anyway, and would be of no use to anybody."""
+    scene.lock(
+        "any", "node-c", resources={"cpu": "1"}, owners=[{"selector": {"matchLabels": {"app": "web"}}}]
+    )
+    judgement = scene.judge(Reservation, pod("web-0", labels={"app": "web"}))
+    assert judgement.scores == {"node-a": 100, "node-b": 100, "node-c": 99}
+
+
 def test_other_pods_prefer_nothing(scene: Scene) -> None:
     assert set(scene.judge(Reservation, pod("db-0")).scores.values()) == {0}
 

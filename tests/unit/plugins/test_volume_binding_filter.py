@@ -64,6 +64,40 @@ def test_a_bound_claim_leads_to_where_its_volume_is() -> None:
     assert not plugin.resolvable(judged.state, WANTING, judged.snapshot, 0)
 
 
+def affine(**term: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"required": {"nodeSelectorTerms": [term]}}
+
+
+NAMED = [{"key": "metadata.name", "operator": "In", "values": ["node-a"]}]
+
+
+@pytest.mark.parametrize(
+    ("affinity", "fitting"),
+    [
+        (affine(matchFields=NAMED), {"node-a", "node-b", "node-c"}),
+        (
+            affine(matchFields=NAMED, matchExpressions=[{"key": ZONE, "operator": "NotIn", "values": ["a"]}]),
+            {"node-b", "node-c"},
+        ),
+        (affine(matchFields=[{"key": "metadata.name", "operator": "Exists"}]), set()),
+        (affine(matchExpressions=[{"key": ZONE, "operator": "NotIn", "values": ["no label value"]}]), set()),
+    ],
+)
+def test_a_volume_is_held_against_labels_alone(affinity: dict[str, Any], fitting: set[str]) -> None:
+    """A volume that names nodes by a field was for no node: kube-scheduler does not look at fields here."""
+    scene = world()
+    put(scene.objects, claim(volume="disk"), volume(affinity=affinity))
+
+    judged = judge(scene)
+    assert judged.fitting == fitting
+    plugin, disk = judged.plugin, scene.objects.persistent_volumes.get("disk")
+    assert isinstance(plugin, VolumeBinding)
+    assert disk is not None
+    assert disk.affinity is not None
+    for each in scene.columns.nodes:
+        assert disk.affinity.matches("", each.meta.labels) == (each.name in fitting)
+
+
 @pytest.mark.parametrize("affinity", [None, labelled(ZONE, "a", "b"), {"required": None}])
 def test_a_bound_claim_that_any_node_reaches_is_skipped(affinity: Any) -> None:
     scene = world()

@@ -259,7 +259,7 @@ def test_a_young_pod_without_history_counts_as_measured_and_one_not_measured_as_
 
 def test_sums_that_are_old_give_way_to_the_nodes_windows() -> None:
     scene = Scene(measured("node-a", 5))
-    at_once(scene.measurements.take(Uses({"uid-other": pod_use(2.0, at=NOW - 181)}, {})))
+    at_once(scene.measurements.take(Uses({"uid-other": pod_use(2.0, at=NOW - 901)}, {})))
     assert scored(scene, **SUMS) == [80 * 6 / 20 + 20]
 
 
@@ -267,7 +267,7 @@ def test_sums_that_are_old_give_way_to_the_nodes_windows() -> None:
 
 
 def test_where_nothing_was_measured_and_no_water_level_is_there_it_has_no_say() -> None:
-    scene = Scene(node(), node("node-b", annotations={NODE_LEVEL: level(50, at=NOW - 181)}))
+    scene = Scene(node(), node("node-b", annotations={NODE_LEVEL: level(50, at=NOW - 901)}))
     judged = scene.judge(WaterLevelBalance, POD, overloadLimits={"cpuPercent": 1})
     assert judged.status.code is Code.SKIP
     assert isinstance(judged.plugin, PreScore)
@@ -276,7 +276,7 @@ def test_where_nothing_was_measured_and_no_water_level_is_there_it_has_no_say() 
 
 @pytest.mark.parametrize(
     "text",
-    [None, level(90, at=NOW - 181), level(90, at=NOW + 181), "rubbish", '{"at": "now", "windows": {}}'],
+    [None, level(90, at=NOW - 901), level(90, at=NOW + 901), "rubbish", '{"at": "now", "windows": {}}'],
 )
 def test_a_node_without_a_fresh_measurement_is_as_full_as_its_requests_let_expect(text: str | None) -> None:
     """The measured node uses half of what is requested there, so the other is taken to use half as well."""
@@ -309,8 +309,8 @@ def test_if_nothing_is_fresh_requests_are_scored_and_it_says_so(caplog: pytest.L
 def test_time_alone_makes_a_measurement_stale() -> None:
     scene = Scene(measured("node-a", 90))
     plugin = WaterLevelBalance(scene.handle, {"overloadLimits": {"cpuPercent": 80}})
-    assert scene.judging(plugin, POD, at(NOW + 180)).fitting == set()
-    assert scene.judging(plugin, POD, at(NOW + 181)).fitting == {"node-a"}
+    assert scene.judging(plugin, POD, at(NOW + 900)).fitting == set()
+    assert scene.judging(plugin, POD, at(NOW + 901)).fitting == {"node-a"}
 
 
 # Limits.

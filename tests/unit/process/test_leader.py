@@ -14,15 +14,17 @@ from devcluster.loopback import HOST
 from tidelock import leader
 from tidelock.clock import SystemClock
 from tidelock.framework.config import default_configuration
-from tidelock.handlers import lifecycle
-from tidelock.kube.client import KubeClient
+from tidelock.handlers import supervision
+from tidelock.kube.client import PODS, KubeClient
 from tidelock.kube.config import Connection
+from tidelock.kube.errors import Forbidden
 from tidelock.kube.events import ObjectReference
 from tidelock.kube.lease import Alone, LeaseLostError
 from tidelock.leader import Leader
 from tidelock.main import _served
+from tidelock.model.meta import ObjectMeta
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.tasks import Tasks
+from tidelock.scheduler.tasks import About, Tasks
 from tidelock.settings import Settings
 from unit.process.empty_server import EmptyServer, empty_server
 
@@ -74,7 +76,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             kopf.cancel()
             told.append("Kopf ended")
 
-    monkeypatch.setattr(lifecycle, "running", kopf_running)
+    monkeypatch.setattr(supervision, "running", kopf_running)
     return told
 
 
@@ -100,7 +102,7 @@ def slow_write(tasks: Tasks, told: list[str], seconds: float) -> None:
             told.append("not written")
             raise
 
-    tasks.spawn(write())
+    tasks.spawn(write(), About("status", PODS, ObjectMeta("web-0", "shop")))
 
 
 async def test_the_lease_is_given_up_once_all_is_written_and_before_kopf_ends(
@@ -116,7 +118,7 @@ async def test_the_lease_is_given_up_once_all_is_written_and_before_kopf_ends(
     slow_write(made._tasks, told, 0.05)
     made._recorder.record(POD, "Normal", "Scheduled", "Binding", "to n1")
 
-    endless = {"Loop.run", "Reflector.run", "LoadLoop.run", "EventRecorder._work"}
+    endless = {"Loop.run", "Reflector.run", "Isolation.supervise", "EventRecorder._work"}
     assert endless <= running()
 
     stop.set()
@@ -203,6 +205,30 @@ async def test_the_web_view_is_served_if_that_is_asked_for(
             assert response.status == status
         async with browser.get(f"http://{HOST}:{port}/healthz") as response:
             assert response.status == 200
+
+
+async def test_the_details_are_those_of_each_watch_and_of_kopf(server: Server, told: list[str]) -> None:
+    stop = asyncio.Event()
+    made = make(server, Term(told))
+    assert made.details == {"kopf/waterlevels": "NotStarted"}
+    leading = asyncio.create_task(made.lead(stop))
+    await until_ready(made)
+    made._reflectors[0].lost = Forbidden("no", status=403)
+    details = made.details
+    stop.set()
+    await leading
+
+    assert details["watch/nodes"] == "Forbidden"
+    assert {name for name in details if not name.startswith("watch/")} == {"kopf/waterlevels"}
+
+
+async def test_a_standby_tells_in_its_details_whether_the_leader_is_silent(server: Server) -> None:
+    """A standby that waited out the Lease of a leader that had crashed was ready, and said nothing."""
+
+    class Waiting(Term):
+        waiting, silence = True, "no renewal by tidelock-a_1 seen for 7 s: it can be taken in 8 s"
+
+    assert make(server, Waiting([])).details == {"lease": Waiting.silence}
 
 
 async def test_nothing_is_asked_before_it_leads(server: Server) -> None:

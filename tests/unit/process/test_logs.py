@@ -43,16 +43,19 @@ def test_an_exception_comes_with_its_traceback(formatter: logging.Formatter) -> 
     assert "'the cause'" in formatter.format(made)
 
 
-def test_kopf_is_silent_below_warnings() -> None:
-    root, kopf = logging.getLogger(), logging.getLogger("kopf")
-    handlers, levels = root.handlers[:], (root.level, kopf.level)
+def test_kopf_logs_warnings_about_objects_and_nothing_else() -> None:
+    loggers = [logging.getLogger(name) for name in ("", "kopf", "kopf.objects")]
+    root, _, objects = loggers
+    handlers, levels = root.handlers[:], [logger.level for logger in loggers]
     try:
         configure_logs("json", "debug")
 
         assert root.level == logging.DEBUG
-        assert not kopf.isEnabledFor(logging.INFO)
+        assert not logging.getLogger("kopf._core.reactor.running").isEnabledFor(logging.ERROR)
+        assert not objects.isEnabledFor(logging.INFO)
+        assert objects.isEnabledFor(logging.WARNING)
         assert isinstance(root.handlers[0].formatter, JsonFormatter)
     finally:
         root.handlers[:] = handlers
-        root.setLevel(levels[0])
-        kopf.setLevel(levels[1])
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from aiohttp import web
 from prometheus_client import CollectorRegistry, Gauge
 
-from tidelock.serving import ListenError, MetricsToken, TokenError, listen, serve
+from tidelock.listening import ListenError
+from tidelock.serving import MetricsToken, TokenError, serve
 
 LOOPBACK = "127.0.0.1"
 
@@ -44,6 +44,20 @@ async def test_probes_answer_what_holds_now() -> None:
         assert (await answer(port, "/readyz"))[0] == 200
 
 
+async def test_details_of_readiness_are_told_when_asked_for_and_decide_nothing() -> None:
+    state, parts = {"ready": True}, {"watch/pods": "", "kopf/waterlevels": "Forbidden"}
+    async with serve(
+        LOOPBACK, 0, CollectorRegistry(), alive=bool, ready=lambda: state["ready"], details=lambda: parts
+    ) as port:
+        assert await answer(port, "/readyz") == (200, "ok")
+        lines = "[+]watch/pods ok\n[-]kopf/waterlevels failed: Forbidden\n"
+        assert await answer(port, "/readyz?verbose") == (200, f"{lines}readyz check passed\n")
+
+        state["ready"] = False
+
+        assert await answer(port, "/readyz?verbose") == (503, f"{lines}readyz check failed\n")
+
+
 async def test_metrics_are_those_of_the_registry() -> None:
     registry = CollectorRegistry()
     Gauge("tide", "Height.", registry=registry).set(7)
@@ -58,21 +72,6 @@ async def test_metrics_are_those_of_the_registry() -> None:
 def port_in_use() -> Iterator[int]:
     with socket.create_server((LOOPBACK, 0)) as taken:
         yield taken.getsockname()[1]
-
-
-@pytest.mark.parametrize("option", ["--port", "--tls-port"])
-async def test_a_port_in_use_is_named_with_the_option_to_choose_another(
-    option: str, port_in_use: int
-) -> None:
-    runner = web.AppRunner(web.Application())
-    await runner.setup()
-    with pytest.raises(ListenError) as caught:
-        await listen(runner, LOOPBACK, port_in_use, option=option)
-    await runner.cleanup()
-
-    assert str(caught.value) == (
-        f"cannot listen on {LOOPBACK}:{port_in_use}: Address already in use; choose another port by {option}"
-    )
 
 
 async def test_metrics_are_not_served_at_a_port_in_use(port_in_use: int) -> None:

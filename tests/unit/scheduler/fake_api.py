@@ -90,7 +90,8 @@ class FakeApi(KubeClient):
             return self.edit(path, {"spec": {"nodeName": body["target"]["name"]}, "metadata": told})
         if method == "PUT":  # replaces the status, and nothing else
             self.objects[path] = {**self.objects[path], "status": {}}
-        return self.edit(path, {"status": body["status"]})
+        said = {"annotations": body["metadata"].get("annotations", {})}
+        return self.edit(path, {"status": body.get("status", {}), "metadata": said})
 
     def _create(self, path: str, body: Json) -> Json:
         if path in self.objects:

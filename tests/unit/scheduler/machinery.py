@@ -2,20 +2,24 @@
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from builders import NAMESPACE, NOW, SCHEDULER, Json, encode, pod_json, reservation_json
+from msgspec.structs import replace as replace_meta
+
+from builders import NAMESPACE, NOW, SCHEDULER, Json, encode, pod_json, quota, reservation_json
+from isolating import Isolating
 from tidelock.framework.api import Api
 from tidelock.framework.config import Configuration, default_configuration
 from tidelock.kube.client import PODS, RESERVATIONS
 from tidelock.kube.events import EventRecorder, EventType, ObjectReference
 from tidelock.ledger.entry import Entry
+from tidelock.ledger.status import render
 from tidelock.model.locks import decode_reservation
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
-from tidelock.model.pods import Pod, assigned_to, decode_pod
+from tidelock.model.pods import Pod, assigned_to, claims_annotation, decode_pod
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.binding import Binder
 from tidelock.scheduler.cycle import Assumed
@@ -23,6 +27,7 @@ from tidelock.scheduler.decider import Decider, Outcome, Unschedulable
 from tidelock.scheduler.evictions import Evictor
 from tidelock.scheduler.extenders import Extenders
 from tidelock.scheduler.feed import Feed
+from tidelock.scheduler.gates import GateReporter
 from tidelock.scheduler.loop import Loop
 from tidelock.scheduler.publisher import Publisher
 from tidelock.scheduler.queue import FLUSH_AFTER
@@ -55,20 +60,26 @@ class HandClock:
     def __init__(self, tick: float = 0.0) -> None:
         self.time = NOW
         self.tick = tick
+        self.jumped = 0.0
 
     def now(self) -> float:
         return round(self.time, 3)
 
     def monotonic(self) -> float:
         self.time += self.tick
-        return self.time - NOW
+        return self.time - NOW - self.jumped
 
     def advance(self, seconds: float) -> None:
         self.time += seconds
 
+    def jump(self, seconds: float) -> None:
+        """Set the time of day, and nothing else, forward or back."""
+        self.time += seconds
+        self.jumped += seconds
+
 
 class Core:
-    """Feed and decider, as pure as they are."""
+    """Feed and decider, as pure as they are; the namespace's locks may have any priority, and preempt."""
 
     def __init__(
         self,
@@ -91,6 +102,7 @@ class Core:
         self.enqueued: list[tuple[str, str]] = []
         self.wakes = 0
         self.feed = Feed(self.cache, self.book, self.queue, self.decider.waiting_pods, self.clock, self._wake)
+        self.decider.objects.reservation_quotas.upsert(None, quota())
         for node in nodes:
             self.feed.nodes.upsert(None, node)
         if listed:
@@ -112,6 +124,13 @@ class Core:
         self.feed.reservations.upsert(known.reservation if known else None, new)
         return self.book.entries[new.key]
 
+    def store(self, name: str = "lock") -> None:
+        """Have the status of a lock be stored as the ledger would have it."""
+        entry = self.book.entries[Key(NAMESPACE, name)]
+        known = entry.reservation
+        meta = replace_meta(known.meta, resource_version=str(known.meta.version + 1))
+        self.book.acknowledge(replace(known, meta=meta, status=render(entry, self.clock.now())))
+
     def step(self) -> Outcome | None:
         return self.decider.step(self.clock.now())
 
@@ -120,6 +139,9 @@ class Core:
         for claim in self.decider.take_hearsay():
             placed = self.cache.get(claim.pod.uid)
             known = assigned_to(placed.pod, placed.node_name) if placed is not None else None
+            if known is not None and claim.unwritten:
+                annotations = {**known.meta.annotations, **claims_annotation(claim.uids)}
+                known = replace_meta(known, metadata=replace_meta(known.meta, annotations=annotations))
             self.feed.answered(claim, None if gone else stored or known)
 
     def place(self) -> Assumed:
@@ -210,13 +232,17 @@ class Shell(Core):
         self, *nodes: Node, listed: bool = True, configuration: Configuration = CONFIGURATION
     ) -> None:
         self.api, self.recorder = FakeApi(), FakeRecorder()
-        self.tasks = Tasks(Random(1))  # noqa: S311 -- for jitter
+        self.isolation = Isolating()
+        self.tasks = Tasks(Random(1), self.isolation)  # noqa: S311 -- for jitter
         api = TurnTaking(self.api, self.tasks)
         super().__init__(*nodes, listed=listed, configuration=configuration, api=api)
         self.recent = Recent()
-        tools = Tools(self.api, self.recorder, self.telemetry, self.clock, self.tasks, self.recent)
+        self.tools = tools = Tools(
+            self.api, self.recorder, self.telemetry, self.clock, self.tasks, self.recent, self.isolation
+        )
         self.extenders = Extenders(configuration.extenders)
         self.binder = Binder(tools, self.decider, self.extenders)
+        self.gates = GateReporter(tools, self.decider, self.binder)
         self.evictor = Evictor(tools, self.decider)
         self.publisher = Publisher(tools, self.book)
         self.loop = Loop(self.decider, self.binder, self.evictor, self.publisher, self.telemetry, self.clock)

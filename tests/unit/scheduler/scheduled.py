@@ -10,7 +10,6 @@ from tidelock.model.instants import format_instant
 from tidelock.model.lockschedules import ReservationSchedule, decode_schedule
 from tidelock.model.meta import Key
 from tidelock.scheduler.schedules import ScheduleKeeper
-from tidelock.scheduler.tools import Tools
 from unit.scheduler.machinery import Shell, lock_path, turns
 
 KEY = Key(NAMESPACE, "nightly")
@@ -56,8 +55,7 @@ class Works:
 
     def _begin(self, shell: Shell) -> None:
         self.shell, self.api, self.clock = shell, shell.api, shell.clock
-        tools = Tools(shell.api, shell.recorder, shell.telemetry, shell.clock, shell.tasks, shell.recent)
-        self.keeper = ScheduleKeeper(tools, shell.book)
+        self.keeper = ScheduleKeeper(shell.tools, shell.book)
 
     def ask(self, **fields: Any) -> None:
         """Have a schedule be created and seen."""
@@ -94,7 +92,8 @@ class Works:
         await self.go_on()
 
     def bind_owner(self) -> None:
-        """Have a pod that is an owner of windows be seen bound."""
+        """Have a pod that is an owner of windows be seen bound, beside the window that has begun."""
+        self.shell.step()
         self.shell.store_pod(
             "report", labels={"app": "nightly"}, node_name="node-a", bound_at=self.clock.now()
         )

@@ -1,8 +1,10 @@
 """Borrowable locks: pods that declare themselves evictable use their room until an owner comes."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from builders import NOW, Json, budget, node, pod
 from tidelock.ledger import reasons
@@ -351,4 +353,55 @@ def test_an_owner_is_tried_again_when_a_lock_beside_its_lent_room_goes() -> None
     core.clock.advance(10)
     core.step()
     core.step()
+    assert victims(core) == ["batch-0"]
+
+
+def ending(core: Core, bound: Pod, at: float) -> None:
+    """Have a borrower be asked to end, with a grace period until this instant."""
+    metadata = replace(bound.metadata, deletion_timestamp=datetime.fromtimestamp(at, UTC))
+    core.feed.pods.upsert(bound, replace(bound, metadata=metadata))
+
+
+def test_a_lock_whose_borrowers_are_ending_is_not_ready_until_they_are_gone(core: Core) -> None:
+    """It said Ready=True while a borrower with a huge grace period, or a finalizer, kept its room."""
+    bound = core.run(borrower())
+    ending(core, bound, NOW + 3600)
+    (told,) = [each for each in status_of(core)["conditions"] if each["type"] == "Ready"]
+    assert (told["status"], told["reason"]) == ("False", reasons.BORROWERS_ENDING)
+    assert told["message"] == (
+        "cpu 2 on node-a is still occupied by pods that are ending: shop/batch-0, whose grace period ends at"
+        " 2027-01-15T09:00:00Z"
+    )
+    ending(core, bound, NOW + 30)  # it was cut
+    assert "ends at 2027-01-15T08:00:30Z" in str(status_of(core)["conditions"])
+    core.feed.pods.remove(bound)
+    assert ("Ready", "True") in {(each["type"], each["status"]) for each in status_of(core)["conditions"]}
+
+
+def test_a_borrower_that_takes_its_time_to_end_is_evicted_all_the_same(core: Core) -> None:
+    """One that had deleted itself with a grace period of hours was waited for."""
+    ending(core, core.run(borrower()), NOW + 3600)
+    core.add(pod(requests=TWO))
+    core.refuse()
+    assert victims(core) == ["batch-0"]
+
+
+def test_only_pods_of_the_namespaces_that_the_lender_names_borrow() -> None:
+    core = Core(node("node-a", cpu="4"))
+    core.add(pod("other", requests=TWO, node_name="node-a"))
+    lock(core, borrowerNamespaces=["batch", "builds"])
+    core.add(borrower())
+    assert "Insufficient cpu beside reservations" in core.refuse().refusal.message
+    core.run(borrower("batch-1", namespace="batch"))
+    assert status_of(core)["borrowers"] == 1
+
+
+def test_an_owner_evicts_no_borrower_of_another_lock() -> None:
+    core = Core(node("node-a", cpu="4"))
+    lock(core, "a", borrowerNamespaces=["batch"])
+    lock(core, "b", owner="web-1", borrowerNamespaces=["builds"])
+    core.run(borrower("builds-0", namespace="builds", priority=-9))
+    core.run(borrower("batch-0", namespace="batch"))
+    core.add(pod(requests=TWO))
+    core.refuse()
     assert victims(core) == ["batch-0"]

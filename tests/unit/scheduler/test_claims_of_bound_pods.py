@@ -4,7 +4,7 @@ from builders import node, pod
 from tidelock.model.reservations import Phase
 from unit.scheduler.machinery import Core
 
-OWNERS = [{"selector": {"matchLabels": {"app": "web"}}}]
+OWNERS = [{"pod": {"name": name}, "selector": {"matchLabels": {"app": "web"}}} for name in ("web-0", "web-1")]
 
 
 def test_one_that_the_watch_still_takes_for_an_owner_is_asked_for_once() -> None:

@@ -4,12 +4,14 @@ from typing import Any
 
 import pytest
 
-from builders import node, pod
-from tidelock.kube.errors import Forbidden, ServerError, TooManyRequests
+from builders import NOW, node, pod, pod_json
+from tidelock.kube.errors import Conflict, Forbidden, NotFound, ServerError, TooManyRequests
+from tidelock.model.instants import format_instant
 from tidelock.model.pods import BORROWS
 from unit.scheduler.machinery import Shell, pod_path
 
 NOTE = "Preempted by pod uid-web-0 on node node-a"
+AGAIN = 5.0
 
 
 def crowded(*names: str) -> Shell:
@@ -58,7 +60,8 @@ async def test_a_victim_is_marked_and_deleted_and_told_so() -> None:
         },
     }
     assert deleted[:2] == ("DELETE", "")
-    assert deleted[2]["preconditions"] == {"uid": "uid-low"}
+    # The version that has the mark: a deletion which is on its way for long finds another one.
+    assert deleted[2]["preconditions"] == {"uid": "uid-low", "resourceVersion": "2"}
     (told,) = [told for told in shell.recorder if told.reason == "Preempted"]
     assert (told.regarding.name, told.type, told.action, told.note) == ("low", "Normal", "Preempting", NOTE)
     assert shell.metric("scheduler_preemption_attempts_total") == 1
@@ -137,6 +140,7 @@ async def test_a_nomination_that_cannot_be_taken_away_is_left() -> None:
     assert shell.api.objects[pod_path()]["status"]["nominatedNodeName"] == "node-a"
 
 
+@pytest.mark.usefixtures("naps")
 async def test_a_victim_that_is_gone_is_not_told_of() -> None:
     shell = crowded()
     del shell.api.objects[pod_path("low")]
@@ -147,6 +151,7 @@ async def test_a_victim_that_is_gone_is_not_told_of() -> None:
     assert shell.metric("tidelock_api_write_errors_total", write="eviction", reason="NotFound") is None
 
 
+@pytest.mark.usefixtures("naps")
 async def test_another_pod_of_a_victims_name_lives() -> None:
     shell = crowded()
     shell.api.objects[pod_path("low")]["metadata"]["uid"] = "another"
@@ -185,13 +190,70 @@ async def test_an_eviction_that_fails_lets_the_pod_choose_again(
     await evict(shell)
 
     assert shell.api.verbs == verbs
-    assert len(naps) == len(verbs) - 1
+    assert naps[-1] == AGAIN
+    assert len(naps) == len(verbs)
     assert "Preempted" not in shell.recorder.reasons
     assert shell.cache.evicting == set()
     shell.clock.advance(10)
     shell.refuse()
     await evict(shell)
     assert pod_path("low") not in shell.api.objects
+
+
+async def crowded_by_a_lock() -> Shell:
+    """Give a node that a pod fills, and a reservation that has chosen it as its victim."""
+    shell = Shell(node("node-a", cpu="4"))
+    shell.store_pod("low", requests={"cpu": "4"}, node_name="node-a")
+    wait: dict[str, Any] = {"preemptionPolicy": "PreemptLowerPriority", "pendingDeadlineSeconds": 3600}
+    shell.store_lock(resources={"cpu": "4"}, priority=10, **wait)
+    shell.step()
+    return shell
+
+
+@pytest.mark.parametrize(
+    "errors",
+    [
+        [Conflict("the object has been modified", status=409)] * 5,
+        [NotFound("not there yet", status=404)] * 5,
+        [Forbidden("no", status=403)],
+        [TooManyRequests("slow down", status=429)] * 5,
+    ],
+    ids=["conflict", "not found", "forbidden", "too many requests"],
+)
+async def test_an_eviction_that_fails_lets_the_reservation_choose_again_after_a_while(
+    naps: list[float], errors: list[Any]
+) -> None:
+    """After a conflict it stayed nominated for ever; what was forbidden was asked for again at once."""
+    shell = await crowded_by_a_lock()
+    shell.api.fails(*errors)
+    await evict(shell)
+    assert shell.cache.evicting == set()
+    assert naps[-1] == AGAIN
+
+    shell.step()
+    await evict(shell)
+    assert pod_path("low") not in shell.api.objects
+
+
+async def test_an_eviction_that_met_another_write_is_tried_again(naps: list[float]) -> None:
+    shell = await crowded_by_a_lock()
+    shell.api.fails(Conflict("the object has been modified", status=409))
+    await evict(shell)
+
+    assert pod_path("low") not in shell.api.objects
+    assert AGAIN not in naps
+
+
+async def test_a_victim_that_is_seen_to_leave_after_a_conflict_is_left_alone(naps: list[float]) -> None:
+    shell = await crowded_by_a_lock()
+    shell.api.fails(Conflict("the object has been modified", status=409))
+    shell.evictor.flush()
+    shell.api.objects[pod_path("low")]["metadata"]["deletionTimestamp"] = "2027-01-15T08:00:00Z"
+    shell.see_pod("low")
+    await shell.settle()
+
+    assert [method for method, _, _ in asked(shell, "low")] == ["PATCH"]
+    assert AGAIN not in naps
 
 
 async def test_a_victim_that_waits_for_its_permit_is_refused_it_and_lives(
@@ -215,16 +277,45 @@ async def test_the_loop_carries_preemptions_out() -> None:
     assert pod_path("low") not in shell.api.objects
 
 
-async def lent() -> Shell:
+async def lent(**fields: Any) -> Shell:
     """Give a node whose locked room is borrowed, and an owner that has chosen who leaves it."""
     shell = Shell(node("node-a", cpu="4"))
     shell.store_lock(borrowable=True, resources={"cpu": "4"})
     shell.step()
-    shell.store_pod("low", requests={"cpu": "4"}, node_name="node-a", annotations={BORROWS: "true"})
+    borrows: dict[str, Any] = {"node_name": "node-a", "annotations": {BORROWS: "true"}}
+    shell.store_pod("low", requests={"cpu": "4"}, **borrows, **fields)
     shell.store_pod(requests={"cpu": "4"})
     shell.binder.report(shell.refuse())
     await shell.settle()
     return shell
+
+
+@pytest.mark.parametrize(("own", "given"), [(3600, 30), (10, 10), (0, 1)])
+async def test_a_borrower_gets_its_grace_period_up_to_a_bound(own: int, given: int) -> None:
+    """A borrower with a grace period of hours kept an owner waiting for them."""
+    shell = await lent(terminationGracePeriodSeconds=own)
+    shell.api.fails(TooManyRequests("Cannot evict pod as it would violate its budget.", status=429))
+    await evict(shell)
+    (_, _, eviction), _, (_, _, deletion) = asked(shell, "low")
+    assert eviction["deleteOptions"]["gracePeriodSeconds"] == deletion["gracePeriodSeconds"] == given
+
+
+@pytest.mark.parametrize(("ends_in", "evicted"), [(29, 0), (3600, 1)])
+async def test_a_borrower_that_is_ending_is_evicted_if_it_takes_longer_than_the_bound(
+    ends_in: int, evicted: int
+) -> None:
+    shell = Shell(node("node-a", cpu="4"))
+    shell.store_lock(borrowable=True, resources={"cpu": "4"})
+    shell.step()
+    borrows: dict[str, Any] = {"node_name": "node-a", "annotations": {BORROWS: "true"}}
+    plain = pod_json("low", requests={"cpu": "4"}, **borrows)
+    plain["metadata"]["deletionTimestamp"] = format_instant(NOW + ends_in)
+    shell.api.objects[pod_path("low")] = plain
+    shell.see_pod("low")
+    shell.store_pod(requests={"cpu": "4"})
+    shell.binder.report(shell.refuse())
+    await evict(shell)
+    assert len(asked(shell, "low")) == evicted
 
 
 async def test_a_borrower_is_evicted_through_the_eviction_api_and_told_so() -> None:
@@ -233,7 +324,7 @@ async def test_a_borrower_is_evicted_through_the_eviction_api_and_told_so() -> N
 
     ((method, subresource, body),) = asked(shell, "low")
     assert (method, subresource) == ("POST", "/eviction")
-    assert body["deleteOptions"] == {"preconditions": {"uid": "uid-low"}}
+    assert body["deleteOptions"] == {"preconditions": {"uid": "uid-low"}, "gracePeriodSeconds": 30}
     (told,) = [told for told in shell.recorder if told.regarding.name == "low"]
     assert (told.reason, told.action) == ("Reclaimed", "Reclaiming")
     assert told.note == "Reclaimed by pod uid-web-0 on node node-a"

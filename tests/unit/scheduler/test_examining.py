@@ -7,7 +7,10 @@ from unit.scheduler.machinery import Core
 
 
 def opinions(core: Core, **fields: Any) -> dict[str, Opinion]:
-    return {each.node.name: each for each in examine(core.cache, core.decider.profile, pod(**fields), NOW)}
+    return {
+        each.node.name: each
+        for each in examine(core.cache, core.book, core.decider.profile, pod(**fields), NOW)
+    }
 
 
 def test_every_filter_has_its_say_about_a_node() -> None:
@@ -64,8 +67,8 @@ def test_a_lock_does_not_stand_in_its_own_way() -> None:
     stand_in = entry.reservation.pod
     assert stand_in is not None
 
-    (told,) = examine(core.cache, core.decider.profile, stand_in, NOW, entry)
-    (without,) = examine(core.cache, core.decider.profile, stand_in, NOW)
+    (told,) = examine(core.cache, core.book, core.decider.profile, stand_in, NOW, entry)
+    (without,) = examine(core.cache, core.book, core.decider.profile, stand_in, NOW)
 
     assert told.objections == ()
     assert [each.plugin for each in without.objections] == ["Reservation"]

@@ -11,13 +11,16 @@ from unit.scheduler.machinery import Core
 SELECTED = [{"selector": {"matchLabels": {"app": "web"}}}]
 
 
-@pytest.mark.parametrize("owners", [[{"pod": {"name": "web-0"}}], SELECTED], ids=["by name", "by labels"])
-@pytest.mark.parametrize("first", ["pod", "lock"])
+@pytest.mark.parametrize(
+    ("owners", "first"),
+    [([{"pod": {"name": "web-0"}}], "pod"), ([{"pod": {"name": "web-0"}}], "lock"), (SELECTED, "lock")],
+    ids=["by name, seen first", "by name", "by labels"],
+)
 def test_an_owner_that_is_bound_ends_its_lock_whichever_is_seen_first(
     owners: list[dict[str, object]], first: str
 ) -> None:
     core = Core(node("node-a"))
-    owner = pod(node_name="node-a", labels={"app": "web"})
+    owner = pod(node_name="node-a", labels={"app": "web"}, bound_at=NOW)
     if first == "pod":
         core.add(owner)
     entry = core.lock(owners=owners)

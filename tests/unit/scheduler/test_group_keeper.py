@@ -12,7 +12,6 @@ from tidelock.model.instants import format_instant
 from tidelock.model.lockgroups import ReservationGroup, decode_group
 from tidelock.model.meta import Key
 from tidelock.scheduler.groups import GroupKeeper
-from tidelock.scheduler.tools import Tools
 from unit.scheduler.gang import OWNERS, worker
 from unit.scheduler.machinery import Shell, lock_path, turns
 
@@ -21,8 +20,11 @@ PATH = RESERVATIONGROUPS.item("train", NAMESPACE)
 WORKERS = ["train-worker-0", "train-worker-1"]
 
 
-def group_json(*, uid: str = "uid-train", status: Json | None = None, **spec: Any) -> Json:
+def group_json(
+    *, uid: str = "uid-train", created: float = NOW, status: Json | None = None, **spec: Any
+) -> Json:
     metadata = {"name": "train", "namespace": NAMESPACE, "uid": uid, "generation": 1, "resourceVersion": "1"}
+    metadata["creationTimestamp"] = format_instant(created)
     members = [{"name": "worker", "count": 2, "resources": {"cpu": "1"}, "owners": OWNERS}]
     wanted = {"members": members, "ttlSeconds": 600} | spec
     return {"metadata": metadata, "spec": wanted, "status": status or {"observedGeneration": -1}}
@@ -38,8 +40,7 @@ class Works:
     def __init__(self, cpu: str = "4") -> None:
         self.shell = shell = Shell(node("node-a", cpu=cpu))
         self.api = shell.api
-        tools = Tools(shell.api, shell.recorder, shell.telemetry, shell.clock, shell.tasks, shell.recent)
-        self.keeper = GroupKeeper(tools, shell.book)
+        self.keeper = GroupKeeper(shell.tools, shell.book)
 
     def ask(self, **fields: Any) -> None:
         """Have a group be created and seen."""
@@ -171,6 +172,51 @@ async def test_a_rejected_group_tells_why_and_makes_no_member_anew() -> None:
     assert PATH not in works.api.objects
 
 
+async def test_a_group_that_is_first_seen_after_its_deadline_is_rejected_and_no_member_is_made() -> None:
+    """Its members were made with a deadline of their own, and became active though nobody waited any more."""
+    works = Works()
+    works.ask(pendingDeadlineSeconds=5, created=NOW - 58, retention="Retain")
+    async with works.open():
+        await works.go_on()
+        assert works.status["phase"] == "Rejected"
+        condition = works.condition("Stalled")
+        assert condition["reason"] == "DeadlineExceeded"
+        assert (
+            condition["message"] == "spec.pendingDeadlineSeconds (5) had passed when 0 of 2 locks were made"
+        )
+        assert works.status["finishedAt"] == format_instant(NOW)
+    assert "POST" not in works.api.verbs
+
+
+async def test_a_group_some_of_whose_members_were_not_made_before_its_deadline_is_rejected() -> None:
+    works = Works()
+    works.ask(pendingDeadlineSeconds=5, minMembers=1, retention="Retain")
+    member = works.keeper._kept[KEY].manifest(WORKERS[0])
+    fields = {"spec": member["spec"], "status": {"observedGeneration": -1}}
+    metadata = member["metadata"] | {"uid": "uid-0", "creationTimestamp": format_instant(NOW)}
+    metadata |= {"resourceVersion": "1", "generation": 1}
+    works.api.objects[lock_path(WORKERS[0])] = member | fields | {"metadata": metadata}
+    works.shell.clock.advance(58)
+    works.shell.see_lock(WORKERS[0])
+    async with works.open():
+        await works.go_on()
+        assert works.status["phase"] == "Rejected"
+        assert works.condition("Active")["message"].endswith("had passed when 1 of 2 locks were made")
+    assert "POST" not in works.api.verbs
+    assert works.shell.locked() == 0
+
+
+async def test_members_that_are_made_late_have_what_is_left_of_the_deadline_of_their_group() -> None:
+    """Each had the whole deadline from its own creation, so the group became active after its own."""
+    works = Works()
+    works.ask(pendingDeadlineSeconds=60, created=NOW - 41)
+    async with works.open():
+        await turns(30)
+        assert works.api.objects[lock_path(WORKERS[0])]["spec"]["pendingDeadlineSeconds"] == 20
+        await works.go_on()
+        assert works.status["phase"] == "Active"
+
+
 async def test_why_a_member_is_not_made_is_told_and_tried_again() -> None:
     works = Works()
     works.api.refuses["POST"] = Forbidden("quota of objects", status=403)
@@ -178,7 +224,8 @@ async def test_why_a_member_is_not_made_is_told_and_tried_again() -> None:
     async with works.open():
         assert "0 of 2 locks are made: 403: quota of objects" in works.condition("Active")["message"]
         del works.api.refuses["POST"]
-        await asyncio.sleep(0.3)
+        works.shell.clock.advance(1)
+        works.keeper.look()
         await works.go_on()
         assert works.status["phase"] == "Active"
 
@@ -248,3 +295,47 @@ def test_how_long_a_group_stays_after_its_end() -> None:
     assert group(status=consumed, retention="Retain").removable_at is None
     assert group(status=consumed, retention="Retain", ttlSecondsAfterFinished=5).removable_at == NOW + 5
     assert group(status=rejected, ttlSecondsAfterFinished=5).removable_at == NOW + 5
+
+
+async def test_a_group_that_is_being_deleted_says_so() -> None:
+    """A finalizer kept it, and it went on saying Active=True."""
+    works = Works()
+    works.ask(retention="Retain")
+    async with works.open():
+        await works.go_on()
+        assert works.status["phase"] == "Active"
+        works.api.objects[PATH]["metadata"]["deletionTimestamp"] = format_instant(NOW + 60)
+        works.api.objects.pop(lock_path("train-worker-1"))
+        works.shell.feed.reservations.remove(
+            works.shell.book.entries[Key(NAMESPACE, "train-worker-1")].reservation
+        )
+        asked = len(works.api.asked)
+        works.see()
+        await works.go_on()
+        written = [verb for verb in works.api.verbs[asked:] if verb == "PUT"]
+
+    assert works.status["phase"] == "Terminating"
+    assert works.status["ready"] == 0
+    assert works.status["finishedAt"] == format_instant(NOW + 60)
+    assert {each["type"]: each["status"] for each in works.status["conditions"]} == {
+        "Active": "False",
+        "Ready": "False",
+    }
+    assert works.condition("Active")["reason"] == "Terminating"
+    assert "POST" not in works.api.verbs[asked:], "a member of it is not made again"
+    assert len(written) <= 2, "said once, beside what its member tells"
+    assert not works.keeper.lags(KEY)
+    works.keeper.remove(group())
+    assert not works.keeper._kept
+
+
+async def test_a_group_that_was_over_says_what_it_said_while_it_is_being_deleted() -> None:
+    works = Works()
+    ended = {"phase": "Expired", "finishedAt": format_instant(NOW)}
+    works.ask(retention="Retain", status=ended)
+    works.api.objects[PATH]["metadata"]["deletionTimestamp"] = format_instant(NOW)
+    works.see()
+    async with works.open():
+        await works.go_on()
+    assert works.status == ended
+    assert works.api.verbs == []

@@ -3,7 +3,7 @@
 import pytest
 
 from builders import NAMESPACE, encode, node, pod
-from tidelock.framework.ownlocks import OwnLocks
+from tidelock.framework.ownlocks import ClaimedLocks
 from tidelock.ledger import reasons
 from tidelock.model.limits import decode_reservation_quota
 from tidelock.model.pods import CLAIMED_LOCKS, assigned_to
@@ -216,6 +216,56 @@ def test_a_deadline_that_has_passed_for_one_has_passed_for_all() -> None:
     assert core.book.groups.unsettled == {}
 
 
+def test_a_group_that_is_first_seen_after_its_deadline_holds_nothing() -> None:
+    """It became active whenever the operator started, though its manager had gone elsewhere."""
+    core = cluster("4")
+    core.clock.advance(58)
+    gang = Gang(core).come(pendingDeadlineSeconds=5)
+    gang.settle()
+    assert gang.phases == [REJECTED] * 2
+    assert core.locked() == 0
+
+
+@pytest.mark.parametrize(("later", "phase"), [(5, ACTIVE), (58, REJECTED)])
+def test_a_group_that_was_stored_and_not_given_before_a_crash_is_given_by_its_deadline_alone(
+    later: float, phase: Phase
+) -> None:
+    """The next process told all members to be active, however long it had been away."""
+    gang = Gang(cluster("4")).come(pendingDeadlineSeconds=5)
+    gang.settle()
+    gang.store()
+    assert gang.told == ["Pending"] * 2
+    core = cluster("4")
+    core.clock.advance(later)
+    successor = gang.succeed(core)
+    successor.settle()
+    assert successor.told == [phase] * 2
+    assert core.locked() == (2000 if phase is ACTIVE else 0)
+
+
+def test_a_group_of_which_one_member_was_told_to_be_active_is_given_whoever_comes_later() -> None:
+    gang = Gang(cluster("4")).come(pendingDeadlineSeconds=5)
+    gang.settle()
+    gang.store()
+    gang.settle()
+    gang.store(0)
+    core = cluster("4")
+    core.clock.advance(58)
+    successor = gang.succeed(core)
+    successor.settle()
+    assert successor.told == [ACTIVE] * 2
+
+
+def test_a_group_that_lacks_members_is_rejected_at_its_deadline() -> None:
+    """Those that were there waited for the others for ever."""
+    core = cluster("4")
+    gang = Gang(core, 3).come(2, pendingDeadlineSeconds=5)
+    gang.settle()
+    core.clock.advance(6)
+    gang.settle()
+    assert [gang[number].phase for number in range(2)] == [REJECTED] * 2
+
+
 def test_take_it_now_or_be_rejected() -> None:
     gang = Gang(cluster("1")).come(pendingDeadlineSeconds=0)
     gang.settle()
@@ -415,8 +465,7 @@ def test_a_binding_names_the_member_that_it_took_and_its_group() -> None:
     assumed = core.place()
     own = core.book.ownership.of(assumed.pod)
     assert [entry.bound_pod.uid for entry in own if entry.bound_pod] == [assumed.pod.uid]
-    locks = assumed.state.expect(OwnLocks)
-    assert locks.uids == [gang.uid, own[0].uid]
+    assert assumed.state.expect(ClaimedLocks).uids == (gang.uid, own[0].uid)
 
 
 def test_one_that_was_bound_before_takes_one_member_however_often_it_is_seen() -> None:

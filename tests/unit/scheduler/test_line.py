@@ -4,10 +4,13 @@ from collections import defaultdict
 
 import pytest
 
-from builders import NOW, reservation
+from builders import NOW, node, pod, reservation
 from tidelock.ledger.entry import Entry
+from tidelock.model.crds import RESERVATION
+from tidelock.model.pods import assigned_to
 from tidelock.model.reservations import Phase
 from tidelock.scheduler.line import Line
+from unit.scheduler.machinery import Core
 
 
 class Namespaces:
@@ -36,7 +39,8 @@ def of() -> Namespaces:
 
 
 def waiting(name: str, namespace: str, *, created: float = 0, priority: int = 0) -> Entry:
-    return Entry(reservation(name, namespace=namespace, created=NOW + created, priority=priority), NOW)
+    made = reservation(name, namespace=namespace, created=NOW + created, priority=priority)
+    return Entry(made, NOW, ceiling=9)
 
 
 def test_the_oldest_of_a_namespace_comes_first_whenever_it_was_lined_up(of: Namespaces) -> None:
@@ -112,3 +116,31 @@ def test_a_line_that_was_cleared_begins_anew(of: Namespaces) -> None:
     assert len(of.line) == 0
     of.line.add([waiting("a", "noisy", created=1), waiting("a", "shop")])
     assert of.names() == ["shop/a", "noisy/a"]
+
+
+def test_a_lock_whose_priority_changes_in_line_stands_where_it_belongs(of: Namespaces) -> None:
+    entries = [waiting(name, "shop", priority=priority) for name, priority in (("a", 9), ("b", 5), ("c", 1))]
+    of.line.add(entries)
+    entries[0].ceiling = 3
+    assert len(of.line) == 3
+    assert of.names() == ["shop/b", "shop/a", "shop/c"]
+
+
+def test_a_place_assumes_that_those_before_it_are_given_room() -> None:
+    """The third in line was served second, as the first did not fit; its place said nothing of that."""
+    core = Core(node("node-a", cpu="4"))
+    core.add(assigned_to(pod("resident", requests={"cpu": "4"}), "node-a"))
+    wait = 3600
+    core.lock("large", namespace="noisy", resources={"cpu": "4"}, pendingDeadlineSeconds=wait)
+    core.lock("small", namespace="noisy", created=NOW + 1, pendingDeadlineSeconds=wait)
+    core.lock("web", namespace="shop", created=NOW + 2, pendingDeadlineSeconds=wait)
+    core.step()
+    assert [each.key.name for each in core.book.places.line()] == ["large", "web", "small"]
+
+    core.feed.pods.remove(pod("resident", requests={"cpu": "4"}))
+    core.add(assigned_to(pod("next", requests={"cpu": "2"}), "node-a"))
+    core.book.changes.clear()
+    core.step()
+    given = [change.meta.name for change in core.book.changes if change.phase is Phase.ACTIVE]
+    assert given == ["small", "web"]
+    assert "assumes that each lock before it is given room" in str(RESERVATION.definition())

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
-from builders import NAMESPACE, node, pod
+from builders import NAMESPACE, encode, node, pod
 from tidelock.kube.errors import ServerError
+from tidelock.model.instants import format_instant
+from tidelock.model.locks import decode_reservation
 from tidelock.model.meta import Key
 from tidelock.model.reservations import Phase
 from unit.scheduler.machinery import Shell, lock_path, turns
@@ -155,3 +157,96 @@ async def test_the_end_of_a_lock_is_logged_once(caplog: pytest.LogCaptureFixture
     (line,) = [each for each in caplog.records if each.name == "tidelock.audit"]
     assert (line.message, vars(line)["outcome"]) == ("a lock has ended", "Expired")
     assert shell.metric("tidelock_reservations_ended_total", namespace="shop", outcome="Expired") == 1
+
+
+# Somebody's finalizer keeps the object.
+
+
+def delete(shell: Shell) -> None:
+    """Have somebody delete the lock, whose object a finalizer keeps."""
+    metadata = shell.api.objects[lock_path()]["metadata"]
+    metadata |= {"deletionTimestamp": format_instant(shell.clock.now()), "finalizers": ["example.com/keep"]}
+    metadata["resourceVersion"] = str(int(metadata["resourceVersion"]) + 1)
+    see(shell)
+
+
+def see(shell: Shell) -> None:
+    new = decode_reservation(encode(shell.api.objects[lock_path()]))
+    shell.feed.reservations.upsert(None, new)
+
+
+def told(shell: Shell) -> dict[str, tuple[str, str]]:
+    conditions = shell.stored_status()["conditions"]
+    return {each["type"]: (each["status"], each["reason"]) for each in conditions}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_lock_that_is_being_deleted_says_that_it_holds_nothing(restarts: bool) -> None:
+    """It went on saying Active=True, though its room was given away."""
+    shell = await stored()
+    if restarts:
+        successor = Shell(node("node-a"))
+        successor.api.objects |= shell.api.objects
+        shell = successor
+    delete(shell)
+    await shell.publish()
+
+    assert shell.locked() == 0
+    assert shell.stored_status()["phase"] == "Terminating"
+    assert told(shell) == {"Active": ("False", "Terminating"), "Ready": ("False", "Terminating")}
+    assert shell.api.verbs == ["PUT"]
+    see(shell)
+    shell.clock.advance(1000)
+    shell.step()
+    await shell.publish()
+    assert not shell.publisher.lags(KEY)
+    assert shell.api.verbs == ["PUT"], "said once, and deleted by nobody else"
+
+
+async def test_a_lock_that_waits_and_is_being_deleted_waits_no_more() -> None:
+    shell = await stored(resources={"cpu": "100"}, pendingDeadlineSeconds=600)
+    delete(shell)
+    await shell.publish()
+
+    assert shell.stored_status()["phase"] == "Terminating"
+    assert "Reconciling" not in told(shell)
+    assert not shell.book.waitlist.waiting
+
+
+async def test_a_consumed_lock_whose_object_is_kept_says_that_it_was_consumed() -> None:
+    """Its status is not written before its deletion, so it went on saying Active=True beside its owner."""
+    shell = await stored()
+    kept = shell.api.objects[lock_path()]
+    shell.add(pod(node_name="node-a"))
+    shell.answer()
+    await shell.publish()
+    shell.api.objects[lock_path()] = kept
+    delete(shell)
+    await shell.publish()
+
+    assert (shell.stored_status()["phase"], told(shell)["Active"]) == ("Consumed", ("False", "Consumed"))
+    assert shell.stored_status()["boundPod"]["name"] == "web-0"
+    assert shell.api.verbs == ["DELETE", "PUT"]
+
+
+async def test_a_lock_that_had_ended_stays_as_it_was_while_its_object_is_kept() -> None:
+    shell = await stored(retention="Retain")
+    await expire(shell)
+    before = shell.stored_status()
+    delete(shell)
+    await shell.publish()
+
+    assert (shell.stored_status(), shell.api.verbs) == (before, ["PUT"])
+
+
+async def test_once_its_object_has_gone_another_may_have_its_name() -> None:
+    shell = await stored()
+    delete(shell)
+    await shell.publish()
+    gone = shell.book.leaving[KEY].reservation
+    shell.feed.reservations.remove(gone)
+    assert shell.book.leaving == {}
+    shell.store_lock(uid="another", version=9)
+    shell.step()
+    await shell.publish()
+    assert shell.stored_status()["phase"] == "Active"

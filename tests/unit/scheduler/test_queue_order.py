@@ -24,8 +24,8 @@ def popped(queue: SchedulingQueue, now: float = NOW) -> list[str]:
 
 
 def test_higher_priority_goes_first_then_who_came_first(queue: SchedulingQueue) -> None:
-    queue.upsert(pod("late"), NOW + 2)
     queue.upsert(pod("early"), NOW + 1)
+    queue.upsert(pod("late"), NOW + 2)
     queue.upsert(pod("urgent", priority=5), NOW + 3)
 
     assert popped(queue, NOW + 3) == ["urgent", "early", "late"]
@@ -76,7 +76,7 @@ def test_a_gated_pod_waits_until_an_update_opens_its_gate(queue: SchedulingQueue
     waiting = queue.get("uid-web-0")
 
     assert waiting is not None
-    assert waiting.message == "waiting for scheduling gates: [example.com/quota]"
+    assert (waiting.place, waiting.gated_by) == (Place.GATED, "SchedulingGates")
     assert popped(queue) == []
     assert queue.next_due() is None
     queue.upsert(pod("web-0", version=2), NOW + 1)

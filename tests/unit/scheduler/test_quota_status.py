@@ -6,10 +6,9 @@ import pytest
 
 from builders import NAMESPACE, Json, encode, node
 from tidelock.kube.client import RESERVATIONQUOTAS
-from tidelock.kube.errors import Conflict, ServerError
+from tidelock.kube.errors import Conflict, Invalid, ServerError
 from tidelock.model.limits import decode_reservation_quota
 from tidelock.scheduler.quota_status import QuotaReporter
-from tidelock.scheduler.tools import Tools
 from unit.scheduler.machinery import Shell, turns
 
 PATH = RESERVATIONQUOTAS.item("team", NAMESPACE)
@@ -21,8 +20,7 @@ class Office:
     def __init__(self) -> None:
         self.shell = Shell(node("node-a"))
         shell = self.shell
-        tools = Tools(shell.api, shell.recorder, shell.telemetry, shell.clock, shell.tasks, shell.recent)
-        self.reporter = QuotaReporter(tools, shell.book.quotas)
+        self.reporter = QuotaReporter(shell.tools, shell.book.quotas)
 
     def see_quota(self, plain: Json) -> None:
         quotas = self.shell.decider.objects.reservation_quotas
@@ -55,9 +53,20 @@ async def test_what_failed_is_tried_again_and_what_is_old_is_not() -> None:
     office.store_quota(hard={"cpu": "3"})
     office.shell.api.fails(ServerError("no", status=500), Conflict("old", status=409))
     await office.reporter.flush()
+    office.shell.clock.advance(1)
     await office.reporter.flush()
     await office.reporter.flush()
     assert office.shell.api.verbs == ["PUT", "PUT"]
+
+
+async def test_a_status_that_is_refused_is_written_less_and_less() -> None:
+    office = Office()
+    office.store_quota(hard={"cpu": "3"})
+    office.shell.api.fails(*[Invalid("no", status=422) for _ in range(100)])
+    for _ in range(600):
+        office.shell.clock.advance(1)
+        await office.reporter.flush()
+    assert 10 < len(office.shell.api.verbs) < 40
 
 
 @pytest.mark.usefixtures("naps")

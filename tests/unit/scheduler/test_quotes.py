@@ -5,12 +5,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from builders import NAMESPACE, NOW, Json, encode, node, pod
 from tidelock.kube.client import RESERVATIONQUOTES
-from tidelock.kube.errors import ServerError
+from tidelock.kube.errors import Invalid, ServerError
 from tidelock.model.quotes import Quote, decode_quote
 from tidelock.scheduler.quotes import QuoteDesk
-from tidelock.scheduler.tools import Tools
 from unit.scheduler.machinery import Shell, turns
 
 PATH = RESERVATIONQUOTES.item("ask", NAMESPACE)
@@ -41,8 +42,7 @@ class Office:
     def __init__(self) -> None:
         self.shell = Shell(node("node-a", cpu="4"))
         shell = self.shell
-        tools = Tools(shell.api, shell.recorder, shell.telemetry, shell.clock, shell.tasks, shell.recent)
-        self.desk = QuoteDesk(tools, shell.decider)
+        self.desk = QuoteDesk(shell.tools, shell.decider)
 
     def ask(self, **spec: Any) -> None:
         self.shell.api.objects[PATH] = quote_json(**spec)
@@ -146,11 +146,36 @@ async def test_one_that_is_answered_goes_when_its_time_is_over() -> None:
     assert PATH not in office.shell.api.objects
 
 
-async def test_a_write_that_failed_is_made_again(naps: object) -> None:
-    office = Office()
+def hasten(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Have what is called later be called at once; return after how many seconds it was to be called."""
+    loop, pauses = asyncio.get_running_loop(), list[float]()
+
+    def call_later(seconds: float, call: Any, *arguments: Any) -> asyncio.Handle:
+        pauses.append(seconds)
+        return loop.call_soon(call, *arguments)
+
+    monkeypatch.setattr(loop, "call_later", call_later)
+    return pauses
+
+
+async def test_a_write_that_failed_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    office, pauses = Office(), hasten(monkeypatch)
     office.shell.api.fails(ServerError("no", status=500))
     office.ask()
     async with office.open():
         await turns(20)
-    assert office.shell.api.verbs == ["PUT", "PUT"]
+        assert office.shell.api.verbs == ["PUT", "PUT"]
+    assert len(pauses) == 1
+
+
+async def test_a_status_that_is_refused_is_written_less_and_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of which the API server refuses the status was written twelve times a second."""
+    office, pauses = Office(), hasten(monkeypatch)
+    office.shell.api.fails(*[Invalid("no", status=422) for _ in range(30)])
+    office.ask()
+    async with office.open():
+        await turns(400)
+    assert len(pauses) == 30
+    assert sum(pauses[:10]) > 30
+    assert min(pauses[-5:]) >= 30
     assert office.status["count"] == 2

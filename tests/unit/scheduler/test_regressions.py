@@ -238,10 +238,29 @@ def test_an_answer_does_not_bring_a_pod_back_that_is_gone() -> None:
     assert core.used() == 0
 
 
+def test_a_watch_that_is_behind_does_not_bring_a_pod_back_that_is_gone() -> None:
+    """The API server, asked whether the owner of a lock is bound, said that it is gone, and its room was
+    given to a lock. Then the watch told how the pod was asked to end: the lock was violated by it, and the
+    room went to others until the watch told of the end as well.
+    """
+    core = Core(node("node-a", cpu="1"))
+    core.add(pod(node_name="node-a"))
+    entry = core.lock()
+    core.answer(gone=True)
+    core.step()
+    assert entry.phase is Phase.ACTIVE
+
+    leaving = pod(node_name="node-a", deleted=True, version=2)
+    core.add(leaving)
+    assert (entry.phase, entry.violation, core.used(), core.locked()) == (Phase.ACTIVE, "", 0, 1000)
+    core.feed.pods.remove(leaving)
+    assert core.feed.gone == set()
+
+
 def test_a_lock_ends_by_the_next_of_its_owners_if_the_first_is_gone() -> None:
     core = Core(node("node-a"))
-    core.add(*(pod(name, node_name="node-a", labels={"app": "web"}) for name in ("web-0", "web-1")))
-    entry = core.lock(owners=[{"selector": {"matchLabels": {"app": "web"}}}])
+    core.add(*(pod(name, node_name="node-a") for name in ("web-0", "web-1")))
+    entry = core.lock(owners=[{"pod": {"name": "web-0"}}, {"pod": {"name": "web-1"}}])
     core.answer(gone=True)
     assert entry.phase is Phase.BOUND
     core.answer()

@@ -442,3 +442,45 @@ def test_a_lock_fits_around_a_pod_that_becomes_its_owner(core: Core) -> None:
     )
     core.step()
     assert (entry.phase, entry.node, core.locked()) == (Phase.ACTIVE, "node-a", 0)
+
+
+def test_a_lock_that_gets_other_owners_pays_for_their_room_itself() -> None:
+    """A lock that counted on the room of its owner was edited before anybody was told that it is active.
+
+    What the former owner used counted twice then, and another lock, of a lower priority, lost its room.
+    """
+    core = Core(node("node-a", cpu="4"))
+    core.add(pod("web-0", requests=TWO, node_name="node-a"))
+    entry = lock(core, "edited", owners=[{"pod": {"name": "web-0"}}], priority=1)
+    other = core.lock("other", resources=TWO, owners=[{"pod": {"name": "db-0"}}])
+    core.step()
+    assert (entry.phase, other.phase, core.locked()) == (Phase.ACTIVE, Phase.ACTIVE, 2000)
+
+    core.lock(
+        "edited",
+        reuse="Always",
+        resources=TWO,
+        owners=[{"pod": {"name": "web-1"}}],
+        priority=1,
+        generation=2,
+        version=2,
+    )
+    assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.WAITING)
+    assert (other.phase, core.locked()) == (Phase.ACTIVE, 2000)
+
+
+def test_a_lock_whose_owner_is_its_owner_no_more_loses_the_room_and_no_other_lock() -> None:
+    """A pod that lost the label by which it was in a lock took its room with it, and another lock, of a lower
+    priority, was violated.
+    """
+    core = Core(node("node-a", cpu="4"))
+    entry = lock(core, owners=[{"selector": {"matchLabels": {"app": "web"}}}], priority=1)
+    inside = pod("web-0", requests=TWO, labels={"app": "web"}, node_name="node-a")
+    core.add(inside)
+    other = core.lock("other", resources=TWO, owners=[{"pod": {"name": "db-0"}}])
+    core.step()
+    assert (entry.phase, other.phase, core.locked()) == (Phase.ACTIVE, Phase.ACTIVE, 2000)
+
+    core.feed.pods.upsert(inside, pod("web-0", requests=TWO, node_name="node-a", version=9))
+    assert (entry.reason, other.reason) == (reasons.VIOLATED, reasons.ADMITTED)
+    assert (other.phase, core.locked()) == (Phase.ACTIVE, 2000)

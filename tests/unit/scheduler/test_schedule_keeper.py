@@ -1,14 +1,17 @@
 """Which windows are made of a ReservationSchedule, and what its status tells; now it is 8:00 UTC."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from builders import NOW, Json, encode
+from builders import NAMESPACE, NOW, Json, encode
 from tidelock.kube.client import RESERVATIONSCHEDULES
-from tidelock.kube.errors import Conflict, Forbidden, Unreachable
+from tidelock.kube.errors import Conflict, Forbidden, Invalid, Unreachable
 from tidelock.model.instants import format_instant
+from tidelock.model.limits import decode_reservation_quota
 from tidelock.model.lockschedules import decode_schedule
+from tidelock.model.meta import Key
 from unit.scheduler.machinery import lock_path, turns
 from unit.scheduler.scheduled import KEY, OWNERS, PATH, Works, name, schedule
 
@@ -324,6 +327,18 @@ async def test_a_spec_that_cannot_be_read_is_told_and_changes_nothing() -> None:
     assert works.condition("Ready")["message"].startswith("spec.timeZone: 'Mars/Olympus' should be")
 
 
+async def test_a_schedule_whose_times_clocks_always_skip_says_so() -> None:
+    """It was searched for up to the year 9999, and then ended in an OverflowError."""
+    works = Works()
+    works.ask(schedule="30 2 * 3 0L", timeZone="Europe/Berlin")
+    await works.go_on()
+    assert works.windows == []
+    for aspect, status in (("Ready", "False"), ("Stalled", "True")):
+        told = works.condition(aspect)
+        assert (told["status"], told["reason"]) == (status, "InvalidSpec")
+        assert told["message"].startswith("spec.schedule: no window begins within 50 years")
+
+
 async def test_why_a_window_is_not_made_is_told_and_tried_again() -> None:
     works = Works()
     works.api.refuses["POST"] = Forbidden("exceeded quota", status=403)
@@ -333,11 +348,61 @@ async def test_why_a_window_is_not_made_is_told_and_tried_again() -> None:
     assert works.condition("Ready")["reason"] == "NotMade"
     assert works.condition("Reconciling")["message"] == "403: exceeded quota"
     del works.api.refuses["POST"]
-    await asyncio.sleep(0.3)
+    works.clock.advance(1)
     await works.go_on()
     assert works.condition("Ready")["status"] == "True"
     assert not works.condition("Reconciling")
     assert works.windows == [FIRST]
+
+
+def set_quota(works: Works, **spec: Any) -> None:
+    """Have the quota of the namespace be seen, new or edited."""
+    quota = {"metadata": {"name": "quota", "namespace": NAMESPACE}, "spec": spec}
+    works.shell.decider.objects.reservation_quotas.upsert(None, decode_reservation_quota(encode(quota)))
+
+
+async def rest(works: Works, seconds: int) -> int:
+    """Let so much time pass, and all go its way in every second; return how often a window was asked for."""
+    before = works.api.verbs.count("POST")
+    for _ in range(seconds):
+        works.clock.advance(1)
+        works.keeper.look()
+        await works.shell.settle()
+        works._see()
+    return works.api.verbs.count("POST") - before
+
+
+async def test_a_schedule_whose_windows_are_refused_rests() -> None:
+    """Its windows were asked for every five seconds, and a task of it never came to an end."""
+    works = Works()
+    works.api.refuses["POST"] = Forbidden("exceeded quota: small, requested: maxPriority=2", status=403)
+    works.ask()
+    works.keeper.look()
+    await works.shell.settle()
+    assert works.condition("Ready")["reason"] == "NotMade"
+
+    asked = [await rest(works, minutes * MINUTE) for minutes in (1, 5)]
+    assert asked[0] <= 6
+    assert asked[1] <= 5
+
+
+async def test_a_schedule_that_rests_goes_on_when_its_quota_changes_or_it_is_edited() -> None:
+    works = Works()
+    works.api.refuses["POST"] = Forbidden("exceeded quota", status=403)
+    works.ask()
+    await rest(works, 10 * MINUTE)
+    del works.api.refuses["POST"]
+    set_quota(works, maxPriority=5)
+    assert await rest(works, 1) == 1
+    assert works.windows == [FIRST]
+
+    works.api.refuses["POST"] = Invalid("exceeded quota", status=422)
+    works.edit(ahead=2)
+    await rest(works, 10)
+    del works.api.refuses["POST"]
+    works.edit(ahead=3)
+    await works.go_on()
+    assert works.windows == [FIRST, FIRST + HOUR, FIRST + 2 * HOUR]
 
 
 async def test_a_lock_of_another_that_has_the_name_is_in_the_way() -> None:
@@ -408,9 +473,43 @@ async def test_a_schedule_that_goes_while_its_status_is_written_is_gone(namesake
     assert [kept.meta.uid for kept in works.keeper._kept.values()] == namesake
 
 
+async def test_a_schedule_that_is_being_deleted_says_so_and_makes_no_more_windows() -> None:
+    """A finalizer kept it, and it went on telling when the next window begins."""
+    works = Works()
+    works.ask()
+    await works.go_on()
+    assert works.windows == [FIRST]
+    works.api.objects[PATH]["metadata"]["deletionTimestamp"] = format_instant(NOW)
+    works.see()
+    await works.at(NOW + FIRST)
+
+    status = works.api.objects[PATH]["status"]
+    [ready] = status["conditions"]
+    assert (ready["type"], ready["status"], ready["reason"]) == ("Ready", "False", "Terminating")
+    assert "nextStart" not in status
+    assert works.posted == [name(FIRST)]
+    entry = works.shell.book.entries[Key(NAMESPACE, name(FIRST))]
+    assert not entry.untold, "nothing waits for what it will not tell"
+    assert not works.keeper.lags(KEY)
+
+
 def test_a_status_may_hold_what_a_newer_version_wrote() -> None:
     stored: Json = {"lastStart": None, "windows": [{"name": "nightly-1", "more": True}]}
     known = schedule()
     assert known.last_start(NOW) == 0.0
     known.status.update(stored)
     assert known.last_start(NOW) == 0.0
+
+
+async def test_one_that_was_made_and_is_never_seen_is_made_again_though_the_clock_is_set_back() -> None:
+    """It counted as made for an hour more."""
+    works = Works()
+    works.ask()
+    works.keeper.look()
+    await works.shell.settle()
+    works.api.objects.pop(lock_path(name(FIRST)))
+    works.clock.jump(-HOUR / 4)
+    works.clock.advance(11)
+    works.keeper.look()
+    await works.shell.settle()
+    assert works.posted.count(name(FIRST)) == 2

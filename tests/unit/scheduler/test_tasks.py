@@ -1,13 +1,16 @@
 import asyncio
 from random import Random
 
-import pytest
+from isolating import Isolating
+from tidelock.kube.client import RESERVATIONS
+from tidelock.model.meta import ObjectMeta
+from tidelock.scheduler.tasks import About, Tasks
 
-from tidelock.scheduler.tasks import Tasks
+ABOUT = About("status", RESERVATIONS, ObjectMeta("lock", "shop"))
 
 
 def make_tasks() -> Tasks:
-    return Tasks(Random(1))  # noqa: S311 -- for jitter
+    return Tasks(Random(1), Isolating())  # noqa: S311 -- for jitter
 
 
 async def _sleep_for_ever() -> None:
@@ -20,39 +23,48 @@ async def _crash(message: str) -> None:
 
 async def test_a_task_that_ends_is_forgotten() -> None:
     tasks = make_tasks()
-    tasks.spawn(asyncio.sleep(0))
+    tasks.spawn(asyncio.sleep(0), ABOUT)
 
     assert len(tasks) == 1
     await tasks.drain(1)
     assert len(tasks) == 0
 
 
-async def test_the_first_crash_is_raised() -> None:
-    tasks = make_tasks()
-    tasks.spawn(_crash("first"))
-    tasks.spawn(_crash("second"))
+async def test_a_fault_costs_its_object_alone_which_is_tried_again_later() -> None:
+    """It ended the process, and the next one met the same object."""
+    isolation = Isolating()
+    tasks = Tasks(Random(1), isolation)  # noqa: S311 -- for jitter
+    again = asyncio.Event()
+    isolation.pause = 0.001
 
-    with pytest.raises(RuntimeError, match="first"):
-        await tasks.crash()
-
-
-async def test_nothing_is_raised_while_all_goes_well() -> None:
-    tasks = make_tasks()
-    tasks.spawn(asyncio.sleep(0))
-    waiting = asyncio.create_task(tasks.crash())
+    tasks.spawn(_crash("first"), ABOUT, again.set)
+    tasks.spawn(_crash("second"), ABOUT)
     await tasks.drain(1)
-    assert not waiting.done()
-    waiting.cancel()
-    await asyncio.wait([waiting])
 
-    tasks.spawn(_crash("after whoever waited has left"))
-    with pytest.raises(RuntimeError, match="has left"):
-        await tasks.crash()
+    assert isolation.faults == ["status shop/lock: first", "status shop/lock: second"]
+    async with asyncio.timeout(60):
+        await again.wait()
+
+
+async def test_what_is_tried_again_may_fail_again() -> None:
+    isolation = Isolating()
+    tasks = Tasks(Random(1), isolation)  # noqa: S311 -- for jitter
+    isolation.pause = 0.001
+    tried = asyncio.Event()
+
+    def again() -> None:
+        tried.set()
+        raise RuntimeError("again")
+
+    tasks.spawn(_crash("first"), ABOUT, again)
+    async with asyncio.timeout(60):
+        await tried.wait()
+    assert isolation.faults == ["status shop/lock: first", "status shop/lock: again"]
 
 
 async def test_drain_cancels_what_is_left() -> None:
     tasks = make_tasks()
-    tasks.spawn(_sleep_for_ever())
+    tasks.spawn(_sleep_for_ever(), ABOUT)
 
     await tasks.drain(0.001)
 
@@ -67,7 +79,7 @@ async def test_work_is_busy_for_a_moment_longer_than_it_takes() -> None:
     tasks = make_tasks()
     assert not tasks.busy
 
-    tasks.spawn(asyncio.sleep(0))
+    tasks.spawn(asyncio.sleep(0), ABOUT)
     assert tasks.busy
     await tasks.drain(1)
     assert len(tasks) == 0
@@ -85,8 +97,8 @@ async def test_after_the_end_nothing_begins() -> None:
         done.append(name)
 
     async with tasks.drained(60):
-        tasks.spawn(work("under way"))
-    tasks.spawn(work("late"))
+        tasks.spawn(work("under way"), ABOUT)
+    tasks.spawn(work("late"), ABOUT)
 
     assert len(tasks) == 0
     assert not tasks.busy

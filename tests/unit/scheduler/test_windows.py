@@ -146,6 +146,7 @@ def test_an_owner_that_waits_for_the_window_takes_the_lock(core: Core) -> None:
 
 def test_who_overstays_takes_the_window_s_room_and_it_says_so(core: Core) -> None:
     entry = plan(core)
+    core.store()
     run(core, "other", requests={"cpu": "4"}, activeDeadlineSeconds=1800)
     core.clock.advance(HOUR)
     core.step()
@@ -209,3 +210,22 @@ def test_the_next_process_knows_the_plan(core: Core) -> None:
 
     assert (again.phase, again.held, again.span) == (Phase.PLANNED, entry.held, entry.span)
     assert render(again, NOW) == status
+
+
+def test_a_lock_that_waits_behind_a_grace_period_of_centuries_is_given_the_last_instant(core: Core) -> None:
+    """The end of a pod with activeDeadlineSeconds and the largest grace period lies beyond the year 9999: a
+    lock that waited beside it had no status that could be written, and the operator ended.
+    """
+    run(
+        core,
+        "other",
+        requests={"cpu": "4"},
+        activeDeadlineSeconds=100,
+        terminationGracePeriodSeconds=2**63 - 1,
+    )
+    entry = core.lock("lock", resources={"cpu": "3"})
+    core.step()
+    core.clock.advance(1)
+    core.step()
+
+    assert render(entry, core.clock.now())["queue"]["estimatedStart"] == "9999-12-31T23:59:59.999Z"

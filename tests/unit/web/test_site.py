@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from builders import node
 from devcluster.loopback import HOST
 from tidelock.serving import serve
 from tidelock.web import site
-from tidelock.web.site import MOST_STREAMS, pause_after
+from tidelock.web.site import MOST_OF_CLIENT, MOST_STREAMS, pause_after
 from unit.web.watched import Watched
 from webview.stage import LEADING, STANDING_BY
 
@@ -167,18 +167,35 @@ async def test_events_are_for_those_who_show_the_token(browser: aiohttp.ClientSe
     assert statuses == {"none": 401, "wrong": 401, "right": 200, "page": 200}
 
 
-async def test_browsers_are_bounded_and_one_that_leaves_makes_room(browser: aiohttp.ClientSession) -> None:
-    async with Watched().stage.served() as address:
+@asynccontextmanager
+async def client_at(address: str) -> AsyncIterator[aiohttp.ClientSession]:
+    """Connect from one of the addresses of the loopback."""
+    connector = aiohttp.TCPConnector(local_addr=(address, 0))
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(PATIENCE), connector=connector) as opened:
+        yield opened
+
+
+async def status(browser: aiohttp.ClientSession, url: str) -> tuple[int, str]:
+    """Ask for a stream, and give it up at once; gives the text of a refusal."""
+    async with browser.get(url) as response:
+        return response.status, "" if response.status == 200 else await response.text()
+
+
+async def test_one_client_leaves_streams_to_others() -> None:
+    """One client took all streams, so everybody else was refused."""
+    async with Watched().stage.served() as address, AsyncExitStack() as clients:
         url = f"{address}events"
-        streams = [await browser.get(url) for _ in range(MOST_STREAMS)]
-        async with browser.get(url) as refused:
-            assert (refused.status, await refused.text()) == (503, f"{MOST_STREAMS} browsers look already")
+        first, second, third = [
+            await clients.enter_async_context(client_at(f"127.0.0.{number}")) for number in (1, 2, 3)
+        ]
+        streams = [await first.get(url) for _ in range(MOST_OF_CLIENT)]
+        assert await status(first, url) == (503, f"{MOST_OF_CLIENT} browsers of 127.0.0.1 look already")
+        streams += [await second.get(url) for _ in range(MOST_STREAMS - MOST_OF_CLIENT)]
+        assert await status(third, url) == (503, f"{MOST_STREAMS} browsers look already")
         streams.pop().close()
         async with asyncio.timeout(PATIENCE):
-            while True:
-                async with browser.get(url) as response:
-                    if response.status == 200:
-                        break
+            while (await status(third, url))[0] != 200:  # noqa: ASYNC110 -- nothing tells of it
+                await asyncio.sleep(0.01)
         for stream in streams:
             stream.close()
 

@@ -83,7 +83,7 @@ def test_water_is_told_with_its_time_and_its_worth() -> None:
 
     core = Watched(
         node("a", annotations=at(NOW - 30)),
-        node("b", annotations=at(NOW - 500)),
+        node("b", annotations=at(NOW - 1000)),
         node("c"),
         node("d", annotations={"tidelock.dev/water-level": "no JSON"}),
     )
@@ -91,7 +91,7 @@ def test_water_is_told_with_its_time_and_its_worth() -> None:
 
     assert [(row.quality, row.measured_at) for row in page.nodes] == [
         (Quality.FRESH, NOW - 30),
-        (Quality.STALE, NOW - 500),
+        (Quality.STALE, NOW - 1000),
         (Quality.MISSING, None),
         (Quality.INVALID, None),
     ]

@@ -1,0 +1,291 @@
+"""The worst objects that a tenant can make, by kind: what the API server takes, and more than Tidelock does.
+
+Pure: objects are made from numbers.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from bench.decisions import NAMESPACE, SCHEDULER
+from bench.scenarios import Json, node_name, pod_object
+from tidelock.model.extent import (
+    CONSTRAINTS,
+    LIMITS,
+    NODE_TERMS,
+    POD_TERMS,
+    PORTS,
+    RESOURCES,
+    TOLERATIONS,
+    VOLUMES,
+)
+from tidelock.model.reservations import MOST_CONDITIONS
+
+_HOSTNAME = "kubernetes.io/hostname"
+_ZONE = "topology.kubernetes.io/zone"
+_UID = "00000000-0000-0000-0000-{:012}"
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """An object by its kind: pod, reservation or schedule."""
+
+    kind: str
+    body: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A kind of object.
+
+    Attributes:
+        name: what the command line calls it.
+        things: makes the objects for a cluster of so many nodes.
+
+    """
+
+    name: str
+    things: Callable[[int], Iterator[Thing]]
+
+
+def cases() -> list[Case]:
+    """Return all cases: what is within the limits, and what is far beyond them."""
+    return [
+        Case("resources", partial(_unknown_resources, LIMITS[RESOURCES] - 2)),
+        Case("resources-8000", partial(_unknown_resources, 8_000)),
+        Case("resources-of-placed", partial(_placed_with_resources, 500, 1_000)),
+        Case("resources-of-locks", partial(_locks_with_resources, 16, 31, 2)),
+        Case("resources-of-locks-512", partial(_locks_with_resources, 16, 32, 16)),
+        Case("claimed-locks", partial(_claims, 5_800, 700)),
+        Case("owners", partial(_owners, 1_000, 16, MOST_CONDITIONS // 16)),
+        Case("anti-affinity", partial(_anti_affinity, LIMITS[POD_TERMS])),
+        Case("anti-affinity-4000", partial(_anti_affinity, 4_000)),
+        Case("anti-affinity-of-placed-4000", partial(_placed_anti_affinity, 4_000)),
+        Case("preferred-affinity-of-placed-4000", partial(_placed_wishes, 4_000)),
+        Case("node-affinity", partial(_node_affinity, LIMITS[NODE_TERMS])),
+        Case("node-affinity-5000", partial(_node_affinity, 5_000)),
+        Case("preferred-node-affinity", partial(_preferred_nodes, LIMITS[NODE_TERMS])),
+        Case("spread-constraints", partial(_spread, LIMITS[CONSTRAINTS])),
+        Case("spread-constraints-1000", partial(_spread, 1_000)),
+        Case("tolerations", partial(_tolerations, LIMITS[TOLERATIONS])),
+        Case("tolerations-20000", partial(_tolerations, 20_000)),
+        Case("containers", partial(_containers, LIMITS[RESOURCES] - 3)),
+        Case("containers-5000", partial(_containers, 5_000)),
+        Case("host-ports", partial(_host_ports, LIMITS[PORTS])),
+        Case("host-ports-20000", partial(_host_ports, 20_000)),
+        Case("volumes", partial(_volumes, LIMITS[VOLUMES])),
+        Case("volumes-5000", partial(_volumes, 5_000)),
+        Case("labels-20000", partial(_labels, 20_000)),
+        Case("schedules", partial(_schedules, 1_000)),
+    ]
+
+
+def _pod(name: str, *, labels: Json | None = None, annotations: Json | None = None, **spec: Any) -> Thing:
+    container = {"name": "main", "image": "pause", "resources": {"requests": {"cpu": "100m"}}}
+    body = pod_object(name, SCHEDULER, {"labels": labels or {}, "spec": {"containers": [container], **spec}})
+    body["metadata"] |= {"namespace": NAMESPACE, "uid": name, "resourceVersion": "1"}
+    body["metadata"]["annotations"] = annotations or {}
+    return Thing("pod", body)
+
+
+def _lock(name: str, spec: Json) -> Thing:
+    metadata = {"name": name, "namespace": NAMESPACE, "generation": 1, "uid": name, "resourceVersion": "1"}
+    return Thing("reservation", {"metadata": metadata, "spec": {"ttlSeconds": 86_400, **spec}})
+
+
+def _asking(names: Sequence[str]) -> Json:
+    return {
+        "name": "main",
+        "image": "pause",
+        "resources": {"requests": dict.fromkeys(names, "1")},
+    }
+
+
+def _names(prefix: str, count: int) -> list[str]:
+    return [f"{prefix}.example.com/r-{number}" for number in range(count)]
+
+
+def _unknown_resources(names: int, _nodes: int) -> Iterator[Thing]:
+    """Make a pod that asks for resources that no node has."""
+    yield _pod("worst", containers=[_asking(_names("none", names))])
+
+
+def _placed_with_resources(pods: int, names: int, nodes: int) -> Iterator[Thing]:
+    """Make pods that another scheduler has bound, each with resources of its own that no node has."""
+    for number in range(pods):
+        asked = _asking(_names(f"p{number}", names))
+        yield _pod(f"worst-{number}", containers=[asked], nodeName=node_name(number % nodes))
+
+
+def _locks_with_resources(locks: int, containers: int, names: int, _nodes: int) -> Iterator[Thing]:
+    """Make locks whose templates ask for resources that no node has."""
+    for number in range(locks):
+        asking = [
+            {**_asking(_names(f"l{number}-{each}", names)), "name": f"c-{each}"} for each in range(containers)
+        ]
+        template = {"spec": {"containers": asking}}
+        yield _lock(f"worst-{number}", {"owners": [{"pod": {"name": "worst"}}], "template": template})
+
+
+def _claims(uids: int, locks: int, nodes: int) -> Iterator[Thing]:
+    """Make a bound pod with many locks, whose annotation names as many uids as fit."""
+    claims = ",".join(_UID.format(number) for number in range(uids))
+    yield _pod(
+        "worst",
+        labels={"app": "worst"},
+        annotations={"tidelock.dev/claimed-locks": claims},
+        nodeName=node_name(nodes // 2),
+    )
+    for number in range(locks):
+        yield _lock(f"worst-{number}", {"owners": [{"pod": {"name": "worst"}}], "resources": {"cpu": "1m"}})
+
+
+def _shunning(number: int) -> Json:
+    expression = {"key": "app", "operator": "NotIn", "values": [f"none-{number}"]}
+    return {
+        "topologyKey": _ZONE if number % 2 else _HOSTNAME,
+        "labelSelector": {"matchExpressions": [expression]},
+        "namespaceSelector": {},
+    }
+
+
+def _avoiding(terms: int) -> Json:
+    required = [_shunning(number) for number in range(terms)]
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+def _anti_affinity(terms: int, _nodes: int) -> Iterator[Thing]:
+    """Make a pod that avoids most pods of all namespaces, in different words."""
+    yield _pod("worst", affinity=_avoiding(terms))
+
+
+def _placed_anti_affinity(terms: int, nodes: int) -> Iterator[Thing]:
+    """Make a bound pod that most pods of all namespaces are to avoid."""
+    yield _pod("worst", affinity=_avoiding(terms), nodeName=node_name(nodes // 2))
+
+
+def _placed_wishes(terms: int, nodes: int) -> Iterator[Thing]:
+    """Make a bound pod that wishes most pods of all namespaces away."""
+    wishes = [{"weight": 1, "podAffinityTerm": _shunning(number)} for number in range(terms)]
+    affinity = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wishes}}
+    yield _pod("worst", affinity=affinity, nodeName=node_name(nodes // 2))
+
+
+def _owners(locks: int, owners: int, expressions: int, _nodes: int) -> Iterator[Thing]:
+    """Make locks whose owners are told by many expressions, of which the last one fails; and a pod."""
+    for number in range(locks):
+        terms = [
+            {
+                "selector": {
+                    "matchExpressions": [
+                        *(
+                            {"key": f"k-{each}", "operator": "NotIn", "values": [f"{number}-{owner}"]}
+                            for each in range(expressions - 1)
+                        ),
+                        {"key": "app", "operator": "DoesNotExist"},
+                    ]
+                }
+            }
+            for owner in range(owners)
+        ]
+        yield _lock(f"worst-{number}", {"owners": terms, "resources": {"cpu": "1m"}})
+    yield _pod("worst", labels={"app": "worst"})
+
+
+def _terms(count: int) -> list[Json]:
+    return [
+        {"matchExpressions": [{"key": f"none.example.com/{number}", "operator": "Exists"}]}
+        for number in range(count)
+    ]
+
+
+def _node_affinity(terms: int, _nodes: int) -> Iterator[Thing]:
+    """Make a pod with terms of which each names a label of its own."""
+    required = {"nodeSelectorTerms": _terms(terms)}
+    yield _pod(
+        "worst", affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    )
+
+
+def _preferred_nodes(terms: int, _nodes: int) -> Iterator[Thing]:
+    """Make a pod that prefers nodes by labels of their own."""
+    wishes = [{"weight": 1, "preference": term} for term in _terms(terms)]
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wishes}}
+    yield _pod("worst", affinity=affinity)
+
+
+def _spread(constraints: int, _nodes: int) -> Iterator[Thing]:
+    """Make a pod that is to be spread over the nodes with pods of its namespace, in different words."""
+    wanted = [
+        {
+            "maxSkew": 100,
+            "topologyKey": _HOSTNAME if number % 2 else _ZONE,
+            "whenUnsatisfiable": "DoNotSchedule" if number % 3 else "ScheduleAnyway",
+            "labelSelector": {
+                "matchExpressions": [{"key": "app", "operator": "NotIn", "values": [f"none-{number}"]}]
+            },
+        }
+        for number in range(constraints)
+    ]
+    yield _pod("worst", topologySpreadConstraints=wanted)
+
+
+def _tolerations(count: int, _nodes: int) -> Iterator[Thing]:
+    """Make a pod that tolerates many taints."""
+    tolerations = [{"key": f"none-{number}", "operator": "Exists"} for number in range(count)]
+    yield _pod("worst", tolerations=tolerations)
+
+
+def _containers(count: int, _nodes: int) -> Iterator[Thing]:
+    """Make a pod of many containers, each with another image and another resource."""
+    containers = [
+        {
+            "name": f"c-{number}",
+            "image": f"image-{number}",
+            "resources": {"requests": {"cpu": "1m", f"none.example.com/{number}": "1"}},
+        }
+        for number in range(count)
+    ]
+    yield _pod("worst", containers=containers)
+
+
+def _host_ports(count: int, nodes: int) -> Iterator[Thing]:
+    """Make pods that take many ports of their node: one that is bound, and one that is to be."""
+    ports = [{"containerPort": 1 + number, "hostPort": 1 + number} for number in range(count)]
+    container = {"name": "main", "image": "pause", "ports": ports}
+    yield _pod("worst-placed", containers=[container], nodeName=node_name(nodes // 2))
+    yield _pod("worst", containers=[container])
+
+
+def _volumes(count: int, _nodes: int) -> Iterator[Thing]:
+    """Make a pod with many disks, and as many claims that there are none of."""
+    volumes = [
+        {"name": f"v-{number}", "rbd": {"monitors": [f"m-{number}"], "pool": "p", "image": f"i-{number}"}}
+        for number in range(count)
+    ]
+    yield _pod("worst", volumes=volumes)
+
+
+def _labels(count: int, nodes: int) -> Iterator[Thing]:
+    """Make pods with many labels: one that is bound, and one that is to be."""
+    labels = {f"label-{number}": "x" for number in range(count)}
+    yield _pod("worst-placed", labels=labels, nodeName=node_name(nodes // 2))
+    yield _pod("worst", labels=labels)
+
+
+def _schedules(count: int, _nodes: int) -> Iterator[Thing]:
+    """Make schedules for a day that no month has: it is read, and comes never."""
+    for number in range(count):
+        yield Thing(
+            "schedule",
+            {
+                "metadata": {"name": f"worst-{number}", "namespace": NAMESPACE, "uid": f"worst-{number}"},
+                "spec": {
+                    "schedule": "30 2 * 3 0L",  # skipped every year, as clocks are put forward then
+                    "timeZone": "Europe/Berlin",
+                    "durationSeconds": 3_600,
+                    "template": {"spec": {"owners": [{"pod": {"name": "worst"}}], "resources": {"cpu": "1"}}},
+                },
+            },
+        )

@@ -1,0 +1,169 @@
+"""How long one object of a tenant stalls the loop: python -m bench.worst [--quick] [--profile] [--kinds A,B].
+
+A cluster of 1,000 nodes and 10,000 placed pods is built in memory. For each kind of object it takes the worst
+that the limits let through, and one far beyond the limits. Three stalls are measured, each the longest time
+for which the event loop does not turn:
+
+- taking in: an event of the object, from its JSON to the ledger and the cache;
+- deciding: a step of the decider about the object;
+- beside: a step of the decider about any other pod, after that.
+
+It is processor time, as the machine may have other work: the loop is one thread that waits for nothing there.
+"""
+
+import argparse
+import cProfile
+import os
+import pstats
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from bench.command import add_counts, add_json, is_quick
+from bench.decisions import DEFAULT, NOW, furnished, pods
+from bench.extremes import Case, Thing, cases
+from bench.figures import columns
+from devcluster.output import say
+from tidelock.model.locks import decode_reservation
+from tidelock.model.lockschedules import decode_schedule
+from tidelock.model.nodes import decode_node
+from tidelock.model.pods import decode_pod
+from tidelock.scheduler.decider import Decider
+from tidelock.scheduler.feed import Feed
+
+TARGET = 250.0  # milliseconds
+_BESIDE = 20  # other pods
+_TOP = 25  # functions of a profile
+
+
+@dataclass
+class Stall:
+    """The longest stalls by a kind of object, in milliseconds; `load` is the machine's, over 1 minute."""
+
+    kind: str
+    taking_in: float = 0.0
+    deciding: float = 0.0
+    beside: float = 0.0
+    load: float = 0.0
+
+    @property
+    def worst(self) -> float:
+        """The longest of the three."""
+        return max(self.taking_in, self.deciding, self.beside)
+
+    @property
+    def verdict(self) -> str:
+        """Whether the target is met."""
+        return "met" if self.worst <= TARGET else "missed"
+
+
+@dataclass
+class _Stage:
+    """A decider and its feed, with the object's stalls so far."""
+
+    decider: Decider
+    feed: Feed
+    stall: Stall = field(init=False)
+
+    def take_in(self, thing: Thing) -> None:
+        """Decode an object and hand it to the feed, as a watch does."""
+        raw = msgspec.json.encode(thing.body)
+        begin = time.process_time()
+        match thing.kind:
+            case "pod":
+                self.feed.pods.upsert(None, decode_pod(raw))
+            case "node":
+                self.feed.nodes.upsert(None, decode_node(raw))
+            case "reservation":
+                self.feed.reservations.upsert(None, decode_reservation(raw))
+            case "schedule":
+                schedule = decode_schedule(raw)
+                schedule.missed(NOW, 0.0)
+                schedule.to_come(NOW)
+        self.stall.taking_in = max(self.stall.taking_in, _milliseconds(begin))
+
+    def decide(self) -> float:
+        """Decide until nothing is due; returns the longest step."""
+        longest = 0.0
+        while (due := self.decider.next_due()) is not None and due <= NOW:
+            begin = time.process_time()
+            self.decider.step(NOW)
+            longest = max(longest, _milliseconds(begin))
+        return longest
+
+
+def measure(case: Case, options: argparse.Namespace) -> Stall:
+    """Measure the stalls of one kind of object on a cluster of its own."""
+    stage = _Stage(*furnished(DEFAULT, options.nodes, options.placed))
+    stage.stall = Stall(case.name)
+    profile = cProfile.Profile()
+    if options.profile:
+        profile.enable()
+    for thing in case.things(options.nodes):
+        stage.take_in(thing)
+    stage.stall.deciding = stage.decide()
+    for pod in pods(DEFAULT, _BESIDE, alike=False):
+        stage.feed.pods.upsert(None, pod)
+        stage.stall.beside = max(stage.stall.beside, stage.decide())
+    if options.profile:
+        profile.disable()
+        pstats.Stats(profile).strip_dirs().sort_stats("cumtime").print_stats(_TOP)
+    stage.stall.load = os.getloadavg()[0]
+    return stage.stall
+
+
+def table(stalls: Sequence[Stall]) -> str:
+    """Lay the figures out for people."""
+    rows: list[tuple[str, ...]] = [
+        ("object", "taking in", "deciding", "beside", f"at most {TARGET:.0f} ms", "load")
+    ]
+    for each in stalls:
+        figures = (f"{value:.1f} ms" for value in (each.taking_in, each.deciding, each.beside))
+        rows.append((each.kind, *figures, each.verdict, f"{each.load:.1f}"))
+    return columns(rows)
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line; --quick changes the defaults, and what is given counts more."""
+    parser = argparse.ArgumentParser(prog="bench.worst", description="Measure the worst objects of tenants.")
+    quick = is_quick(parser, arguments, "a smaller cluster, for a first look")
+    counts = (
+        ("nodes", 1_000, 200, "nodes of the cluster"),
+        ("placed", 10_000, 2_000, "pods that are placed already"),
+    )
+    add_counts(parser, counts, quick=quick)
+    parser.add_argument("--kinds", metavar="A,B", help="only these kinds of objects, by name")
+    parser.add_argument("--profile", action="store_true", help="print where the time goes, and slow it down")
+    add_json(parser)
+    options = parser.parse_args(arguments)
+    known = {case.name: case for case in cases()}
+    wanted = options.kinds.split(",") if options.kinds else list(known)
+    if unknown := sorted(set(wanted).difference(known)):
+        parser.error(f"no such kind: {', '.join(unknown)}; there are {', '.join(known)}")
+    options.chosen = [known[name] for name in wanted]
+    return options
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the benchmark; the exit status is 0 whatever the figures."""
+    options = parse(arguments)
+    stalls = []
+    for case in options.chosen:
+        say(f"{case.name}.")
+        stalls.append(measure(case, options))
+    print(f"Stalls of the loop at {options.nodes} nodes and {options.placed} placed pods.")
+    print(table(stalls))
+    if options.json:
+        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(stalls)))
+    return 0
+
+
+def _milliseconds(begin: float) -> float:
+    return (time.process_time() - begin) * 1000
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

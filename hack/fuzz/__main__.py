@@ -1,0 +1,153 @@
+"""Hostile objects of every kind: python -m fuzz [--objects 10000] [--seed SEED] [--only NUMBER].
+
+On a control plane of its own, the operator runs as it is installed. Objects of all kinds that it reads are
+made and changed as tenants may, and as an administrator where no tenant may. Their fields are drawn from
+the schemas. It fails if the operator ends or raises, if /healthz gets slow, if a canary (another tenant's
+small Reservation) is answered late, and for each object without a status or a refusal that names a field.
+A finding names a file with the object, and `--seed SEED --only NUMBER` plays that object alone.
+"""
+
+import argparse
+import asyncio
+import json
+import math
+import secrets
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import msgspec
+
+from bench.figures import columns
+from bench.programs import tidelock
+from bench.world import admin
+from devcluster import LocalCluster, start_cluster
+from devcluster.output import say
+from devcluster.tenants import AUTHOR, MANAGER, STATUSES, tenant_account
+from fuzz.objects import RESOURCES, Source
+from fuzz.run import Outcome, Plan, Tenancy, fuzz
+from fuzz.schema import Schema, of_openapi
+from fuzz.vitals import Vitals
+from soak.__main__ import install
+from tidelock.kube.client import KubeClient
+from tidelock.kube.config import load_connection
+
+PROBE = 0.25
+"""Seconds that 99 of 100 probes of /healthz take at most."""
+SONG = 2.0
+"""Seconds in which each canary is answered."""
+
+_NAMESPACE, _LIMITED, _CANARIES = "fuzz", "fuzz-limited", "fuzz-canary"
+
+
+async def play(cluster: LocalCluster, plan: Plan) -> Outcome:
+    """Run the operator and play the plan."""
+    program = tidelock(cluster, await asyncio.to_thread(install, cluster))
+    for namespace in (_NAMESPACE, _LIMITED, _CANARIES):
+        manifest = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+        cluster.kubectl("apply", "--server-side", "-f", "-", input=manifest)
+    files = [
+        tenant_account(cluster, _NAMESPACE, name, roles, cluster.directory)
+        for name, roles in (("team", (MANAGER, AUTHOR)), ("forger", (STATUSES,)))
+    ]
+    await asyncio.to_thread(program.start)
+    try:
+        async with AsyncExitStack() as stack:
+            client = await stack.enter_async_context(admin(cluster))
+            team, forger = [
+                await stack.enter_async_context(
+                    KubeClient(load_connection(file), user_agent="fuzz", timeout_seconds=60.0)
+                )
+                for file in files
+            ]
+            source = Source(plan.seed, await _schemas(client))
+            outcome = await fuzz(
+                Tenancy(client, team, forger, _NAMESPACE, _LIMITED, _CANARIES), source, program, plan
+            )
+    finally:
+        await asyncio.to_thread(program.stop)
+    outcome.findings += [*slowness(outcome.vitals)]
+    return outcome
+
+
+async def _schemas(client: KubeClient) -> dict[str, Schema]:
+    """Ask the API server for the schemas of Kubernetes' own kinds."""
+    groups = {
+        f"apis/{each.group}/{each.version}" if each.group else f"api/{each.version}"
+        for each in RESOURCES.values()
+        if each.group != "tidelock.dev"
+    }
+    found: dict[str, Schema] = {}
+    for group in sorted(groups):
+        found |= of_openapi(msgspec.json.decode(await client.get(f"/openapi/v3/{group}")))
+    return found
+
+
+def slowness(vitals: Vitals) -> list[str]:
+    """Say where the operator was slower than it may be."""
+    found = []
+    if (probe := _percentile(vitals.probes, 0.99)) > PROBE:
+        found.append(f"/healthz: the 99th percentile of {len(vitals.probes)} probes is {probe:.3f} s")
+    late = [song for song in vitals.songs if song > SONG]
+    if late:
+        found.append(f"{len(late)} of {len(vitals.songs)} canaries were answered late: {late[:10]} s")
+    return found
+
+
+def _percentile(values: Sequence[float], share: float) -> float:
+    """Return the value that a share of the values does not exceed; 0 for none."""
+    ordered = sorted(values)
+    return ordered[math.ceil(share * len(ordered)) - 1] if ordered else 0.0
+
+
+def report(plan: Plan, outcome: Outcome) -> None:
+    """Print what was done and what was found."""
+    vitals = outcome.vitals
+    ends = sorted({end for _, end in outcome.verdicts})
+    rows = [("kind", *ends)] + [
+        (kind, *(str(outcome.verdicts[kind, end]) for end in ends))
+        for kind in sorted({kind for kind, _ in outcome.verdicts})
+    ]
+    print(columns(rows))
+    print(
+        f"seed {plan.seed}: {plan.objects} objects, {outcome.patches} patches, "
+        f"slowest answer {outcome.slowest:.2f} s"
+    )
+    print(
+        f"/healthz: p99 {_percentile(vitals.probes, 0.99):.3f} s of {len(vitals.probes)}; "
+        f"canaries: p99 {_percentile(vitals.songs, 0.99):.3f} s, "
+        f"most {max(vitals.songs, default=0.0):.3f} s of {len(vitals.songs)}"
+    )
+    print("\n".join(outcome.findings) or "Nothing was found.")
+
+
+def parse(arguments: Sequence[str]) -> Plan:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="fuzz", description="Hostile objects of every kind.")
+    parser.add_argument("--objects", type=int, default=10_000, help="how many objects are made")
+    parser.add_argument("--seed", default=secrets.token_hex(4), help="of all that is drawn")
+    parser.add_argument("--only", type=int, metavar="NUMBER", help="play the object of this number alone")
+    parser.add_argument("--folder", type=Path, default=Path("build/fuzz"), help="where findings are written")
+    options = parser.parse_args(arguments)
+    if options.only is not None:
+        return Plan(seed=options.seed, objects=1, first=options.only, folder=options.folder)
+    return Plan(seed=options.seed, objects=options.objects, folder=options.folder)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Fuzz on a control plane of its own; gives the exit status."""
+    plan = parse(arguments)
+    with (
+        tempfile.TemporaryDirectory(prefix="tidelock-fuzz-") as directory,
+        start_cluster(Path(directory), controller_manager=False, kwok=False) as cluster,
+    ):
+        say(f"seed {plan.seed}, {plan.objects} objects.")
+        outcome = asyncio.run(play(cluster, plan))
+    report(plan, outcome)
+    return 1 if outcome.findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

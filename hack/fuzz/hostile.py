@@ -1,0 +1,289 @@
+"""Hostile values for a schema: at its bounds, beyond them, of another type, too long, too many, too deep."""
+
+import re
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import msgspec
+
+from fuzz.schema import Schema
+
+_MISSING: Any = object()
+_TRIES = 12  # of a value at the bounds of its schema that the schema allows
+_LARGE = 0.01  # how often a value is as large as the API server takes
+_OPTIONAL = 0.2  # how often a field that may be left out is there
+_DEPTH = 5  # beyond which no optional field is added
+
+INSTANTS = (
+    "0001-01-01T00:00:00Z",
+    "1970-01-01T00:00:00Z",
+    "1969-12-31T23:59:59.999999999Z",
+    "2016-12-31T23:59:60Z",
+    "2036-02-29T24:00:00Z",
+    "2035-01-01T00:00:00.000000001+14:00",
+    "2035-01-01T00:00:00-23:59",
+    "9998-12-31T23:59:59.9999999Z",
+    "9999-12-31T23:59:59.9999999Z",
+    "9999-12-31T23:59:59-01:00",
+    "2035-01-01t00:00:00z",
+    "2035-13-01T00:00:00Z",
+    "not an instant",
+)
+QUANTITIES = (
+    *("0", "1", "-1", "1m", "1n", "1u", "0.0000000001", "999999999999999999999", "1e-30", "1e30", "1e308"),
+    *(
+        "1E",
+        "16E",
+        "999P",
+        "9223372036854775807",
+        "9223372036854775808",
+        "-9223372036854775808",
+        "1Ei",
+        "8Ei",
+    ),
+    *("0.5", ".5", "5.", "+1", "1_000", " 1", "NaN", "Inf", "1e999999999", "0x10", "", "٣", "1" * 33),
+    *(0, 1, -1, 2**31, 2**63 - 1, 2**63, 10**30, 0.5),
+)
+TEXTS = (
+    *("", " ", "a", "A", "a/b", "..", "-", "null", "true", "0", "__proto__", "a" * 63, "a" * 64, "a" * 254),
+    *("\x00", "\x1b[31m", "a\nb", "\r", "\u202egnp", "\ufeff", "\U0001f40b" * 20, "e\u0301" * 40, "\x7f"),
+    *("${x}", "{{.x}}", "%s%n", "<script>alert(1)</script>", "'; --", "\\", "*", "[", "(a+)+$", "=cmd()"),
+)
+_LIKELY = (
+    *(
+        "a",
+        "web-0",
+        "cpu",
+        "1",
+        "memory",
+        "tidelock.dev/a",
+        "10m",
+        "15m",
+        "http://127.0.0.1:9",
+        "UTC",
+        "@yearly",
+    ),
+    *("0 0 * * *", "apps/v1", "Deployment", "metadata.name", "2035-01-01T00:00:00Z", "0.5", "nvidia.com/gpu"),
+)
+_NUMBERS = (0, 1, -1, 2, 100, 2**31 - 1, 2**31, -(2**31), 2**53 + 1, 2**63 - 1, 2**63, -(2**63), 10**30)
+_RAW = (
+    msgspec.Raw(b'"\\ud800"'),  # half of a character
+    msgspec.Raw(b"1e400"),
+    msgspec.Raw(b"-0"),
+    msgspec.Raw(b"1.0"),
+    msgspec.Raw(b"1" * 400),
+    msgspec.Raw(b'{"a":1,"a":2}'),
+)
+
+
+def plain(rng: Random, schema: Schema, depth: int = 0) -> Any:
+    """Draw an ordinary value: what the schema requires, and some of the rest."""
+    if choices := schema.get("enum"):
+        return rng.choice(choices)
+    value: Any = {}
+    match schema.type:
+        case "quantity":
+            value = rng.choice(("1", "500m", "2", 1))
+        case "object":
+            value = _plain_object(rng, schema, depth)
+        case "array":
+            count = max(schema.get("minItems", 0), rng.choice((0, 1, 1, 2)))
+            value = [plain(rng, schema.items, depth + 1) for _ in range(count)]
+        case "integer" | "number":
+            low, high = schema.get("minimum", 0), schema.get("maximum", 2**31 - 1)
+            value = rng.choice((low, min(low + 1, high), min(max(60, low), high), high))
+        case "boolean":
+            value = rng.random() < 1 / 2
+        case "string":
+            value = _plain_text(rng, schema)
+    return value
+
+
+def _plain_object(rng: Random, schema: Schema, depth: int) -> dict[str, Any]:
+    if schema.values is not None:
+        count = max(schema.get("minProperties", 0), rng.choice((0, 1, 1)))
+        return {name: plain(rng, schema.values, depth + 1) for name in ("cpu", "memory", "a")[:count]}
+    wanted = (name for name in schema.properties if depth < _DEPTH and rng.random() < _OPTIONAL)
+    names = dict.fromkeys((*schema.required, *wanted))
+    return {
+        name: plain(rng, schema.properties[name], depth + 1) for name in names if name in schema.properties
+    }
+
+
+def _plain_text(rng: Random, schema: Schema) -> str:
+    if schema.get("format") == "date-time":
+        return rng.choice(("2035-01-01T00:00:00Z", "2035-01-01T00:00:00.5Z"))
+    words = [each for each in schema.words if isinstance(each, str)]
+    candidates = [each for each in (*_LIKELY, *words) if _matches(schema, each)]
+    return rng.choice(candidates) if candidates else "a"
+
+
+def _matches(schema: Schema, text: str) -> bool:
+    pattern = schema.get("pattern", "")
+    try:
+        found = re.search(pattern, text) is not None
+    except re.error:  # Go knows more classes than Python
+        found = True
+    return found and schema.get("minLength", 0) <= len(text) <= schema.get("maxLength", 2**31)
+
+
+def mutated(
+    rng: Random, schema: Schema, value: Any = _MISSING, depth: int = 0, *, beyond: bool = False
+) -> Any:
+    """Copy a value with one part of it hostile; a part that is not there is added.
+
+    What is hostile is inside the bounds of its schema, as far as this module knows them, unless `beyond`.
+    """
+    if value is _MISSING:
+        value = plain(rng, schema, depth)
+    whole = depth > 1 and rng.random() < 1 / (4 + depth)
+    if not whole and isinstance(value, dict) and schema.type == "object":
+        return _mutated_object(rng, schema, value, depth, beyond=beyond)
+    if not whole and isinstance(value, list) and schema.type == "array" and rng.random() < 3 / 4:
+        if not value:
+            return [mutated(rng, schema.items, depth=depth + 1, beyond=beyond)]
+        index = rng.randrange(len(value))
+        return [
+            mutated(rng, schema.items, each, depth + 1, beyond=beyond) if number == index else each
+            for number, each in enumerate(value)
+        ]
+    return hostile(rng, schema, beyond=beyond)
+
+
+def _mutated_object(
+    rng: Random, schema: Schema, value: dict[str, Any], depth: int, *, beyond: bool
+) -> dict[str, Any]:
+    if schema.values is not None:
+        name = rng.choice([*value, *(TEXTS if beyond else ()), *_LIKELY])
+        return value | {
+            name: mutated(rng, schema.values, value.get(name, _MISSING), depth + 1, beyond=beyond)
+        }
+    kept = {"status"} if depth else {"apiVersion", "kind", "metadata", "status"}
+    fields = [name for name in schema.properties if name not in kept]
+    if not fields or (beyond and depth and rng.random() < 1 / _TRIES):
+        return value | {rng.choice((*TEXTS, "unknownField")): _anything(rng)}
+    # What is there is changed more often than what is not: it is in use.
+    name = rng.choice([*fields, *(9 * [each for each in fields if each in value])])
+    part = mutated(rng, schema.properties[name], value.get(name, _MISSING), depth + 1, beyond=beyond)
+    return value | {name: part}
+
+
+def hostile(rng: Random, schema: Schema, *, beyond: bool) -> Any:
+    """Draw a value at the bounds of a schema, or one beyond them."""
+    if beyond and rng.random() < 1 / 2:
+        return _anything(rng)
+    for _ in range(_TRIES):
+        value = _large(rng, schema) if rng.random() < _LARGE else _at_bounds(rng, schema)
+        if beyond or _fits(schema, value):
+            return value
+    return plain(rng, schema)
+
+
+def _fits(schema: Schema, value: Any) -> bool:
+    """Whether a schema allows a value, as far as its type and bounds go."""
+    if isinstance(value, msgspec.Raw):
+        return schema.type in {"", "object"}
+    if choices := schema.get("enum"):
+        return value in choices
+    fits = value is not None
+    match schema.type:
+        case "integer":
+            least = 2**31 if schema.get("format") == "int32" else 2**63
+            low, high = schema.get("minimum", -least), schema.get("maximum", least - 1)
+            fits = type(value) is int and low <= value <= high
+        case "string":
+            fits = isinstance(value, str) and _matches(schema, value)
+        case "array":
+            fits = isinstance(value, list) and len(value) <= schema.get("maxItems", 2**31)
+        case "object":
+            fits = isinstance(value, dict) and len(value) <= schema.get("maxProperties", 2**31)
+    return fits
+
+
+def _at_bounds(rng: Random, schema: Schema) -> Any:
+    if schema.words and rng.random() < 1 / 10:
+        return rng.choice(schema.words)
+    if schema.type == "quantity":
+        return rng.choice(QUANTITIES)
+    if schema.get("format") == "date-time":
+        return rng.choice(INSTANTS)
+    if choices := schema.get("enum"):
+        return rng.choice((*choices, *TEXTS))
+    return _AT_BOUNDS.get(schema.type, _free)(rng, schema)
+
+
+def _numbers(rng: Random, schema: Schema) -> Any:
+    bounds = [schema.plain[name] for name in ("minimum", "maximum") if name in schema.plain]
+    return rng.choice([*(bound + step for bound in bounds for step in (-1, 0, 1)), *_NUMBERS, *bounds])
+
+
+def _texts(rng: Random, schema: Schema) -> Any:
+    longest = min(schema.get("maxLength", 253), 2**16)
+    ends = ("a" * longest, "a" * (longest + 1), "9" * longest, "a." * (longest // 2) + "a")
+    return rng.choice((*TEXTS, *ends, *_LIKELY, *QUANTITIES[:20], *INSTANTS[:4]))
+
+
+def _lists(rng: Random, schema: Schema) -> Any:
+    most = min(schema.get("maxItems", 32), 256)
+    count = rng.choice((0, 1, 2, most, most + 1))
+    one = plain(rng, schema.items)
+    if rng.random() < 1 / 2:
+        return [one] * count  # the same again and again
+    return [plain(rng, schema.items) for _ in range(count)]
+
+
+def _objects(rng: Random, schema: Schema) -> Any:
+    if schema.values is None:
+        return plain(rng, schema) if schema.properties else _free(rng, schema)
+    most = min(schema.get("maxProperties", 32), 256)
+    count = rng.choice((0, 1, most, most + 1))
+    return {f"example.com/r{number}": hostile(rng, schema.values, beyond=False) for number in range(count)}
+
+
+def _flags(rng: Random, _: Schema) -> Any:
+    return rng.random() < 1 / 2
+
+
+def _free(rng: Random, _: Schema) -> Any:
+    """Draw a value for a place that takes any."""
+    return rng.choice((deep(rng.choice((10, 100, 900))), {}, [], _anything(rng)))
+
+
+_AT_BOUNDS: dict[str, Callable[[Random, Schema], Any]] = {
+    "integer": _numbers,
+    "number": _numbers,
+    "string": _texts,
+    "array": _lists,
+    "object": _objects,
+    "boolean": _flags,
+}
+
+
+def _anything(rng: Random) -> Any:
+    """Draw a value of any type."""
+    drawn = (rng.choice(each) for each in (_NUMBERS, _RAW, TEXTS, INSTANTS, QUANTITIES))
+    simple: tuple[Any, ...] = (None, True, [], {}, [None], {"": None}, [[[[]]]], 0.5)
+    return rng.choice((*simple, *drawn, deep(rng.choice((50, 1_000)))))
+
+
+def _large(rng: Random, schema: Schema) -> Any:
+    """Draw a value of a megabyte at most: more the API server does not take."""
+    size = rng.choice((10_000, 200_000, 900_000))
+    match schema.type:
+        case "array":
+            one = plain(rng, schema.items, _DEPTH)
+            return [one] * (size // max(len(msgspec.json.encode(one)), 1))
+        case "object" if schema.values is not None:
+            return {f"a-{number}": plain(rng, schema.values, _DEPTH) for number in range(size // 20)}
+        case "object":
+            return msgspec.Raw(b"{" + b",".join(b'"a%d":1' % n for n in range(size // 12)) + b"}")
+        case "integer" | "number":
+            return msgspec.Raw(b"1" * size)
+        case _:
+            return rng.choice(("a", "9", "1.", "\u2603", "a,")) * (size // 3)
+
+
+def deep(levels: int) -> msgspec.Raw:
+    """Nest objects and lists; encoders that call themselves can't write so many levels."""
+    return msgspec.Raw(b'{"a":[' * (levels // 2) + b"1" + b"]}" * (levels // 2))

@@ -1,0 +1,349 @@
+"""What is fuzzed: objects of each kind by number, and changes of them, each drawn from a seed alone."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import yaml
+
+from fuzz.hostile import QUANTITIES, TEXTS, deep, mutated, plain
+from fuzz.schema import Json, Schema, of_crds, of_wire
+from tidelock.kube.client import (
+    NODES,
+    PODS,
+    RESERVATIONGROUPS,
+    RESERVATIONQUOTAS,
+    RESERVATIONQUOTES,
+    RESERVATIONS,
+    RESERVATIONSCHEDULES,
+    WATERLEVELS,
+    Resource,
+)
+from tidelock.model.lenient import Reader
+from tidelock.model.levels import NODE_LEVEL, POD_USAGE
+from tidelock.model.nodes import Node
+from tidelock.model.pods import BORROWS, CLAIMED_LOCKS, REQUIRE_RESERVATION, RUN_SECONDS, Pod
+from tidelock.scheduler.watches import OTHERS
+
+SCHEDULER = "tidelock-scheduler"
+GROUND = "fuzz.tidelock.dev/ground"
+"""Label of the nodes that most objects select."""
+
+_SAMPLES = Path(__file__).parents[2] / "manifests" / "samples"
+_OURS = {
+    each.kind: each
+    for each in (
+        RESERVATIONS,
+        RESERVATIONGROUPS,
+        RESERVATIONSCHEDULES,
+        RESERVATIONQUOTES,
+        RESERVATIONQUOTAS,
+        WATERLEVELS,
+    )
+}
+_WORKLOADS = [
+    Resource("apps", "v1", "deployments", "Deployment"),
+    Resource("apps", "v1", "daemonsets", "DaemonSet"),
+    Resource("batch", "v1", "jobs", "Job"),
+]
+_FOREIGN = {
+    each.kind: each for each in (PODS, NODES, *(resource for resource, _ in OTHERS.values()), *_WORKLOADS)
+}
+RESOURCES: Mapping[str, Resource] = _OURS | _FOREIGN
+"""Every kind that is fuzzed: ours, all that decisions go by, and workloads that are annotated."""
+
+_WIRE = {PODS.kind: Pod, NODES.kind: Node} | {
+    resource.kind: decode.kind for resource, decode in OTHERS.values() if isinstance(decode, Reader)
+}
+_BY_ADMIN = {RESERVATIONQUOTAS.kind, "CSIStorageCapacity"}
+_WEIGHTS = {
+    "Reservation": 30,
+    "Pod": 30,
+    "ReservationGroup": 8,
+    "ReservationSchedule": 8,
+    "ReservationQuote": 8,
+}
+_WEIGHTS |= {"Node": 5, "ReservationQuota": 4, "WaterLevel": 2, "Namespace": 0}
+_ANNOTATIONS = (
+    *(REQUIRE_RESERVATION, RUN_SECONDS, BORROWS, CLAIMED_LOCKS, NODE_LEVEL, POD_USAGE),
+    *("tidelock.dev/movable", "tidelock.dev/schedule-template", "tidelock.dev/faults", "example.com/a"),
+)
+_ORDINARY = 0.8
+_SHARE_OF_PATCHES = 0.7
+_LIMITED = 0.1
+_READ = 0.85  # how often only fields are drawn that the operator reads
+_BEYOND = 0.2  # how often an object breaks its schema, so that the API server should refuse it
+
+
+@dataclass(frozen=True)
+class Case:
+    """An object, and how it is changed once it is there.
+
+    Attributes:
+        name: the seed and the number, by which it is drawn again.
+        kind: its kind.
+        manifest: the object; msgspec.Raw in it is JSON that no encoder writes.
+        strict: whether the API server refuses unknown fields, as kubectl has it; else it prunes them.
+        limited: whether it is in the namespace that has quotas.
+        patches: merge patches of the object.
+        forged: merge patches of its status, by an account with the right to write it.
+
+    """
+
+    name: str
+    kind: str
+    manifest: Json
+    strict: bool
+    limited: bool
+    patches: tuple[Json, ...]
+    forged: tuple[Json, ...]
+
+    @property
+    def resource(self) -> Resource:
+        """Where it is found."""
+        return RESOURCES[self.kind]
+
+    @property
+    def ours(self) -> bool:
+        """Whether we define the kind."""
+        return self.kind in _OURS
+
+    @property
+    def by_admin(self) -> bool:
+        """Whether no tenant may write it."""
+        return not self.resource.namespaced or self.kind in _BY_ADMIN
+
+
+class Source:
+    """Draws cases; all that it takes besides the seed are the schemas of the API."""
+
+    def __init__(self, seed: str, schemas: Mapping[str, Schema]) -> None:
+        """Take the schemas of Kubernetes' own kinds."""
+        self._seed = seed
+        self._schemas = {**schemas, **of_crds()}
+        self._read = {
+            kind: Schema(of_wire(self._schemas[kind], hint))
+            for kind, hint in _WIRE.items()
+            if kind in self._schemas
+        }
+        self._kinds = [kind for kind in RESOURCES if kind in self._schemas]
+        self._weights = [_WEIGHTS.get(kind, 1) for kind in self._kinds]
+        self._samples: dict[str, list[Json]] = {}
+        for file in sorted(_SAMPLES.glob("*.yaml")):
+            for sample in yaml.safe_load_all(file.read_text()):
+                self._samples.setdefault(sample["kind"], []).append(sample)
+
+    def draw(self, number: int) -> Case:
+        """Draw the case of a number, the same each time."""
+        name = f"{self._seed}-{number}"
+        rng = Random(name)  # noqa: S311 -- chance, no secret
+        [kind] = rng.choices(self._kinds, self._weights)
+        schema, resource = self._schemas[kind], RESOURCES[kind]
+        if kind in self._read and rng.random() < _READ:
+            schema = self._read[kind]
+        manifest = self._base(rng, kind, schema)
+        beyond = rng.random() < _BEYOND
+        for _ in range(rng.choice((1, 1, 1, 2))):
+            manifest = mutated(rng, schema, manifest, beyond=beyond)
+        status = schema.properties.get("status")
+        manifest |= {"apiVersion": resource.api_version, "kind": kind}
+        metadata = {"name": f"fuzz-{name}", "labels": {GROUND: "fuzz"}}
+        manifest["metadata"] = _metadata(rng, metadata, beyond=beyond)
+        count = rng.choice((1, 1, 2)) if rng.random() < _SHARE_OF_PATCHES else 0
+        patches, forged = [], []
+        for _ in range(count):
+            if status is not None and rng.random() < 1 / 3:
+                forged.append(
+                    {"status": mutated(rng, status, plain(rng, status), 1, beyond=rng.random() < _BEYOND)}
+                )
+            else:
+                patches.append(self._patch(rng, schema, manifest))
+        limited = kind == RESERVATIONQUOTAS.kind or rng.random() < _LIMITED
+        strict = rng.random() < 1 / 2
+        return Case(name, kind, manifest, strict, limited, tuple(patches), tuple(forged))
+
+    def _base(self, rng: Random, kind: str, schema: Schema) -> Json:
+        """Draw an ordinary object: a sample, one made for its kind, or whatever its schema allows."""
+        samples = self._samples.get(kind, [])
+        if kind in _BASES and rng.random() < _ORDINARY:
+            return _BASES[kind](rng)
+        if samples and rng.random() < _ORDINARY:
+            return dict(rng.choice(samples))
+        value: Json = plain(rng, schema)
+        return value
+
+    def _patch(self, rng: Random, schema: Schema, manifest: Json) -> Json:
+        """Draw a change of one part: of the spec or the like, or of the metadata."""
+        fields = [
+            name for name in schema.properties if name not in {"apiVersion", "kind", "metadata", "status"}
+        ]
+        if not fields or rng.random() < 1 / 4:
+            return {"metadata": _metadata(rng, {}, beyond=True)}
+        field = rng.choice(fields)
+        beyond = rng.random() < _BEYOND
+        changed = mutated(rng, schema.properties[field], manifest.get(field, {}), 1, beyond=beyond)
+        if isinstance(changed, dict) and isinstance(manifest.get(field), dict):
+            before = manifest[field]
+            changed = {key: value for key, value in changed.items() if before.get(key) is not value}
+        return {field: changed}
+
+
+def _metadata(rng: Random, metadata: Json, *, beyond: bool) -> Json:
+    """Add some metadata that tenants write; what may make the API server refuse it only if `beyond`."""
+    if beyond and rng.random() < 1 / 2:
+        field, value = rng.choice(list(_METADATA.items()))
+        metadata = metadata | {field: value(rng)}
+    if rng.random() < 1 / 5:
+        metadata = metadata | {"annotations": {rng.choice(_ANNOTATIONS): _annotation(rng)}}
+    return metadata
+
+
+def _annotation(rng: Random) -> Any:
+    number = rng.choice(
+        (*TEXTS, *map(str, QUANTITIES), "true", "9" * 300, "1," * 2000, "0.5,2035-01-01T00:00:00Z")
+    )
+    return rng.choice((number, number, "x" * 250_000, '{"cpu":' + "[" * 5000, "[1e400,-1]", '{"cpu": "NaN"}'))
+
+
+_METADATA: Mapping[str, Callable[[Random], Any]] = {
+    "name": lambda rng: rng.choice((*TEXTS, "fuzz-" + "x" * 240, "fuzz." + ".".join("ab" * 30))),
+    "generateName": lambda rng: rng.choice(TEXTS),
+    "labels": lambda rng: {GROUND: "fuzz", rng.choice(("a", "job", "app", *TEXTS)): rng.choice(TEXTS)},
+    "annotations": lambda rng: {rng.choice((*_ANNOTATIONS, *TEXTS)): _annotation(rng)},
+    "finalizers": lambda rng: [rng.choice(("example.com/never", "orphan", *TEXTS))],
+    "ownerReferences": lambda rng: (
+        [
+            {
+                "apiVersion": rng.choice(("v1", "apps/v1", "a/b/c", "tidelock.dev/v1alpha1")),
+                "kind": rng.choice(("ReplicaSet", "Job", "ReservationGroup", "ReservationSchedule", *TEXTS)),
+                "name": rng.choice(("web", *TEXTS)),
+                "uid": rng.choice(("1", *TEXTS)),
+                "controller": rng.random() < 3 / 4,
+            }
+        ]
+        * rng.choice((1, 1, 50))
+    ),
+    "creationTimestamp": lambda rng: rng.choice(("9999-12-31T23:59:59Z", None, "x", 1)),
+    "deletionTimestamp": lambda rng: rng.choice(("0001-01-01T00:00:00Z", None)),
+    "managedFields": lambda rng: [
+        {
+            "manager": "a",
+            "operation": "Update",
+            "fieldsType": "FieldsV1",
+            "fieldsV1": deep(rng.choice((9, 900))),
+        }
+    ],
+}
+
+
+def _pod(rng: Random) -> Json:
+    """Draw a pod with some of what schedulers look at."""
+    requests = rng.choice(({"cpu": "100m"}, {"cpu": "1", "memory": "1Gi"}, {}))
+    container: Json = {"name": "main", "image": "example.org/none", "resources": {"requests": requests}}
+    spec: Json = {"schedulerName": SCHEDULER, "containers": [container], "terminationGracePeriodSeconds": 0}
+    selector = {"matchLabels": {GROUND: "fuzz"}}
+    term = {"labelSelector": selector, "topologyKey": "kubernetes.io/hostname"}
+    expressions = {"matchExpressions": [{"key": GROUND, "operator": "Exists"}]}
+    spread = {"maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway", **term}
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "fuzz"}}
+    weighted = {"weight": 1, "podAffinityTerm": term}
+    preferred = "preferredDuringSchedulingIgnoredDuringExecution"
+    required = {"nodeSelectorTerms": [expressions]}
+    for field, value in {
+        "affinity": {"podAntiAffinity": {preferred: [weighted]}, "podAffinity": {preferred: [weighted]}}
+        | {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}},
+        "topologySpreadConstraints": [spread],
+        "tolerations": [{"operator": "Exists"}],
+        "nodeSelector": {GROUND: "fuzz"},
+        "volumes": [claim],
+        "initContainers": [container | {"name": "init", "restartPolicy": rng.choice(("Always", None))}],
+        "activeDeadlineSeconds": rng.choice((1, 100, 2**31 - 1)),
+        "schedulingGates": [{"name": "example.com/gate"}],
+        "overhead": None,
+        "resourceClaims": None,
+    }.items():
+        if rng.random() < 1 / 5:
+            spec[field] = value
+    if rng.random() < 1 / 10:
+        container["ports"] = [{"containerPort": 80, "hostPort": rng.choice((80, 65535))}]
+    return {"spec": {name: value for name, value in spec.items() if value is not None}}
+
+
+def _reservation(rng: Random) -> Json:
+    """Draw a Reservation with some of what it may have; some of these exclude each other."""
+    requests = {"cpu": rng.choice(("100m", "1", "63")), "memory": "1Gi"}
+    container = {"name": "main", "resources": {"requests": requests}}
+    labels = {"app": "fuzz"}
+    owners: list[Json] = [{"pod": {"name": "fuzz"}}, {"selector": {"matchLabels": labels}}]
+    owners.append({"controller": {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "fuzz"}})
+    spec: Json = {"owners": [rng.choice(owners)], "ttlSeconds": rng.choice((1, 60, 31_536_000))}
+    if rng.random() < 1 / 4:
+        template = _pod(rng)["spec"] | {"containers": [container]}
+        spec["template"] = {"metadata": {"labels": labels}, "spec": template}
+    else:
+        spec["resources"] = requests
+        spec["nodeSelector"] = {GROUND: "fuzz"}
+    if rng.random() < 1 / 8:
+        spec["startAt"] = rng.choice(("2035-01-01T00:00:00Z", "2026-01-01T00:00:00Z"))
+    for field, value in {
+        "lease": {"durationSeconds": rng.choice((1, 60)), "renewTime": "2026-01-01T00:00:00.5Z"},
+        "commit": {"withinSeconds": rng.choice((1, 600))},
+        "reuse": "Always",
+        "borrowable": True,
+        "pendingDeadlineSeconds": rng.choice((0, 60, 31_536_000)),
+        "retention": "Retain",
+        "ttlSecondsAfterFinished": rng.choice((0, 60)),
+        "runSeconds": rng.choice((1, 3600)),
+        "priority": rng.choice((-1, 100)),
+        "tolerations": [{"operator": "Exists"}],
+    }.items():
+        if rng.random() < 1 / 8 and not (field == "tolerations" and "template" in spec):
+            spec[field] = value
+    return {"spec": spec}
+
+
+def _quote(rng: Random) -> Json:
+    asked = _reservation(rng)["spec"]
+    kept = ("resources", "template", "nodeSelector", "tolerations", "priority")
+    return {"spec": {name: asked[name] for name in kept if name in asked} | {"ttlSeconds": 60}}
+
+
+def _node(rng: Random) -> Json:
+    size = {"cpu": rng.choice(("4", "0", "1E")), "memory": "16Gi", "pods": rng.choice(("110", "0", "9E"))}
+    ready = {"type": "Ready", "status": "True", "reason": "Fuzz"}
+    return {"spec": {}, "status": {"capacity": size, "allocatable": size, "conditions": [ready]}}
+
+
+def _workload(rng: Random) -> Json:
+    labels = {"app": "fuzz"}
+    pod = _pod(rng)["spec"]
+    return {
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        }
+    }
+
+
+def _budget(rng: Random) -> Json:
+    return {
+        "spec": {"selector": {"matchLabels": {GROUND: "fuzz"}}, "minAvailable": rng.choice((0, 1, "50%"))}
+    }
+
+
+def _claim(rng: Random) -> Json:
+    modes = [rng.choice(("ReadWriteOnce", "ReadOnlyMany", "ReadWriteOncePod"))]
+    return {"spec": {"accessModes": modes, "resources": {"requests": {"storage": "1Gi"}}}}
+
+
+_BASES: Mapping[str, Callable[[Random], Json]] = {
+    "Reservation": _reservation,
+    "ReservationQuote": _quote,
+    "Pod": _pod,
+    "Node": _node,
+    "PodDisruptionBudget": _budget,
+    "PersistentVolumeClaim": _claim,
+    **dict.fromkeys(("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"), _workload),
+}

@@ -1,0 +1,250 @@
+"""One run: cases are made, changed and removed, while the operator's vitals are taken."""
+
+import asyncio
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from bench.world import put_nodes
+from devcluster import Component
+from devcluster.output import say
+from fuzz.objects import GROUND, Case, Source
+from fuzz.verdict import answered, decode, of_answer, of_refusal
+from fuzz.vitals import Canary, Vitals, probing
+from tidelock.kube.client import RESERVATIONQUOTES as QUOTES
+from tidelock.kube.client import KubeClient
+from tidelock.kube.errors import ApiError, NotFound
+
+_SIZE = {"cpu": "64", "memory": "256Gi", "pods": "250"}
+_VAST = {"cpu": "100000", "memory": "1000Ti", "pods": "100000"}
+_CANARY_NODE = "fuzz-canary"
+_NODES = 4
+_WORKERS = 6
+_RECENT = 40  # cases that a finding about the process names
+_PROGRESS = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is played.
+
+    Attributes:
+        seed: of chance; with a case's number it gives the case.
+        objects: how many cases are played.
+        first: the number of the first.
+        alive: how many objects are left in the cluster at once.
+        patience: seconds in which the operator has to say what became of an object.
+        folder: where findings are written.
+
+    """
+
+    seed: str
+    objects: int
+    first: int = 0
+    alive: int = 200
+    patience: float = 30.0
+    folder: Path = Path("build/fuzz")
+
+
+class Tenancy(NamedTuple):
+    """The clients that write: an admin's, and of a namespace those of a team and of a writer of statuses."""
+
+    admin: KubeClient
+    team: KubeClient
+    forger: KubeClient
+    namespace: str
+    limited: str
+    canaries: str
+
+
+@dataclass
+class Outcome:
+    """What was done, and what was found.
+
+    Attributes:
+        verdicts: what became of the objects, by kind and end.
+        patches: how many changes were sent.
+        slowest: the most seconds that an answer took.
+        vitals: of the operator.
+        findings: what went wrong, in words that name a file with the object.
+
+    """
+
+    verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    patches: int = 0
+    slowest: float = 0.0
+    vitals: Vitals = field(default_factory=Vitals)
+    findings: list[str] = field(default_factory=list)
+
+
+async def fuzz(tenancy: Tenancy, source: Source, program: Component, plan: Plan) -> Outcome:
+    """Play a plan against an operator that runs, and clear away what was made."""
+    run = _Run(tenancy, source, program, plan)
+    await run.play()
+    return run.outcome
+
+
+class _Run:
+    def __init__(self, tenancy: Tenancy, source: Source, program: Component, plan: Plan) -> None:
+        self._tenancy, self._source, self._program, self._plan = tenancy, source, program, plan
+        self._live: deque[Case] = deque()
+        self._recent: deque[Case] = deque(maxlen=_RECENT)
+        self._dead = False
+        self.outcome = Outcome()
+
+    async def play(self) -> None:
+        await put_nodes(self._tenancy.admin, _ground())
+        canary = Canary(self._tenancy.admin, self._tenancy.canaries, _CANARY_NODE)
+        await canary.sing()
+        numbers = iter(range(self._plan.first, self._plan.first + self._plan.objects))
+        with probing(self.outcome.vitals, self._program.health.port):
+            async with asyncio.TaskGroup() as group:
+                singing = group.create_task(canary.go_on(self.outcome.vitals))
+                workers = [group.create_task(self._work(numbers)) for _ in range(_WORKERS)]
+                await asyncio.wait(workers)
+                while self._live and not self._dead:
+                    await self._remove(self._live.popleft())
+                singing.cancel()
+            self._look_at_log()
+
+    async def _work(self, numbers: Iterator[int]) -> None:
+        for number in numbers:
+            if self._dead:
+                return
+            case = self._source.draw(number)
+            self._recent.append(case)
+            await self._play(case)
+            self._look()
+            if number % _PROGRESS == _PROGRESS - 1:
+                found = len(self.outcome.findings)
+                say(f"{number + 1} objects, {self.outcome.patches} patches, {found} findings")
+
+    async def _play(self, case: Case) -> None:
+        """Make an object and change it; each time it must be refused with a reason, or answered."""
+        if not await self._send(
+            case, "POST", case.resource.collection(self._tenancy.namespace), case.manifest
+        ):
+            return
+        self._live.append(case)
+        await self._await_answer(case)
+        for patch in case.patches:
+            self.outcome.patches += 1
+            if await self._send(case, "PATCH", self._path(case), patch):
+                await self._await_answer(case)
+        for patch in case.forged:  # what is forged of an object is believed until the operator writes again
+            self.outcome.patches += 1
+            await self._send(case, "PATCH", f"{self._path(case)}/status", patch, forged=True)
+        if len(self._live) > self._plan.alive:
+            await self._remove(self._live.popleft())
+
+    async def _send(self, case: Case, method: str, path: str, body: object, *, forged: bool = False) -> bool:
+        """Send a request as who may; whether it was accepted."""
+        client = self._tenancy.forger if forged else self._tenancy.team
+        if case.by_admin or case.limited or (method == "PATCH" and not forged and case.resource is QUOTES):
+            client = self._tenancy.admin
+        validation = {"fieldValidation": "Strict" if case.strict else "Ignore"}
+        content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        try:
+            await client.request(method, path, params=validation, body=body, content_type=content_type)
+        except ApiError as refusal:
+            self.outcome.verdicts[case.kind, f"{method} refused"] += 1
+            if wrong := of_refusal(case, refusal):
+                self._found(case, wrong)
+            return False
+        self.outcome.verdicts[case.kind, f"{method} accepted"] += 1
+        return True
+
+    async def _await_answer(self, case: Case) -> None:
+        begin = time.perf_counter()
+        pause = 0.01
+        while not self._dead:
+            try:
+                raw = await self._tenancy.admin.get(self._path(case))
+            except NotFound:
+                return  # it was fulfilled, or has expired
+            except ApiError:
+                raw = b""
+            with suppress(msgspec.MsgspecError, RecursionError):
+                seen = decode(raw)
+                if answered(case, seen):
+                    self.outcome.slowest = max(self.outcome.slowest, time.perf_counter() - begin)
+                    if wrong := of_answer(seen):
+                        self._found(case, wrong)
+                    return
+            if time.perf_counter() - begin > self._plan.patience:
+                self._found(case, f"no answer after {self._plan.patience:g} s: {raw[-600:]!r}")
+                return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, 0.5)
+            self._look()
+
+    async def _remove(self, case: Case) -> None:
+        """Delete an object without waiting for anybody's finalizers."""
+        path = self._path(case)
+        with suppress(ApiError):
+            if case.manifest["metadata"].get("finalizers") or any(
+                "metadata" in each for each in case.patches
+            ):
+                await self._tenancy.admin.patch(path, {"metadata": {"finalizers": None}})
+            await self._tenancy.admin.request("DELETE", path, params={"gracePeriodSeconds": "0"})
+
+    def _path(self, case: Case) -> str:
+        return case.resource.item(str(case.manifest["metadata"]["name"]), self._namespace(case))
+
+    def _namespace(self, case: Case) -> str:
+        return self._tenancy.limited if case.limited else self._tenancy.namespace
+
+    def _look(self) -> None:
+        """Look whether the operator lives."""
+        if not self._dead and not self._program.running:
+            self._dead = True
+            log = self._program.log.read_text(errors="replace")
+            self._found_together("the operator ended; its log ends with:\n" + log[-3000:])
+
+    def _look_at_log(self) -> None:
+        """Look for exceptions that did not end the operator, and keep its log."""
+        log = self._program.log.read_text(errors="replace")
+        self._plan.folder.mkdir(parents=True, exist_ok=True)
+        (self._plan.folder / f"operator-{self._plan.seed}.log").write_text(log)
+        if "Traceback" in log:
+            begin = log.index("Traceback")
+            self._found_together(f"{log.count('Traceback')} tracebacks: {log[max(begin - 500, 0) :][:3000]}")
+
+    def _found(self, case: Case, what: str) -> None:
+        file = self._write(case)
+        self.outcome.findings.append(f"{case.kind} {case.name}: {what}\n  the object is in {file}")
+
+    def _found_together(self, what: str) -> None:
+        files = [str(self._write(each)) for each in self._recent]
+        self.outcome.findings.append(f"{what}\n  the last objects are {' '.join(files)}")
+
+    def _write(self, case: Case) -> Path:
+        """Write a case to a file of its own; raw JSON in it is written as it was sent."""
+        self._plan.folder.mkdir(parents=True, exist_ok=True)
+        file = self._plan.folder / f"{case.name}.json"
+        file.write_bytes(msgspec.json.encode([case.manifest, *case.patches, *case.forged]))
+        return file
+
+
+def _ground() -> Sequence[dict[str, object]]:
+    """Describe the nodes that cases may use, and one that the canary has for itself."""
+    taint = {"key": "fuzz.tidelock.dev/canary", "effect": "NoSchedule"}
+    names = [f"fuzz-node-{number}" for number in range(_NODES)]
+    nodes: list[dict[str, object]] = [_node(name, {GROUND: "fuzz"}, _SIZE) for name in names]
+    return [*nodes, _node(_CANARY_NODE, {}, _VAST) | {"spec": {"taints": [taint]}}]
+
+
+def _node(name: str, labels: dict[str, str], size: dict[str, str]) -> dict[str, object]:
+    ready = {"type": "Ready", "status": "True", "reason": "Fuzz"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}},
+        "status": {"capacity": size, "allocatable": size, "conditions": [ready]},
+    }

@@ -1,0 +1,148 @@
+"""Schemas of the kinds that are fuzzed: of ours from crds/, of Kubernetes' own from the API server."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import yaml
+
+Json = dict[str, Any]
+
+CRDS = Path(__file__).parents[2] / "crds"
+
+_NESTED = {"properties", "items", "additionalProperties"}
+_DEEPEST = 6
+_INT_OR_STRING = "x-kubernetes-int-or-string"
+_LITERALS = re.compile(r"'([^']{1,40})'|\b(\d{1,19})\b")
+
+
+@dataclass(frozen=True)
+class Schema:
+    """One schema, in which references are followed when they are met.
+
+    Attributes:
+        plain: the schema as OpenAPI writes it.
+        components: schemas that references lead to, by name.
+        words: texts and numbers that the rules (CEL) of this kind compare with.
+
+    """
+
+    plain: Json
+    components: Mapping[str, Json] = field(default_factory=dict)
+    words: tuple[str | int, ...] = ()
+
+    @property
+    def type(self) -> str:
+        """The JSON type, `quantity` for what may be a number or a text, or empty for anything."""
+        if self.plain.get(_INT_OR_STRING) or "oneOf" in self.plain or "anyOf" in self.plain:
+            return "quantity"
+        return str(self.plain.get("type", ""))
+
+    @property
+    def properties(self) -> dict[str, "Schema"]:
+        """The fields of an object."""
+        return {name: self._follow(each) for name, each in self.plain.get("properties", {}).items()}
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The fields that an object must have."""
+        return tuple(self.plain.get("required", ()))
+
+    @property
+    def items(self) -> "Schema":
+        """What a list has."""
+        return self._follow(self.plain.get("items", {}))
+
+    @property
+    def values(self) -> "Schema | None":
+        """What the values of a map are; None for an object that has fields, or whatever it wants."""
+        values = self.plain.get("additionalProperties")
+        return self._follow(values) if isinstance(values, dict) else None
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Look up a bound, format or pattern."""
+        return self.plain.get(name, default)
+
+    def _follow(self, plain: Json) -> "Schema":
+        parts = [plain, *plain.get("allOf", ())]
+        for part in parts:
+            if "$ref" in part:
+                return Schema(self.components[part["$ref"].rpartition("/")[2]], self.components, self.words)
+        return Schema(plain, self.components, self.words)
+
+
+def of_wire(schema: Schema, hint: Any) -> Json:
+    """Return what is left of a schema if it has those fields alone that are decoded to a type of ours."""
+    plain = {name: value for name, value in schema.plain.items() if name not in {"properties", "required"}}
+    kinds = [each for each in (hint, *get_args(hint), *_inner(hint)) if _is_struct(each)]
+    if schema.type == "array":
+        return plain | {"items": of_wire(schema.items, hint)}
+    if schema.type != "object" or not kinds or not schema.properties:
+        return _expanded(schema)
+    properties = schema.properties
+    fields = {each.encode_name: each.type for each in msgspec.structs.fields(kinds[0])}
+    required = set(schema.required) - fields.keys()
+    kept = {name: of_wire(properties[name], fields[name]) for name in fields if name in properties}
+    kept |= {name: _expanded(properties[name]) for name in required}
+    return plain | {"properties": kept, "required": list(schema.required)}
+
+
+def _expanded(schema: Schema, depth: int = 0) -> Json:
+    """Copy a schema with what its references lead to, as far as anybody looks."""
+    plain = {name: value for name, value in schema.plain.items() if name not in _NESTED}
+    if depth > _DEEPEST:
+        return plain
+    if "properties" in schema.plain:
+        plain["properties"] = {name: _expanded(each, depth + 1) for name, each in schema.properties.items()}
+    if "items" in schema.plain:
+        plain["items"] = _expanded(schema.items, depth + 1)
+    if schema.values is not None:
+        plain["additionalProperties"] = _expanded(schema.values, depth + 1)
+    return plain
+
+
+def _inner(hint: Any) -> Iterator[Any]:
+    """Yield what the parts of a union or a list are made of."""
+    for each in get_args(hint):
+        yield from get_args(each)
+
+
+def _is_struct(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, msgspec.Struct)
+
+
+def of_crds() -> dict[str, Schema]:
+    """Read the schemas of our kinds, by kind."""
+    found = {}
+    for file in sorted(CRDS.glob("*.yaml")):
+        definition = yaml.safe_load(file.read_text())
+        schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        words = tuple(dict.fromkeys(_words(schema)))
+        found[definition["spec"]["names"]["kind"]] = Schema(schema, {}, words)
+    return found
+
+
+def of_openapi(document: Json) -> dict[str, Schema]:
+    """Find the kinds of one group in what the API server answers to /openapi/v3/..."""
+    components = document["components"]["schemas"]
+    return {
+        each["kind"]: Schema(plain, components)
+        for plain in components.values()
+        for each in plain.get("x-kubernetes-group-version-kind", ())
+    }
+
+
+def _words(plain: object) -> Iterator[str | int]:
+    """Yield the literals of all rules in a schema, and the neighbours of its numbers."""
+    if isinstance(plain, dict):
+        for rule in plain.get("x-kubernetes-validations", ()):
+            for text, number in _LITERALS.findall(rule["rule"]):
+                yield from (text,) if text else (int(number) - 1, int(number), int(number) + 1)
+        for value in plain.values():
+            yield from _words(value)
+    elif isinstance(plain, list):
+        for value in plain:
+            yield from _words(value)

@@ -1,0 +1,113 @@
+"""Whether the operator lives and serves others: its /healthz, and a canary, another tenant's Reservation."""
+
+import asyncio
+import http.client
+import itertools
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from threading import Event, Thread
+
+import msgspec
+
+from devcluster.loopback import HOST
+from fuzz.verdict import decode
+from tidelock.kube.client import RESERVATIONS, KubeClient
+from tidelock.kube.errors import ApiError
+
+_PROBE_EVERY = 0.1  # seconds
+_PROBE_TIMEOUT = 5.0
+_LOOK_EVERY = 0.02
+_SONG_EVERY = 0.5
+_PATIENCE = 60.0
+
+
+@dataclass
+class Vitals:
+    """What was measured.
+
+    Attributes:
+        probes: seconds that each probe of /healthz took; infinity for one that failed.
+        songs: seconds that the operator took to make each canary Active; infinity for one that never was.
+
+    """
+
+    probes: list[float] = field(default_factory=list)
+    songs: list[float] = field(default_factory=list)
+
+
+@contextmanager
+def probing(vitals: Vitals, port: int) -> Iterator[None]:
+    """Ask after the health of a process while the context lasts."""
+    ended = Event()
+
+    def probe() -> None:
+        while not ended.wait(_PROBE_EVERY):
+            vitals.probes.append(_probe(port))
+
+    thread = Thread(target=probe)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _probe(port: int) -> float:
+    begin = time.perf_counter()
+    connection = http.client.HTTPConnection(HOST, port, timeout=_PROBE_TIMEOUT)
+    try:
+        connection.request("GET", "/healthz")
+        well = connection.getresponse().status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
+        well = False
+    finally:
+        connection.close()
+    return time.perf_counter() - begin if well else float("inf")
+
+
+class Canary:
+    """Makes a small Reservation on a node again and again."""
+
+    def __init__(self, client: KubeClient, namespace: str, node: str) -> None:
+        self._client, self._namespace, self._node = client, namespace, node
+        self._numbers = itertools.count()
+
+    async def sing(self) -> float:
+        """Make a Reservation, return the seconds from its storage to its being Active, and delete it.
+
+        They are infinite if it is never Active. What the API server takes is left out: to store it, and twice
+        its slowest answer to a plain read meanwhile, as the operator is told of it and writes its status.
+        """
+        name = f"canary-{next(self._numbers)}"
+        spec = {"nodeName": self._node, "resources": {"cpu": "100m"}, "owners": [{"pod": {"name": name}}]}
+        manifest = {
+            "apiVersion": RESERVATIONS.api_version,
+            "kind": RESERVATIONS.kind,
+            "metadata": {"name": name},
+            "spec": spec | {"ttlSeconds": 600, "tolerations": [{"operator": "Exists"}]},
+        }
+        await self._client.create(RESERVATIONS.collection(self._namespace), manifest)
+        stored = time.perf_counter()
+        path = RESERVATIONS.item(name, self._namespace)
+        slowest = 0.0
+        while (taken := time.perf_counter() - stored) < _PATIENCE:
+            asked = time.perf_counter()
+            seen = decode(await self._client.get(path))
+            slowest = max(slowest, time.perf_counter() - asked)
+            if seen.status is not None and seen.status.phase == "Active":
+                break
+            await asyncio.sleep(_LOOK_EVERY)
+        else:
+            taken = float("inf")
+        await self._client.delete(path)
+        return max(taken - 2 * slowest, 0.0)
+
+    async def go_on(self, vitals: Vitals) -> None:
+        """Sing for ever."""
+        while True:
+            with suppress(ApiError, msgspec.MsgspecError):
+                vitals.songs.append(await self.sing())
+            await asyncio.sleep(_SONG_EVERY)

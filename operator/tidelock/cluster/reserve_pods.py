@@ -1,0 +1,104 @@
+"""The reserve pods of locks that wait for their owners, as neighbours of the pods and locks that come.
+
+On its node a reserve pod counts as its pod will: its labels are counted, its affinity terms speak of others,
+its host ports are in use. The amounts are counted as what the lock holds. Counts of reserve pods are kept
+apart from those of pods, as an affinity may seek pods that are there.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidelock.cluster.carriers import Carriers
+from tidelock.cluster.columns import Columns
+from tidelock.cluster.ports import Ports
+from tidelock.cluster.tallies import Tallies
+from tidelock.model.pods import Pod, ReservePod
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """A reserve pod on the node of its lock."""
+
+    pod: ReservePod
+    node_name: str
+
+
+class ReservePods:
+    """The reserve pods on all nodes, those included that are not known yet.
+
+    Args:
+        columns: whose rows are counted by.
+        carriers: the affinity terms of pods, to which those of reserve pods are added.
+        ports: the host ports of pods, likewise.
+
+    Attributes:
+        tallies: counts of reserve pods.
+
+    """
+
+    def __init__(self, columns: Columns, carriers: Carriers, ports: Ports) -> None:
+        self._columns = columns
+        self._carriers = carriers
+        self._ports = ports
+        self._placed: dict[str, Reserved] = {}
+        self._on_node: defaultdict[str, dict[str, Reserved]] = defaultdict(dict)
+        self.tallies = Tallies(columns)
+
+    def __bool__(self) -> bool:
+        return bool(self._placed)
+
+    def on(self, node_name: str) -> Iterable[ReservePod]:
+        """Return the reserve pods that count on a node."""
+        return [each.pod for each in self._on_node[node_name].values()] if node_name in self._on_node else ()
+
+    def put(self, pod: ReservePod, node_name: str) -> None:
+        """Count a reserve pod on a node, and on no other; its newer version takes its place."""
+        known = self._placed.get(pod.uid)
+        if known is not None:
+            if known.node_name == node_name and counts_as(known.pod) == counts_as(pod):
+                return
+            self.discard(pod.uid)
+        placed = Reserved(pod, node_name)
+        self._placed[pod.uid] = placed
+        self._on_node[node_name][pod.uid] = placed
+        self.tallies.place(placed)
+        self._count(placed, 1)
+
+    def discard(self, uid: str) -> None:
+        """Count a reserve pod no longer; one that does not count is ignored."""
+        placed = self._placed.pop(uid, None)
+        if placed is None:
+            return
+        on_node = self._on_node[placed.node_name]
+        del on_node[uid]
+        if not on_node:
+            del self._on_node[placed.node_name]
+        self.tallies.displace(placed)
+        self._count(placed, -1)
+
+    def count_node(self, node_name: str, sign: int) -> None:
+        """Count the reserve pods of a node that has come to be known (sign 1), or is about to go (-1)."""
+        for placed in self._on_node.get(node_name, {}).values():
+            self._count(placed, sign)
+
+    def move(self, node_name: str, source: int, target: int) -> None:
+        """Follow a node from the last row to one whose node has gone."""
+        for placed in self._on_node.get(node_name, {}).values():
+            self._ports.remove(placed.pod.host_ports, source)
+            self._ports.add(placed.pod.host_ports, target)
+        self.tallies.move(source, target)
+
+    def _count(self, placed: Reserved, sign: int) -> None:
+        row, pod = self._columns.row_of.get(placed.node_name), placed.pod
+        if row is None:
+            return
+        self.tallies.count(pod, row, sign)
+        self._carriers.count(pod, row, sign)
+        if pod.host_ports:
+            (self._ports.add if sign > 0 else self._ports.remove)(pod.host_ports, row)
+
+
+def counts_as(pod: Pod) -> tuple[object, ...]:
+    """Return all by which a pod is noticed by its neighbours, its namespace aside."""
+    return pod.meta.labels, pod.spec.affinity, pod.host_ports

@@ -1,0 +1,147 @@
+"""Kopf operators, one for each kind, which fail alone and start again with a back-off.
+
+Kopf ends with the first error of a watch other than 410: a missing right, a kind that was deleted, an error
+of the API server. It leaves the watches of its other kinds behind, and `kopf.run_tasks` then cancels every
+task that is younger than Kopf, the scheduler's included. So each kind has an operator of its own, whose tasks
+are ended here, and no others.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from random import Random
+from typing import NoReturn
+
+import aiohttp
+import kopf
+from kopf._cogs.structs.references import Insights
+
+from tidelock.handlers.lifecycle import set_on_signals
+from tidelock.kube.backoff import Backoff
+from tidelock.kube.client import Resource
+from tidelock.kube.errors import ApiError, NotFound
+from tidelock.running import until
+from tidelock.telemetry import Telemetry
+
+logger = logging.getLogger(__name__)
+
+# Seconds between two starts.
+_SHORTEST_PAUSE = 1.0
+_LONGEST_PAUSE = 30.0
+# Seconds after which Kopf's list and watch have succeeded: it repeats a request that is refused once.
+_WORKING_SECONDS = 5.0
+# Seconds of work after which the next failure is not counted with those before.
+_CALM_SECONDS = 60.0
+_NOT_STARTED = "NotStarted"
+
+
+class SupervisedOperator:
+    """Kopf for one kind, started again whenever it ends.
+
+    Attributes:
+        resource: the kind that its handlers are for.
+        problem: why it does not work now, in a word; empty if it works.
+
+    """
+
+    def __init__(
+        self, resource: Resource, registry: kopf.OperatorRegistry, telemetry: Telemetry, rng: Random
+    ) -> None:
+        """Take the handlers, of this kind alone."""
+        self.resource = resource
+        self.problem = _NOT_STARTED
+        self._registry = registry
+        self._up = telemetry.kopf_up.labels(resource.plural)
+        self._failures = telemetry.kopf_failures
+        self._backoff = Backoff(_SHORTEST_PAUSE, _LONGEST_PAUSE, rng)
+
+    async def run(self, stop: asyncio.Event, ended: asyncio.Event) -> None:
+        """Run Kopf again and again until `ended` is set. Signals set `stop`."""
+        while not ended.is_set():
+            error = await self._run_once(stop, ended)
+            if error is not None:
+                self._failed(error)
+                await until(ended, asyncio.sleep(self._backoff.next()))
+
+    async def _run_once(self, stop: asyncio.Event, ended: asyncio.Event) -> BaseException | None:
+        """Run Kopf until it fails, and return why, or until `ended` is set."""
+        flag, insights = asyncio.Event(), Insights()
+        tasks = {
+            *await kopf.spawn_tasks(
+                registry=self._registry,
+                insights=insights,
+                clusterwide=True,
+                standalone=True,
+                stop_flag=flag,
+            ),
+            asyncio.create_task(self._watch_over(insights)),
+        }
+        set_on_signals(stop)  # Kopf has put handlers of its own in their place
+        await until(ended, asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED))
+        flag.set()  # ends the task that waits for it
+        errors = [task.exception() for task in tasks if task.done() and not task.cancelled()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        self._up.set(0)
+        if ended.is_set():
+            return None
+        return next(filter(None, errors), RuntimeError("Kopf has ended by itself"))
+
+    async def _watch_over(self, insights: Insights) -> NoReturn:
+        """Note when Kopf works; raises NotFound if it finds no such kind, as it would not look again."""
+        await insights.ready_resources.wait()
+        if not any(found.plural == self.resource.plural for found in insights.watched_resources):
+            raise NotFound("the API server does not serve this kind", status=404)
+        await asyncio.sleep(_WORKING_SECONDS)
+        self._up.set(1)
+        if self.problem != _NOT_STARTED:
+            logger.info("Kopf works again", extra={"resource": self.resource.plural})
+        self.problem = ""
+        await asyncio.sleep(_CALM_SECONDS)
+        self._backoff.reset()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    def _failed(self, error: BaseException) -> None:
+        """Count a failure, and log the first of those that are alike."""
+        problem = type(error).__name__.removeprefix("API").removesuffix("Error")
+        self._failures.labels(self.resource.plural, problem).inc()
+        if problem != self.problem:
+            text = str(error.args[0] if error.args else error)
+            fields = {"resource": self.resource.plural, "error": f"{problem}: {text}"}
+            logger.warning(
+                "Kopf has failed and is started again",
+                extra=fields,
+                exc_info=error if _is_fault(error) else None,
+            )
+        self.problem = problem
+
+
+@asynccontextmanager
+async def running(
+    operators: Collection[SupervisedOperator], started: asyncio.Event, stop: asyncio.Event
+) -> AsyncIterator[asyncio.Task[None]]:
+    """Run Kopf while the context lasts, once `started` is set; yields its task, which never ends before.
+
+    Reservations come first, so Kopf starts after the first decision. Signals set `stop`.
+    """
+    ended = asyncio.Event()
+
+    async def run() -> None:
+        if await until(ended, started.wait()):
+            await asyncio.gather(*(operator.run(stop, ended) for operator in operators))
+
+    task = asyncio.create_task(run())
+    try:
+        yield task
+    finally:
+        ended.set()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _is_fault(error: BaseException) -> bool:
+    """Whether an error is a fault of a program, whose traceback is needed, and none of the API server."""
+    expected = (ApiError, aiohttp.ClientError, OSError)
+    return not isinstance(error, expected) and not type(error).__module__.startswith("kopf.")

@@ -1,0 +1,134 @@
+"""A Lease that a thread of its own renews, so that a long decision never costs the leadership.
+
+The decision loop and the renewals shared one event loop once: an object whose decision took longer than the
+renewal deadline ended the leader, and then the next one, which met the same object.
+
+The rule by which the thread gives up: it renews as long as the event loop of the process has turned within
+the last `patience` seconds. A loop that stands still for longer is taken for stuck. The Lease then runs out,
+writes are refused from `renew_deadline` on, and a standby takes over.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, NoReturn, TypeVar
+
+from tidelock.kube.client import KubeClient
+from tidelock.kube.lease import Leadership, Lease
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_BEAT = 0.5  # seconds between two signs of life of the event loop
+
+
+class LeaseThread(Leadership):
+    """Leads while the thread has the Lease.
+
+    Only the thread uses the client and changes the Lease. Other threads read single attributes of it.
+
+    Attributes:
+        on_lost: called in the thread when the leadership is lost, or the event loop is taken for stuck.
+
+    """
+
+    def __init__(
+        self,
+        lease: Lease,
+        client: KubeClient,
+        *,
+        patience: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.epoch = lease.epoch
+        self._lease, self._client = lease, client
+        self._patience, self._clock = patience, clock
+        self._turned = clock()
+        self.on_lost: Callable[[], None] = lambda: None
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run the thread while the context lasts."""
+        self._loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=self._loop.run_forever, name="lease", daemon=True)
+        thread.start()
+        opened = AsyncExitStack()
+        try:
+            await self._in_thread(opened.enter_async_context(self._client))
+            yield
+        finally:
+            await self._in_thread(opened.aclose())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            await asyncio.to_thread(thread.join)
+            self._loop.close()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether another process leads, as far as is known."""
+        return self._lease.waiting
+
+    @property
+    def holder(self) -> str:
+        """Identity of the process that leads, as far as is known."""
+        return self._lease.holder
+
+    @property
+    def silence(self) -> str:
+        """Say that the holder of the Lease does not renew it; empty otherwise."""
+        return self._lease.silence
+
+    def check(self) -> None:
+        """Raise NotLeading unless the Lease was renewed in time."""
+        self._lease.check()
+
+    async def acquire(self) -> None:
+        """Wait until this process leads."""
+        await self._in_thread(self._lease.acquire())
+        self.epoch = self._lease.epoch
+
+    async def keep(self) -> NoReturn:
+        """Go on leading for ever.
+
+        Raises:
+            LeaseLostError: another process has the Lease, or it was not renewed in time.
+
+        """
+        self._turned = self._clock()
+        beats = asyncio.create_task(self._beat())
+        try:
+            await self._in_thread(self._keep())
+            raise AssertionError
+        finally:
+            beats.cancel()
+
+    async def release(self) -> None:
+        """Let another process lead from now on."""
+        await self._in_thread(self._lease.release())
+
+    async def _keep(self) -> NoReturn:
+        try:
+            await self._lease.keep(while_=self._turns)
+        except Exception:
+            self.on_lost()  # by the thread: the event loop may hear of it late, or never
+            raise
+
+    async def _beat(self) -> NoReturn:
+        while True:
+            self._turned = self._clock()
+            await asyncio.sleep(_BEAT)
+
+    def _turns(self) -> bool:
+        still = self._clock() - self._turned
+        if still < self._patience:
+            return True
+        logger.error("the event loop stands still, the Lease runs out", extra={"seconds": round(still, 1)})
+        self.on_lost()
+        return False
+
+    async def _in_thread(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the thread; when this is cancelled, the coroutine is."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))

@@ -1,0 +1,41 @@
+"""Which reservation a pod waits for that requires one, and why that reservation is not Active.
+
+The text is written to each such pod. So it follows the phase and the reason of a reservation, and leaves out
+the amounts of its message, which change with every pod that comes or goes.
+"""
+
+from tidelock.ledger import reasons
+from tidelock.ledger.entry import Entry
+from tidelock.ledger.ownership import Ownership
+from tidelock.model.instants import format_instant
+from tidelock.model.pods import Pod
+from tidelock.model.reservations import Phase
+
+MISSING = "waiting for a reservation, and none names this pod as its owner"
+_NAMED = 3
+
+
+def awaited_text(ownership: Ownership, pod: Pod) -> str:
+    """Name the reservations that a pod waits for with their phases and reasons, or say that it has none."""
+    named = ownership.naming(pod)
+    if not named:
+        former = ownership.former(pod)
+        return f"{MISSING}: {former}" if former else MISSING
+    texts = [f"{entry.key}, which is {_standing(entry)}" for entry in named[:_NAMED]]
+    if len(named) > _NAMED:
+        texts.append(f"{len(named) - _NAMED} more")
+    return f"waiting for reservation {'; or '.join(texts)}"
+
+
+def told_by(text: str, earlier: str) -> bool:
+    """Whether an earlier text says all of a text; how a reservation ended is known to one process alone."""
+    return earlier == text or (text == MISSING and earlier.startswith(f"{MISSING}: "))
+
+
+def _standing(entry: Entry) -> str:
+    if entry.phase is Phase.ACTIVE and not entry.given:
+        return f"{Phase.PENDING}: {reasons.GROUP_INCOMPLETE}"
+    if entry.phase is Phase.ACTIVE and entry.sticky and entry.occupants:
+        return f"{entry.phase} and in use by another pod"
+    begins = f", and begins at {format_instant(entry.begins_at)}" if entry.begins_at is not None else ""
+    return f"{entry.phase}: {entry.reason}{begins}"

@@ -1,0 +1,57 @@
+"""Which of the locks on a node a pod takes, if none of them is for it alone.
+
+One lock that covers what the pod needs is enough: the one with the smallest excess. Otherwise the largest
+lock comes first, until one covers what is left, and of those that do the one with the smallest excess; then
+those go that the others make needless. What all of them together lack is not theirs to cover.
+
+The work is O(n log n) for n locks. An exact search for the smallest excess would be exponential.
+"""
+
+from collections.abc import Sequence
+from functools import reduce
+
+from tidelock.model.quantities import NOTHING, Resources, at_most, beyond, covers, minus, plus
+
+
+def best_fit(needed: Resources, offers: Sequence[Resources], capacity: Resources) -> list[int]:
+    """Return the indexes of the offers that a pod takes, in ascending order; the first one wins a tie.
+
+    Amounts of different resources are compared by their share of the node's `capacity`.
+    """
+    wanted = {name: units for name, units in at_most(needed, reduce(plus, offers, NOTHING)).items() if units}
+    if not wanted:
+        return []
+    taken = []
+    left: Resources = wanted
+    order = sorted(range(len(offers)), key=lambda index: -_share(at_most(offers[index], wanted), capacity))
+    for place, index in enumerate(order):
+        if covers(offers[index], left):
+            enough = (each for each in order[place:] if covers(offers[each], left))
+            taken.append(min(enough, key=lambda each: (_share(beyond(offers[each], left), capacity), each)))
+            break
+        if any(at_most(offers[index], left).values()):
+            taken.append(index)
+            left = beyond(left, offers[index])
+    return sorted(_needed(taken, offers, wanted))
+
+
+def misfit(needed: Resources, offers: Sequence[Resources], capacity: Resources) -> float:
+    """Return by how much what a pod takes exceeds its needs or falls short of them, as shares of the node."""
+    taken = reduce(plus, (offers[index] for index in best_fit(needed, offers, capacity)), NOTHING)
+    return _share(beyond(taken, needed), capacity) + _share(beyond(needed, taken), capacity)
+
+
+def _needed(taken: Sequence[int], offers: Sequence[Resources], wanted: Resources) -> list[int]:
+    """Leave out each offer that the others make needless, the largest first."""
+    kept = list(taken)
+    total = reduce(plus, (offers[index] for index in kept), NOTHING)
+    for index in taken:
+        if covers(rest := minus(total, offers[index]), wanted):
+            kept.remove(index)
+            total = rest
+    return kept
+
+
+def _share(amounts: Resources, capacity: Resources) -> float:
+    """Sum the shares of a node that amounts are."""
+    return sum(units / max(capacity.get(name, 0), 1) for name, units in sorted(amounts.items()))

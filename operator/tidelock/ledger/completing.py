@@ -1,0 +1,39 @@
+"""Changes of the ledger that are made as a whole, or not at all."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+from tidelock.ledger.book import Book
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Changing(Protocol):
+    """What changes a ledger."""
+
+    @property
+    def book(self) -> Book:
+        """The ledger."""
+
+    def time(self) -> float:
+        """Return the time of the change, in seconds since the epoch."""
+
+
+C = TypeVar("C", bound=Changing)
+
+
+def completing(change: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P], R]:
+    """Have the locks that a method was changing made anew when it raises, and the error go on."""
+
+    @wraps(change)
+    def complete(self: C, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        self.book.checkpoint()
+        try:
+            return change(self, *args, **kwargs)
+        except Exception:
+            self.book.recover(self.time())
+            raise
+
+    return complete

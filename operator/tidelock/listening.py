@@ -1,0 +1,168 @@
+"""A port that serves an HTTP application within limits, whatever its clients do.
+
+Any pod of a cluster may reach a port of the operator. So connections that ask nothing give way to new ones,
+and a request has to come in time and be of a bounded size.
+"""
+
+import asyncio
+import errno
+import os
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from aiohttp import web, web_response
+from aiohttp.typedefs import Middleware
+
+_OTHER_PORT = "; choose another port by {option}"
+_OTHER_ADDRESS = "; name an address of this machine by --listen"
+_ADVICE: Mapping[int, str] = MappingProxyType(
+    {errno.EADDRINUSE: _OTHER_PORT, errno.EACCES: _OTHER_PORT, errno.EADDRNOTAVAIL: _OTHER_ADDRESS}
+)
+_HANDSHAKE = 10.0  # seconds that a client gets for TLS
+
+# aiohttp names itself and Python with their versions in each answer that has no such header, and in its own
+# error pages, which no signal of an application sees. Its constant is the only place that all of them read.
+web_response.SERVER_SOFTWARE = "tidelock"  # type: ignore[attr-defined]
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class ListenError(Exception):
+    """The address cannot be listened on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds of one port.
+
+    Attributes:
+        connections: how many are kept open at once.
+        first_request: seconds from the begin of a connection to the head of its first request.
+        body: seconds in which the body of a request must come.
+        size: largest body, in bytes.
+        keepalive: seconds for which a connection without requests is kept.
+        last: seconds that requests get when the port is closed.
+
+    """
+
+    connections: int = 256
+    first_request: float = 10.0
+    body: float = 10.0
+    size: int = 64 * 1024
+    keepalive: float = 75.0
+    last: float = 1.0
+
+
+def bounded(limits: Limits, *before: Middleware) -> web.Application:
+    """Make an application whose requests have bodies of a bounded size that come in time.
+
+    What `before` refuses is refused before its body is read.
+    """
+
+    @web.middleware
+    async def read_in_time(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            async with asyncio.timeout(limits.body):
+                await request.read()
+        except TimeoutError:
+            text = f"the body did not come within {limits.body:g} s"
+            return web.Response(status=408, text=text, headers={"Connection": "close"})
+        return await handler(request)
+
+    return web.Application(client_max_size=limits.size, middlewares=(*before, read_in_time))
+
+
+@asynccontextmanager
+async def listening(
+    application: web.Application,
+    address: str,
+    port: int,
+    *,
+    option: str,
+    limits: Limits = Limits(),
+    tls: ssl.SSLContext | None = None,
+) -> AsyncIterator[int]:
+    """Serve an application while the context lasts; gives the port. `option` is the flag that sets the port.
+
+    Raises:
+        ListenError: the port is taken, or the address is not one of this machine's.
+
+    """
+    runner = web.AppRunner(
+        application, access_log=None, keepalive_timeout=limits.keepalive, shutdown_timeout=limits.last
+    )
+    connections = _Connections(limits)
+    application.middlewares.insert(0, connections.note)
+    await runner.setup()
+    assert runner.server is not None, "the runner is set up"  # noqa: S101 -- for the type checker
+    connections.server = runner.server
+    handshake = _HANDSHAKE if tls is not None else None
+    try:
+        try:
+            listener = await asyncio.get_running_loop().create_server(
+                connections, address, port, ssl=tls, ssl_handshake_timeout=handshake
+            )
+        except OSError as error:
+            raise ListenError(f"cannot listen on {address}:{port}: {_reason(error, option)}") from error
+        try:
+            yield listener.sockets[0].getsockname()[1]
+        finally:
+            listener.close()
+    finally:
+        await runner.cleanup()
+
+
+class _Connections:
+    """Makes the protocols of a port, and closes connections that ask nothing.
+
+    At the limit a new connection takes the place of the one that has asked nothing for the longest time, so
+    clients that only hold connections keep no other client out.
+    """
+
+    server: web.Server
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._asked: dict[object, float] = {}
+        self._busy: set[object] = set()
+
+    def __call__(self) -> asyncio.Protocol:
+        """Make the protocol of a connection that a client opens now."""
+        known = self.server.connections
+        self._asked = {each: self._asked[each] for each in known if each in self._asked}
+        if len(known) >= self._limits.connections:
+            idle = (each for each in known if each not in self._busy)
+            if (longest := min(idle, key=lambda each: self._asked.get(each, 0.0), default=None)) is not None:
+                longest.force_close()
+        made = self.server()
+
+        def expect_request() -> None:
+            if made not in self._asked:
+                made.force_close()
+
+        asyncio.get_running_loop().call_later(self._limits.first_request, expect_request)
+        return made
+
+    @web.middleware
+    async def note(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Note that a connection is in use."""
+        protocol = request.protocol
+        self._asked[protocol] = asyncio.get_running_loop().time()
+        self._busy.add(protocol)
+        try:
+            return await handler(request)
+        finally:
+            self._busy.discard(protocol)
+
+
+def _reason(error: OSError, option: str) -> str:
+    """Say why an address can't be listened on, and what to do; asyncio's own text names it once more."""
+    if isinstance(error, socket.gaierror):
+        return f"{error.strerror}{_OTHER_ADDRESS}"
+    number = error.errno or errno.EADDRNOTAVAIL  # Python 3.13 leaves it out where no address could be bound
+    advice = _ADVICE.get(number, "")
+    return f"{os.strerror(number)}{advice.format(option=option)}"

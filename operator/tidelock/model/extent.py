@@ -1,0 +1,100 @@
+"""How large a pod may be on which a decision is made, as a decision must not keep the event loop for long.
+
+kube-scheduler has no such limits. The API server limits a pod by its size alone, by default 1.5 MiB, which
+leaves room for thousands of terms. Each limit is far beyond the pods of any workload.
+"""
+
+from collections.abc import Iterator
+from types import MappingProxyType
+
+from tidelock.model.pods import Affinity, Pod, PodAffinity, PodAffinityTerm
+from tidelock.model.selectors import LabelSelector, NodeSelectorTerm
+
+RESOURCES = "resources that its containers request"
+CONTAINERS = "spec.containers and spec.initContainers"
+PORTS = "host ports"
+VOLUMES = "spec.volumes"
+TOLERATIONS = "spec.tolerations"
+CONSTRAINTS = "spec.topologySpreadConstraints"
+NODE_TERMS = "terms of spec.affinity.nodeAffinity"
+POD_TERMS = "terms of spec.affinity.podAffinity and podAntiAffinity"
+CONDITIONS = "labels, expressions and namespaces in selectors"
+
+LIMITS = MappingProxyType(
+    {
+        RESOURCES: 64,
+        CONTAINERS: 256,
+        PORTS: 1_000,
+        VOLUMES: 256,
+        TOLERATIONS: 256,
+        CONSTRAINTS: 64,
+        NODE_TERMS: 100,
+        POD_TERMS: 100,
+        CONDITIONS: 512,
+    }
+)
+"""The most of each that a pod may have."""
+_SMALL = 16  # of anything: within each limit
+
+
+def excess(pod: Pod) -> str:
+    """Return what a pod has too much of, with the number and the limit; empty for all ordinary pods."""
+    spec = pod.spec
+    if (
+        spec.affinity is None
+        and not spec.topology_spread_constraints
+        and len(spec.containers) + len(spec.init_containers) == 1
+        and len(pod.requests) <= _SMALL
+        and len(spec.volumes) <= _SMALL
+        and len(spec.tolerations) <= _SMALL
+        and len(pod.host_ports) <= _SMALL
+        and len(spec.node_selector) <= _SMALL
+    ):
+        return ""  # as most are: this is asked of each pod that is decided
+    found = ((what, count) for what, count in _counts(pod) if count > LIMITS[what])
+    return "; ".join(f"{what}: {count}, at most {LIMITS[what]} are supported" for what, count in found)
+
+
+def _counts(pod: Pod) -> Iterator[tuple[str, int]]:
+    spec, affinity = pod.spec, pod.spec.affinity
+    yield RESOURCES, len(pod.requests)
+    yield CONTAINERS, len(spec.containers) + len(spec.init_containers)
+    yield PORTS, len(pod.host_ports)
+    yield VOLUMES, len(spec.volumes)
+    yield TOLERATIONS, len(spec.tolerations)
+    yield CONSTRAINTS, len(spec.topology_spread_constraints)
+    conditions = len(spec.node_selector)
+    conditions += sum(_conditions(each.label_selector) for each in spec.topology_spread_constraints)
+    if affinity is not None:
+        node_terms = _node_terms(affinity)
+        pod_terms = [*_pod_terms(affinity.pod_affinity), *_pod_terms(affinity.pod_anti_affinity)]
+        yield NODE_TERMS, len(node_terms)
+        yield POD_TERMS, len(pod_terms)
+        conditions += sum(len(term.match_expressions) + len(term.match_fields) for term in node_terms)
+        conditions += sum(
+            len(term.namespaces) + _conditions(term.label_selector) + _conditions(term.namespace_selector)
+            for term in pod_terms
+        )
+    yield CONDITIONS, conditions
+
+
+def _node_terms(affinity: Affinity) -> list[NodeSelectorTerm]:
+    nodes = affinity.node_affinity
+    if nodes is None:
+        return []
+    wishes = nodes.preferred_during_scheduling_ignored_during_execution
+    required = nodes.required.node_selector_terms if nodes.required is not None else ()
+    return [*required, *(wish.preference for wish in wishes)]
+
+
+def _pod_terms(affinity: PodAffinity | None) -> list[PodAffinityTerm]:
+    if affinity is None:
+        return []
+    return [*affinity.required, *(wish.pod_affinity_term for wish in affinity.preferred)]
+
+
+def _conditions(selector: LabelSelector | None) -> int:
+    """Count the labels and values of a selector, against which any number of pods may be held."""
+    if selector is None:
+        return 0
+    return len(selector.match_labels) + sum(max(1, len(each.values)) for each in selector.match_expressions)

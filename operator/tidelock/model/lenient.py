@@ -1,0 +1,217 @@
+"""Objects of other authors: every part is read that can be.
+
+Kubelets, drivers and controllers write what their own types allow, such as null for an empty list. So null
+is empty here for every list, map and object, and an amount beyond 64 bits is the largest that fits. A part
+that can't be read is left out, and noted as a fault in the object's metadata. Decisions don't use an object
+without a part that they need (`ObjectMeta.unreadable`).
+
+An ordinary object is decoded at once by msgspec. Only one that msgspec refuses is taken apart. One that is
+nested too deeply is decoded without its depths, which are a fault, too (`tidelock.model.nesting`).
+"""
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from types import UnionType
+from typing import Any, Final, Generic, Protocol, TypeVar, Union, get_args, get_origin
+
+import msgspec
+
+from tidelock.model.meta import Fault, ObjectMeta, Stored, field_path
+from tidelock.model.nesting import DEEPEST, bounded, cut, is_flat
+from tidelock.model.quantities import QuantityError, capped_quantity
+
+_MOST_FAULTS = 16  # of one object: enough to see what is wrong with it
+_PROBLEM_LENGTH = 200
+# No decision needs these, whatever the kind.
+_SPARE = r"metadata\.(creationTimestamp|managedFields.*)"
+_LOST: Final = object()
+
+Location = tuple[int | str, ...]
+
+
+class HasMetadata(Protocol):
+    """A struct that is decoded from an object of the API."""
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """Identity, version and faults."""
+
+
+T = TypeVar("T", bound=HasMetadata)
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class Reader(Generic[T]):
+    """Decodes the objects of one kind.
+
+    Attributes:
+        kind: the struct that it makes of each.
+
+    """
+
+    def __init__(self, kind: type[T], *, spare: str = "", check: Callable[[T], object] | None = None) -> None:
+        r"""Prepare to decode structs of a kind.
+
+        Args:
+            kind: the struct; a `str | int` in it is a quantity.
+            spare: a regular expression of the paths that no decision needs, such as `status\.images.*`.
+            check: raises QuantityError for a quantity that would fail in the midst of a decision.
+
+        """
+        self.kind = kind
+        self._decode = msgspec.json.Decoder(kind).decode
+        self._spare = re.compile(f"{_SPARE}|{spare}" if spare else _SPARE)
+        self._check = check
+        self._keeps_plain = issubclass(kind, Stored)
+
+    def __call__(self, raw: bytes | msgspec.Raw) -> T:
+        """Decode an object; raises ValueError if its JSON is broken, or if it has no name."""
+        if self._keeps_plain and not is_flat(bytes(raw)):
+            return self._decode_shallow(bytes(raw))
+        try:
+            return self._decode_or_salvage(raw)
+        except RecursionError:
+            return self._decode_shallow(bytes(raw))
+
+    def _decode_or_salvage(self, raw: bytes | msgspec.Raw) -> T:
+        try:
+            decoded = self._decode(raw)
+            if self._check is not None:
+                self._check(decoded)
+        except (msgspec.ValidationError, QuantityError):
+            return self._salvage(msgspec.json.decode(raw))
+        return decoded
+
+    def _decode_shallow(self, raw: bytes) -> T:
+        """Decode an object without what is nested too deeply; that is needed, unless it is of the status."""
+        left = cut(raw)
+        if left is None:
+            return bounded(self._decode_or_salvage)(raw)
+        decoded: Any = bounded(self._decode_or_salvage)(left.raw)
+        path = field_path(left.path)
+        needed = left.path[:1] != ("status",) and self._spare.fullmatch(path) is None
+        fault = Fault(path, f"is nested more than {DEEPEST} levels deep", needed=needed)
+        metadata = msgspec.structs.replace(decoded.metadata, faults=(fault, *decoded.metadata.faults))
+        cut_down: T = msgspec.structs.replace(decoded, metadata=metadata)
+        return cut_down
+
+    def _salvage(self, plain: object) -> T:
+        parts = _Parts()
+        decoded: Any = parts.read(plain, self.kind, ())
+        faults = [
+            Fault(path, problem, needed=self._spare.fullmatch(path) is None)
+            for path, problem in parts.faults.items()
+        ]
+        faults.sort(key=lambda fault: not fault.needed)
+        metadata: ObjectMeta = msgspec.structs.replace(decoded.metadata, faults=tuple(faults[:_MOST_FAULTS]))
+        if "metadata.uid" in parts.faults:
+            metadata = msgspec.structs.replace(metadata, uid=str(metadata.key))
+        salvaged: T = msgspec.structs.replace(decoded, metadata=metadata)
+        return salvaged
+
+
+def decode(raw: bytes | msgspec.Raw, kind: type[S]) -> S:
+    """Decode a struct, in which null is empty; raises ValueError for any bad part."""
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except msgspec.ValidationError:
+        return convert(msgspec.json.decode(raw), kind)
+    except RecursionError:
+        raise msgspec.DecodeError("is nested too deeply") from None
+
+
+def convert(plain: object, kind: type[S]) -> S:
+    """Make a struct of plain values, in which null is empty; raises ValidationError for any bad part."""
+    try:
+        return msgspec.convert(plain, kind)
+    except msgspec.ValidationError:
+        parts = _Parts()
+        converted: S = parts.read(plain, kind, ())
+        for path, problem in parts.faults.items():
+            raise msgspec.ValidationError(f"{problem} - at `$.{path}`") from None
+        return converted
+
+
+class _Parts:
+    """Reads one object part by part.
+
+    Attributes:
+        faults: what is wrong with the parts that were left out, by their paths.
+
+    """
+
+    def __init__(self) -> None:
+        self.faults: dict[str, str] = {}
+
+    def read(self, value: object, hint: Any, at: Location) -> Any:
+        """Read a value without the parts that can't be read; raises ValueError if nothing is left."""
+        quantities = _has_quantities(hint)
+        if not quantities:
+            with suppress(msgspec.ValidationError):
+                return msgspec.convert(value, hint)
+        for each in _alternatives(hint):
+            if isinstance(value, dict) and _is_struct(each):
+                return self._struct(value, each, at)
+            if isinstance(value, dict) and get_origin(each) is dict:
+                return self._map(value, get_args(each)[1], at)
+            if isinstance(value, list) and get_origin(each) is tuple:
+                return tuple(self._items(value, get_args(each)[0], at))
+        converted = msgspec.convert(value, hint)  # raises what is wrong with it
+        return capped_quantity(str(at[-1]), converted) if quantities else converted
+
+    def _struct(self, plain: dict[str, object], kind: Any, at: Location) -> Any:
+        found = {
+            field.name: self._part(plain.get(field.encode_name), field.type, (*at, field.encode_name))
+            for field in _fields(kind)
+        }
+        for field in _fields(kind):
+            if found[field.name] is _LOST:
+                if field.required:
+                    raise msgspec.ValidationError(f"Object missing required field `{field.encode_name}`")
+                del found[field.name]
+        return kind(**found)
+
+    def _map(self, plain: dict[str, object], hint: Any, at: Location) -> dict[str, Any]:
+        found = {name: self._part(value, hint, (*at, name)) for name, value in plain.items()}
+        return {name: part for name, part in found.items() if part is not _LOST}
+
+    def _items(self, plain: list[object], hint: Any, at: Location) -> list[Any]:
+        found = [self._part(value, hint, (*at, index)) for index, value in enumerate(plain)]
+        return [part for part in found if part is not _LOST]
+
+    def _part(self, value: object, hint: Any, at: Location) -> Any:
+        """Read a part, or note why it can't be read; null is a part that is not there."""
+        if value is None:
+            return _LOST
+        try:
+            return self.read(value, hint, at)
+        except ValueError as error:
+            self.faults[field_path(at)] = str(error).partition(" - at `")[0][:_PROBLEM_LENGTH]
+            return _LOST
+
+
+@cache
+def _fields(kind: Any) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(kind)
+
+
+@cache
+def _alternatives(hint: Any) -> tuple[Any, ...]:
+    """List the types of a union; any other type is the only one."""
+    return get_args(hint) if get_origin(hint) in (UnionType, Union) else (hint,)
+
+
+@cache
+def _is_struct(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, msgspec.Struct)
+
+
+@cache
+def _has_quantities(hint: Any) -> bool:
+    """Whether a quantity is anywhere in a type."""
+    if {str, int} <= set(_alternatives(hint)):
+        return True
+    inside = (field.type for field in _fields(hint)) if _is_struct(hint) else get_args(hint)
+    return any(map(_has_quantities, inside))

@@ -1,0 +1,55 @@
+"""What is left of an object that the operator failed to take in: it is there, and can't be used.
+
+It stands for the object until that is taken in. It counts as any object of which a needed part can't be read:
+a node takes nothing, nor does the node of a pod, and a lock keeps what it was given.
+"""
+
+from dataclasses import replace
+from functools import singledispatch
+from typing import Any
+
+import msgspec
+
+from tidelock.model.locks import Reservation
+from tidelock.model.meta import Fault, ObjectMeta
+from tidelock.model.nodes import Node
+from tidelock.model.pods import Pod, PodSpec, PodStatus
+from tidelock.model.raw import kept_raw
+
+
+@singledispatch
+def unusable(known: Any, problem: str) -> Any:
+    """Return what stands for an object, or None if nothing has to."""
+    del known, problem
+
+
+@unusable.register
+def _pod(known: Pod, problem: str) -> Pod:
+    status = PodStatus(phase=known.status.phase)
+    left = Pod(_bare(known.meta, problem), PodSpec(node_name=known.spec.node_name), status)
+    left.__dict__.update(kept_raw(known))
+    return left
+
+
+@unusable.register
+def _node(known: Node, problem: str) -> Node:
+    left = msgspec.structs.replace(known, metadata=_bare(known.meta, problem))
+    left.__dict__.update(kept_raw(known))
+    return left
+
+
+@unusable.register
+def _reservation(known: Reservation, problem: str) -> Reservation:
+    meta = _with_fault(known.meta, problem)
+    return replace(known, meta=meta, spec=None, pod=None, problem=problem, failure=problem)
+
+
+def _with_fault(meta: ObjectMeta, problem: str) -> ObjectMeta:
+    """Note in an object's metadata that nothing of it can be used."""
+    fault = Fault("", problem, needed=True)
+    plain = {name: getattr(meta, name) for name in ObjectMeta.__struct_fields__}
+    return ObjectMeta(**plain | {"faults": (fault, *meta.faults)})
+
+
+def _bare(meta: ObjectMeta, problem: str) -> ObjectMeta:
+    return msgspec.structs.replace(_with_fault(meta, problem), labels={}, annotations={})

@@ -1,0 +1,129 @@
+"""UnreadableObjects: nothing is placed by an object that can't be read, nor a pod that is too large.
+
+A node has one if it can't be read itself, or a pod on it: how much it has left is not known. kube-scheduler
+has no such plugin: its client fails as a whole where an object can't be decoded. It decides on pods of any
+size. A pod beyond the limits (`model/extent`) that is bound counts in full, and its node takes others.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tidelock.cluster.cache import Placed
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.api import (
+    SKIP,
+    SUCCESS,
+    Code,
+    EnqueueExtensions,
+    Handle,
+    Mask,
+    OneReason,
+    PreFilter,
+    Status,
+)
+from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
+from tidelock.model.extent import excess
+from tidelock.model.meta import ObjectMeta
+from tidelock.model.pods import ClaimUse, Pod
+from tidelock.model.storage import CsiNode
+
+_CHANGES = Action.ADD | Action.UPDATE
+_OF_VOLUMES = (
+    Resource.PERSISTENT_VOLUME_CLAIM,
+    Resource.PERSISTENT_VOLUME,
+    Resource.STORAGE_CLASS,
+    Resource.CSI_DRIVER,
+    Resource.CSI_NODE,
+)
+
+
+class UnreadableObjects(PreFilter, OneReason, EnqueueExtensions):
+    """Refuses pods that can't be read, or are too large, and rules out nodes with an unreadable object."""
+
+    name = "UnreadableObjects"
+    reason = "node(s) had an unreadable object"
+
+    def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
+        super().__init__(handle, args)
+        self._pods: Counter[str] = Counter()  # placed pods that can't be read, by node
+        self._csi_nodes: set[str] = set()
+        handle.cache.on_move(self._move)
+        for csi_node in handle.objects.csi_nodes.all():
+            self._put_csi_node(None, csi_node)
+        handle.objects.csi_nodes.on_change(self._put_csi_node)
+
+    def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
+        """Refuse what can't be read or is too large; skip other pods as long as all nodes can be read."""
+        if problem := self._problem(pod):
+            return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (problem,))
+        barred = self._pods or (pod.claims and self._csi_nodes) or snapshot.traits.unreadable.any()
+        return SUCCESS if barred else SKIP
+
+    def allowed(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask | None:
+        """Allow the nodes that the filter keeps: of the others too little is known for any other reason."""
+        return self.filter(state, pod, snapshot)
+
+    def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
+        """Keep nodes that can be read with all their pods, and their CSINode if the pod has volumes."""
+        names = self._pods.keys() | self._csi_nodes if pod.claims else self._pods.keys()
+        return ~(snapshot.traits.unreadable | snapshot.called(names))
+
+    def resolvable(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
+        """Tell that no eviction makes an object readable: it would be chosen by what is not known."""
+        return False
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """Hope for any other version of what could not be read."""
+        return (
+            Registration(ClusterEvent(Resource.NODE, _CHANGES), _may_fit),
+            Registration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE | Action.UPDATE), _may_fit),
+            Registration(ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE)),
+            *(Registration(ClusterEvent(resource, _CHANGES), _may_fit) for resource in _OF_VOLUMES),
+        )
+
+    def _problem(self, pod: Pod) -> str:
+        """Return why a pod can't be decided on: by itself, or by one of its volumes; empty if it can."""
+        if pod.meta.unreadable:
+            return f"pod can't be read: {pod.meta.unreadable}"
+        if too_much := excess(pod):
+            return f"pod is too large: {too_much}"
+        for use in pod.claims:
+            for kind, meta in self._read_for(pod, use):
+                if meta.unreadable:
+                    return f'{kind} "{meta.name}" can\'t be read: {meta.unreadable}'
+        return ""
+
+    def _read_for(self, pod: Pod, use: ClaimUse) -> Iterator[tuple[str, ObjectMeta]]:
+        """Find the objects by which a claim is judged; a claim that has its volume needs no class."""
+        objects = self.handle.objects
+        claim = objects.persistent_volume_claims.get(use.name, pod.meta.namespace)
+        if claim is None:
+            return
+        yield "persistentvolumeclaim", claim.meta
+        if (volume := objects.persistent_volumes.get(claim.spec.volume_name)) is not None:
+            yield "persistentvolume", volume.meta
+        if claim.bound or (storage_class := objects.storage_classes.get(claim.class_name)) is None:
+            return
+        yield "storageclass", storage_class.meta
+        if (driver := objects.csi_drivers.get(storage_class.provisioner)) is not None:
+            yield "csidriver", driver.meta
+
+    def _move(self, placed: Placed, sign: int) -> None:
+        if not placed.pod.meta.unreadable:
+            return
+        self._pods[placed.node_name] += sign
+        if not self._pods[placed.node_name]:
+            del self._pods[placed.node_name]
+
+    def _put_csi_node(self, old: CsiNode | None, new: CsiNode | None) -> None:
+        if old is not None:
+            self._csi_nodes.discard(old.meta.name)
+        if new is not None and new.meta.unreadable:
+            self._csi_nodes.add(new.meta.name)
+
+
+def _may_fit(pod: Pod, _old: object, _new: object) -> bool:
+    """Whether another object can help a pod: one that is too large has to become smaller itself."""
+    return not excess(pod)

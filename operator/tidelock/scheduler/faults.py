@@ -1,0 +1,55 @@
+"""Objects of which not all can be read: how many there are, and an event on each that can't be used."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from tidelock.kube.client import Resource
+from tidelock.kube.events import EventType, ObjectReference
+from tidelock.kube.watch import Reflector
+from tidelock.model.meta import ObjectMeta
+
+_CONSEQUENCES = {True: "unusable", False: "part_ignored"}
+
+
+class Faults(Collector):
+    """Counts the objects with faults at each scrape."""
+
+    def __init__(
+        self,
+        record: Callable[[ObjectReference, EventType, str, str, str], None],
+        reflectors: Callable[[], Iterable[Reflector[Any]]],
+    ) -> None:
+        """Take what records an event, and what returns the live copies."""
+        self._record = record
+        self._reflectors = reflectors
+
+    def describe(self) -> list[Metric]:
+        """Return nothing, so that registering needs no state."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Count by resource and consequence; a resource that can be read in full has zeros."""
+        family = GaugeMetricFamily(
+            "tidelock_unreadable_objects",
+            "Objects of which a part can't be read, by resource and consequence: unusable if decisions need "
+            "that part, part_ignored otherwise.",
+            labels=("resource", "consequence"),
+        )
+        for reflector in self._reflectors():
+            found = Counter(any(fault.needed for fault in faults) for faults in reflector.faulty.values())
+            for needed, consequence in _CONSEQUENCES.items():
+                family.add_metric((reflector.resource.plural, consequence), found[needed])
+        yield family
+
+    def noted(self, resource: Resource, meta: ObjectMeta) -> None:
+        """Record an event on an object whose faults are others than before, if it can't be used."""
+        if meta.unreadable:
+            regarding = ObjectReference(
+                resource.api_version, resource.kind, meta.name, meta.namespace, meta.uid
+            )
+            note = f"Not used for decisions, as parts of it can't be read: {meta.unreadable}"
+            self._record(regarding, "Warning", "Unreadable", "Reading", note)

@@ -1,0 +1,79 @@
+"""A tenant of the cluster as RBAC sees it, and a canary that shows whether tenants are still served."""
+
+import itertools
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from cluster.api import Api
+from cluster.world import World
+from devcluster import Cluster, wait_for
+from devcluster.tenants import AUTHOR, MANAGER, Rule, tenant_account
+from tidelock.kube.client import Resource
+
+ANSWERED_WITHIN = 2.0
+"""Seconds in which a small Reservation is answered, whatever other tenants do."""
+
+_RULES = Resource(
+    "authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", namespaced=False
+)
+_OF_EVERYBODY = {"authorization.k8s.io", "authentication.k8s.io"}
+_TRIES = 3  # a machine that stalls for a moment is no attack
+
+
+class Tenant(World):
+    """A namespace with clients that have tokens of its ServiceAccounts.
+
+    Nodes, quotas and priority classes are made by `admin`, a cluster's administrator; all else by `api`.
+
+    Attributes:
+        manager: has the ClusterRole tidelock-manager in this namespace.
+        author: has `devcluster.tenants.AUTHOR` in this namespace: pods and what belongs to them.
+        api: has both, as a team whose one account makes pods and Reservations.
+
+    """
+
+    def __init__(self, cluster: Cluster, directory: Path) -> None:
+        """Make the namespace, the accounts and their clients; returns when the rights are effective."""
+        super().__init__(Api(cluster.kubeconfig))
+        self._cluster, self._directory = cluster, directory
+        self.manager = self.account("manager", MANAGER)
+        self.author = self.account("author", AUTHOR)
+        self.api = self.account("team", MANAGER, AUTHOR)
+
+    def account(self, name: str, *roles: str | Sequence[Rule]) -> Api:
+        """Make another account of this tenant: a role is a ClusterRole's name, or the rules of a Role."""
+        client = Api(tenant_account(self._cluster, self.namespace, name, roles, self._directory))
+        wait_for(lambda: self._roles_count(client, len(roles)), what=f"the rights of {name} to count")
+        return client
+
+    def _roles_count(self, client: Api, least: int) -> bool:
+        """Whether the API server knows so many rules of an account beside everybody's."""
+        review = client.create(_RULES.collection(), {"spec": {"namespace": self.namespace}})
+        rules = review["status"]["resourceRules"]
+        return sum(not _OF_EVERYBODY.intersection(rule["apiGroups"]) for rule in rules) >= least
+
+
+class Canary:
+    """A tenant beside the attacked: makes small Reservations on a node of its own."""
+
+    def __init__(self, tenant: Tenant) -> None:
+        self.tenant = tenant
+        self.node = tenant.node("canary")
+        self._numbers = itertools.count()
+
+    def __call__(self) -> float:
+        """Make a Reservation, return how many seconds it took to become Active, and delete it."""
+        begin = time.monotonic()
+        lock = self.tenant.lock(f"canary-{next(self._numbers)}", "100m", self.node)
+        lock.until_phase("Active")
+        seconds = time.monotonic() - begin
+        lock.delete()
+        return seconds
+
+    def answered(self, within: float = ANSWERED_WITHIN) -> None:
+        """Assert that a Reservation is answered in time: one of a few in a row, as a machine may stall."""
+        took: list[float] = []
+        while not took or (took[-1] > within and len(took) < _TRIES):
+            took.append(self())
+        assert took[-1] <= within, f"canaries took {took} s"

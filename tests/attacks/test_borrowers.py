@@ -1,0 +1,98 @@
+"""Borrowers that would keep what they borrowed: grace periods of hours, finalizers, foreign namespaces."""
+
+from typing import Any
+
+import pytest
+
+from attacks.tenant import Tenant
+from cluster.api import Manifest
+from cluster.live import Lock, Node, Pod, condition
+from cluster.operator_process import OperatorProcess
+from tidelock.model.pods import BORROWS
+
+HOURS = 36_000  # seconds
+MOST = 30  # seconds that a borrower gets to end
+
+
+@pytest.fixture
+def node(tenant_a: Tenant, operator: OperatorProcess) -> Node:
+    """A node of the lender, which its lock fills."""
+    del operator
+    return tenant_a.node(cpu="2")
+
+
+def lent(lender: Tenant, node: Node, **spec: Any) -> Lock:
+    return lender.active_lock("web-0", "2", node, borrowable=True, **spec)
+
+
+def borrower(tenant: Tenant, lender: Tenant, **metadata: Any) -> Pod:
+    """A pod with a grace period of hours that may run on the lender's nodes."""
+    return tenant.pod(
+        "batch",
+        "2",
+        metadata={"name": "batch", "annotations": {BORROWS: "true"}, **metadata},
+        nodeSelector=lender.selector,
+        terminationGracePeriodSeconds=HOURS,
+    )
+
+
+def until_it_ends_soon(pod: Pod) -> None:
+    def soon(found: Manifest) -> bool:
+        grace = found["metadata"].get("deletionGracePeriodSeconds")
+        return grace is not None and grace <= MOST
+
+    pod.until(soon, "be asked to end soon")
+
+
+def not_ready(lock: Lock, pod: Pod) -> None:
+    """Wait until a lock says that a borrower is ending in it."""
+    told = lock.until_condition("Ready", "False", "BorrowersEnding")
+    assert f"{pod.namespace}/batch, whose grace period ends at 20" in told["message"]
+    assert (condition(lock.status(), "Active") or {})["status"] == "True"
+
+
+def test_a_borrower_does_not_choose_for_how_long_an_owner_waits(
+    tenant_a: Tenant, tenant_b: Tenant, node: Node
+) -> None:
+    lock = lent(tenant_a, node)
+    batch = borrower(tenant_b, tenant_a)
+    assert batch.until_bound() == node.name
+    tenant_a.pod("web-0", "2")
+    until_it_ends_soon(batch)
+    not_ready(lock, batch)
+
+
+def test_a_borrower_that_deletes_itself_with_a_grace_period_of_hours_is_cut_short(
+    tenant_a: Tenant, tenant_b: Tenant, node: Node
+) -> None:
+    """Nothing evicted a borrower that was ending, so its own grace period counted."""
+    lock = lent(tenant_a, node)
+    batch = borrower(tenant_b, tenant_a)
+    assert batch.until_bound() == node.name
+    tenant_b.api.delete(batch.path, grace=HOURS)
+    not_ready(lock, batch)
+    tenant_a.pod("web-0", "2")
+    until_it_ends_soon(batch)
+
+
+def test_a_finalizer_is_told_of_and_goes_with_the_pods_end(
+    tenant_a: Tenant, tenant_b: Tenant, node: Node
+) -> None:
+    lock = lent(tenant_a, node)
+    batch = borrower(tenant_b, tenant_a, finalizers=["example.com/stay"])
+    assert batch.until_bound() == node.name
+    owner = tenant_a.pod("web-0", "2")
+    until_it_ends_soon(batch)
+    not_ready(lock, batch)
+    tenant_b.admin.merge(
+        f"{batch.path}/status", {"status": {"phase": "Failed"}}
+    )  # as kubelets do when its containers have ended
+    assert owner.until_bound() == node.name
+    batch.merge({"metadata": {"finalizers": None}})
+
+
+def test_a_lender_names_who_borrows(tenant_a: Tenant, tenant_b: Tenant, node: Node) -> None:
+    lock = lent(tenant_a, node, borrowerNamespaces=[tenant_a.namespace])
+    borrower(tenant_b, tenant_a).until_refused("Insufficient cpu beside reservations")
+    assert borrower(tenant_a, tenant_a).until_bound() == node.name
+    lock.until_condition("Lent", "True", "Lent")

@@ -1,0 +1,91 @@
+"""One object that is as large as the API server takes: it is refused with the number, and others go on."""
+
+import secrets
+
+from attacks.tenant import Canary, Tenant
+from cluster.api import Manifest
+from cluster.operator_process import OperatorProcess
+from devcluster import wait_for
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+POD_TERMS = "terms of spec.affinity.podAffinity and podAntiAffinity"
+
+
+def asking(tenant: Tenant, count: int) -> Manifest:
+    """Write a container that asks for so many resources that no node has."""
+    names = [f"{secrets.token_hex(4)}.example.com/r-{number}" for number in range(count)]
+    resources = dict.fromkeys(names, "1")
+    container: Manifest = dict(tenant.pod_spec("1")["containers"][0])
+    return container | {"resources": {"requests": resources, "limits": resources}}
+
+
+def shunning(count: int) -> Manifest:
+    """Write affinity that shuns nearly all pods of all namespaces, in so many words."""
+    terms = [
+        {
+            "topologyKey": "kubernetes.io/hostname",
+            "namespaceSelector": {},
+            "labelSelector": {
+                "matchExpressions": [{"key": "app", "operator": "NotIn", "values": [f"none-{number}"]}]
+            },
+        }
+        for number in range(count)
+    ]
+    return {"podAntiAffinity": {REQUIRED: terms}}
+
+
+def test_a_pod_that_asks_for_thousands_of_resources_is_refused(
+    operator: OperatorProcess, tenant_a: Tenant, canary: Canary
+) -> None:
+    """It held the loop up for half a minute, and left as many columns behind."""
+    tenant_a.node()
+    greedy = tenant_a.pod("greedy", containers=[asking(tenant_a, 4_000)])
+    canary.answered()
+    greedy.until_refused("pod is too large: resources that its containers request: 4001, at most 64")
+
+    modest = tenant_a.pod("modest", containers=[asking(tenant_a, 3)])
+    modest.until_refused("Insufficient")
+    canary.answered()
+
+
+def test_a_pod_with_thousands_of_terms_is_refused_and_one_that_is_bound_counts(
+    operator: OperatorProcess, tenant_a: Tenant, tenant_b: Tenant, canary: Canary
+) -> None:
+    """Each term was held against all pods; a bound pod's took a second of every other pod's decision."""
+    node = tenant_a.node(cpu="4")
+    node.merge({"metadata": {"labels": {"kubernetes.io/hostname": node.name}}})
+    tenant_a.pod("large", affinity=shunning(2_000)).until_refused(
+        f"pod is too large: {POD_TERMS}: 2000, at most 100"
+    )
+
+    tenant_a.api = tenant_a.admin  # who names a node is a scheduler
+    tenant_a.bound_pod(node, "placed", cpu="3", affinity=shunning(2_000))
+    canary.answered()
+    mine = {"nodeSelector": tenant_a.selector}
+    tenant_b.pod("shunned", "1", **mine).until_refused(
+        "node(s) didn't satisfy existing pods anti-affinity rules"
+    )
+    tenant_b.pod("too-large", "2", **mine).until_refused("Insufficient cpu")
+    canary.answered()
+
+
+def test_a_template_with_hundreds_of_resources_is_told_what_is_wrong(
+    operator: OperatorProcess, tenant_a: Tenant, canary: Canary
+) -> None:
+    """Sixteen of them took ten seconds of one step."""
+    tenant_a.node()
+    containers = [asking(tenant_a, 16) | {"name": f"c-{number}"} for number in range(32)]
+    template = {"spec": {"containers": containers}}
+    manifests = [tenant_a.reservation(f"large-{number}", template=template) for number in range(16)]
+    for manifest in manifests:
+        del manifest["spec"]["nodeSelector"]  # it belongs in the template
+    locks = [tenant_a.store(manifest) for manifest in manifests]
+    canary.answered()
+    for lock in locks:
+        lock.until_phase("Rejected")
+    stored = wait_for(locks[0].read, what="the lock to be read")
+    assert stored is not None
+    messages = [each["message"] for each in stored["status"]["conditions"]]
+    assert any(
+        "resources that its containers request: 513, at most 64 are supported" in each for each in messages
+    )

@@ -1,0 +1,24 @@
+"""Forged statuses that an operator finds at its start: none leads while they are written."""
+
+from attacks.forged import forge, of_lock
+from attacks.operators import Replica, until_led
+from attacks.tenant import Canary, Tenant
+from devcluster.tenants import STATUSES
+
+
+def test_a_start_beside_forged_statuses_serves_others(
+    replica: Replica, tenant_a: Tenant, tenant_b: Tenant, canary: Canary
+) -> None:
+    first = replica("first")
+    until_led(first)
+    node = tenant_b.node(cpu="4")
+    tenant_b.active_lock("web-0", "3", node)
+    assert first.stop() == 0
+
+    forger = tenant_a.account("forger", STATUSES)
+    for number, status in enumerate(of_lock(node).values()):
+        lock = tenant_a.lock(f"forged-{number}", "4", node, pendingDeadlineSeconds=3600, retention="Retain")
+        forge(forger, lock, status)
+    second = replica("second")
+    until_led(second)
+    canary.answered()

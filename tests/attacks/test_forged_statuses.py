@@ -1,0 +1,22 @@
+"""A tenant with the right to write statuses neither takes room by them nor ends the operator."""
+
+from attacks.forged import attack
+from attacks.tenant import Canary, Tenant
+from cluster.operator_process import OperatorProcess
+
+
+def test_a_forged_status_takes_no_room_and_is_put_right(
+    operator: OperatorProcess, tenant_a: Tenant, tenant_b: Tenant, canary: Canary
+) -> None:
+    """A group whose status had an instant with a small t ended the operator."""
+    node = tenant_b.node(cpu="4")
+    held = tenant_b.active_lock("web-0", "3", node)
+    locks = attack(tenant_a, node)
+
+    for lock in locks:
+        lock.until_condition("Active", "False", "InsufficientCapacity")
+        assert lock.status()["phase"] == "Pending"
+    assert tenant_b.pod("web-1", "1").until_bound() == node.name
+    assert held.status()["phase"] == "Active"
+    assert tenant_b.pod("web-0", "3").until_bound() == node.name
+    canary.answered()

@@ -1,0 +1,21 @@
+"""The fuzzer, played for a moment: each seed draws other objects, `make fuzz` plays many more."""
+
+import asyncio
+from pathlib import Path
+
+from cluster.api import Api
+from cluster.leases import forget_lease
+from devcluster import LocalCluster
+from fuzz.__main__ import play
+from fuzz.run import Plan
+
+
+def test_500_hostile_objects_end_with_a_status_or_a_refusal_that_names_their_field(
+    attacked_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    outcome = asyncio.run(play(attacked_cluster, Plan(seed="ci", objects=500, folder=tmp_path)))
+    forget_lease(Api(attacked_cluster.kubeconfig))
+    assert outcome.findings == []
+    assert outcome.patches > 100
+    accepted = sum(count for (_, end), count in outcome.verdicts.items() if end == "POST accepted")
+    assert accepted > 100

@@ -1,0 +1,32 @@
+"""Objects at the end of what the API takes, at an operator that runs."""
+
+import pytest
+
+from attacks.hostile import ATTACKS, attacked
+from attacks.tenant import Canary, Tenant
+from cluster.api import RefusedError
+from cluster.operator_process import OperatorProcess
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_others_are_served_beside(
+    operator: OperatorProcess, tenant_a: Tenant, canary: Canary, attack: str
+) -> None:
+    """An instant beyond the year 9999 ended the operator, whether it was written down or computed."""
+    ATTACKS[attack](tenant_a, attacked(tenant_a, "a"))
+    canary.answered()
+
+
+@pytest.mark.parametrize(
+    ("field", "instant"),
+    [
+        ("expireAt", "9999-12-31T23:59:59.9999999Z"),
+        ("expireAt", "0001-01-01T00:00:00+14:00"),
+        ("startAt", "9999-12-31T23:59:59.9999999Z"),
+    ],
+)
+def test_the_api_server_refuses_an_instant_that_no_clock_reaches(
+    operator: OperatorProcess, tenant_a: Tenant, field: str, instant: str
+) -> None:
+    with pytest.raises(RefusedError, match=f"spec.{field}"):
+        tenant_a.lock("never", "1", **{field: instant})

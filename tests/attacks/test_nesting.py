@@ -1,0 +1,68 @@
+"""Reservations nested so deeply that decoders of Python give up: each is refused, and costs nobody else."""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from attacks.operators import Replica
+from attacks.tenant import Canary, Tenant
+from cluster.operator_process import OperatorProcess
+
+DEEP = 1500
+_UNUSABLE = 'tidelock_unreadable_objects{consequence="unusable",resource="reservations"}'
+
+
+@pytest.fixture(autouse=True)
+def _recursive() -> Iterator[None]:
+    """Have the test's own JSON codec write and read such objects."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(20 * DEEP)
+    yield
+    sys.setrecursionlimit(before)
+
+
+def nested(depth: int = DEEP) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth - 1):
+        value = [value]
+    return value
+
+
+def deep_template(tenant: Tenant) -> dict[str, Any]:
+    return {"spec": {**tenant.pod_spec("1"), "unknown": nested()}}
+
+
+def test_a_reservation_that_is_nested_too_deeply_says_so_and_others_are_served(
+    operator: OperatorProcess, tenant_a: Tenant, canary: Canary
+) -> None:
+    """One of 9 kB ended the operator, which hung for 40 s, ready, and each next one in a second."""
+    bad = tenant_a.lock("bad", node=tenant_a.node(), resources=None, template=deep_template(tenant_a))
+    told = bad.until_condition("Stalled", "True", "InvalidSpec")
+    assert "spec.template.spec.unknown: is nested more than 100 levels deep" in told["message"]
+    canary.answered()
+    assert operator.metrics()[_UNUSABLE] == 1
+    assert "Traceback" not in operator.log
+    bad.delete()
+    canary.answered()
+
+
+def test_the_next_operator_reads_the_cluster_with_it(
+    replica: Replica, tenant_a: Tenant, canary: Canary
+) -> None:
+    node = tenant_a.node()
+    first = replica("first")
+    held = tenant_a.active_lock("held", "1", node)
+    bad = tenant_a.lock("bad", node=node, resources=None, template=deep_template(tenant_a))
+    bad.until_condition("Stalled", "True", "InvalidSpec")
+    held.edit(resources=None, template=deep_template(tenant_a))
+    held.until_condition("Stalled", "True", "InvalidSpec")
+    assert held.status()["phase"] == "Active"  # what was given is kept
+
+    first.kill()
+    first.start()
+    first.ready()
+    canary.answered()
+    assert held.status()["phase"] == "Active"
+    assert "Traceback" not in first.log

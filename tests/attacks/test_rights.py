@@ -1,0 +1,182 @@
+"""A manager of one namespace who wants the room of others: every way to a priority, and to preemption."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from attacks.tenant import Tenant
+from cluster.api import RefusedError
+from cluster.live import Lock, Node, Pod, condition
+from cluster.operator_process import OperatorProcess
+from devcluster import wait_for
+from tidelock.kube.client import RESERVATIONQUOTAS, RESERVATIONS
+
+HIGHEST = 1_000_000_000
+BOLD: dict[str, Any] = {"priority": HIGHEST, "preemptionPolicy": "PreemptLowerPriority"}
+
+
+@pytest.fixture
+def victim(tenant_b: Tenant, operator: OperatorProcess) -> tuple[Node, Pod]:
+    """A full node, with a pod of another tenant."""
+    del operator
+    node = tenant_b.node(cpu="2")
+    return node, tenant_b.bound_pod(node, "resident", "2")
+
+
+def stays(pod: Pod) -> None:
+    """Nothing has asked the pod to end."""
+    found = pod.read()
+    assert found is not None
+    assert "deletionTimestamp" not in found["metadata"]
+    kinds = {each["type"] for each in found["status"].get("conditions", [])}
+    assert "DisruptionTarget" not in kinds
+
+
+def refused(lock: Lock) -> str:
+    """Wait until a lock is told that it needs a quota."""
+    told: str = lock.until_condition("Active", "False", "QuotaExceeded")["message"]
+    return told
+
+
+def bold_at_once(tenant: Tenant, node: Node) -> Lock:
+    return tenant.lock("bold", "2", node, pendingDeadlineSeconds=600, **BOLD)
+
+
+def preempting_without_priority(tenant: Tenant, node: Node) -> Lock:
+    policy = BOLD["preemptionPolicy"]
+    return tenant.lock("bold", "2", node, pendingDeadlineSeconds=600, preemptionPolicy=policy)
+
+
+def edited_into_it(tenant: Tenant, node: Node) -> Lock:
+    lock = tenant.lock("bold", "2", node, pendingDeadlineSeconds=600)
+    lock.until_condition("Active", "False", "InsufficientCapacity")
+    lock.merge({"spec": BOLD})
+    return lock
+
+
+def grown_from_an_active_one(tenant: Tenant, node: Node) -> Lock:
+    """Move to the victim's node by an edit of a lock that was given elsewhere."""
+    del node
+    own = tenant.node("own", cpu="1")
+    lock = tenant.active_lock("bold", "1", own, pendingDeadlineSeconds=600)
+    lock.merge({"spec": BOLD | {"resources": {"cpu": "2"}}})
+    return lock
+
+
+def alternative(tenant: Tenant, node: Node) -> Lock:
+    return tenant.lock("bold", "2", node, pendingDeadlineSeconds=600, anyOf="either", **BOLD)
+
+
+def by_its_template(tenant: Tenant, node: Node) -> Lock:
+    """Have a template name a class of the system; it counts for nothing."""
+    template = {
+        "spec": {
+            "priorityClassName": "system-node-critical",
+            "containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}],
+        }
+    }
+    spec: dict[str, Any] = {"template": template, "preemptionPolicy": BOLD["preemptionPolicy"]}
+    return tenant.lock("bold", node=node, pendingDeadlineSeconds=600, **spec)
+
+
+Attack = Callable[[Tenant, Node], Lock]
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        bold_at_once,
+        preempting_without_priority,
+        edited_into_it,
+        alternative,
+        by_its_template,
+    ],
+)
+def test_a_manager_evicts_nobody_without_a_quota(
+    attack: Attack, victim: tuple[Node, Pod], tenant_a: Tenant
+) -> None:
+    """A lock with priority 1,000,000,000 that might preempt had another tenant's pod deleted."""
+    node, resident = victim
+    assert "needs a ReservationQuota with preemptionPolicy" in refused(attack(tenant_a, node))
+    stays(resident)
+
+
+def test_an_active_lock_does_not_grow_beyond_its_rights(tenant_a: Tenant, victim: tuple[Node, Pod]) -> None:
+    node, resident = victim
+    lock = grown_from_an_active_one(tenant_a, node)
+    waits = lock.until_condition("Reconciling", "True", "ResizePending")
+    assert "needs a ReservationQuota with maxPriority" in waits["message"]
+    stays(resident)
+
+
+def test_members_of_a_group_have_no_more_rights_than_its_author(
+    tenant_a: Tenant, victim: tuple[Node, Pod]
+) -> None:
+    """The operator makes the members, in the namespace of the group, whose quotas count."""
+    node, resident = victim
+    member = {
+        "name": "part",
+        "nodeName": node.name,
+        "resources": {"cpu": "2"},
+        "owners": [{"pod": {"name": "web"}}],
+    }
+    group = tenant_a.group("train", members=[member], priority=HIGHEST, pendingDeadlineSeconds=600)
+    told = group.until(
+        lambda found: "QuotaExceeded" in str(condition(found["status"], "Active")), "be refused"
+    )
+    assert "needs a ReservationQuota with maxPriority" in str(condition(told["status"], "Active"))
+    stays(resident)
+
+
+def test_a_manager_writes_no_quota(tenant_a: Tenant) -> None:
+    manifest = {"metadata": {"name": "mine"}, "spec": {"maxPriority": HIGHEST}}
+    with pytest.raises(RefusedError, match="forbidden"):
+        tenant_a.manager.create(RESERVATIONQUOTAS.collection(tenant_a.namespace), manifest)
+
+
+def test_a_lock_of_another_tenant_is_not_broken_by_a_priority(
+    tenant_a: Tenant, tenant_b: Tenant, operator: OperatorProcess
+) -> None:
+    del operator
+    node = tenant_b.node(cpu="2")
+    held = tenant_b.active_lock("held", "2", node)
+    refused(tenant_a.lock("bold", "2", node, pendingDeadlineSeconds=600, **BOLD))
+    assert held.status()["phase"] == "Active"
+
+
+def test_what_the_administrator_allows_is_done(tenant_a: Tenant, victim: tuple[Node, Pod]) -> None:
+    node, resident = victim
+    lock = bold_at_once(tenant_a, node)
+    refused(lock)
+    allowing(tenant_a)
+    resident.until_gone()
+    lock.until_phase("Active")
+
+
+def allowing(tenant: Tenant) -> None:
+    """Have the cluster's administrator allow it."""
+    tenant.quota("ranks")
+
+
+def test_a_quota_that_says_never_has_the_api_server_refuse_it(
+    tenant_a: Tenant, operator: OperatorProcess
+) -> None:
+    del operator
+    tenant_a.quota("strict", preemptionPolicy="Never")
+
+    def told() -> str:
+        path = f"{RESERVATIONS.collection(tenant_a.namespace)}?dryRun=All"
+        try:
+            tenant_a.api.post(path, tenant_a.reservation(preemptionPolicy=BOLD["preemptionPolicy"]))
+        except RefusedError as error:
+            return str(error)
+        return ""
+
+    wait_for(
+        told,
+        until=lambda text: (
+            "requested: preemptionPolicy=PreemptLowerPriority, limited: preemptionPolicy=Never" in text
+        ),
+        what="preemption to be refused",
+    )

@@ -1,0 +1,146 @@
+"""The token by which the API server calls the webhooks: it is replaced without a break, and why it is."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+
+import aiohttp
+import pytest
+import yaml
+
+from cluster.api import Api
+from cluster.door import BY_STOCK, bind, until_reviewed, webhook_urls, webhooks
+from cluster.world import World
+from devcluster import LocalCluster, wait_for
+from devcluster.identity import EXTENDER, SYSTEM_NAMESPACE, operator_kubeconfig, rendered
+from devcluster.loopback import HOST, free_ports
+from tidelock.binders import server, tokens
+from tidelock.binders.keeper import CONFIGURATION, Keeper
+from tidelock.binders.tokens import TOKEN_PATH
+from tidelock.clock import SystemClock
+from tidelock.kube.client import WEBHOOKS, KubeClient
+from tidelock.kube.config import load_connection
+from tidelock.main import operate
+from tidelock.model.meta import Key
+from tidelock.settings import Settings
+
+TOKENS = 12  # that are replaced while bindings go on
+OVERLAP = 5.0
+PATIENCE = 120.0
+
+
+@pytest.fixture
+def port() -> int:
+    (free,) = free_ports(1)
+    return free
+
+
+@pytest.fixture
+def installed(private_cluster: LocalCluster, port: int) -> Iterator[Api]:
+    api = Api(private_cluster.kubeconfig)
+    with webhooks(private_cluster, api, port):
+        yield api
+
+
+@pytest.fixture
+async def hasty(
+    private_cluster: LocalCluster,
+    installed: Api,
+    port: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncIterator[None]:
+    """An operator in this process that replaces the token many times a second."""
+    monkeypatch.setattr(tokens, "LIFETIME", 0.0)
+    monkeypatch.setattr(tokens, "OVERLAP", OVERLAP)
+    monkeypatch.setattr(server, "_LOOK_AT_CERTIFICATE", 0.1)
+    settings = Settings(
+        kubeconfig=str(operator_kubeconfig(private_cluster, tmp_path, EXTENDER)),
+        listen=HOST,
+        port=0,
+        tls_port=port,
+        tls_names=(HOST,),
+        leader_elect=False,
+        admission=True,
+    )
+    stop = asyncio.Event()
+    operator = asyncio.create_task(operate(settings, stop))
+    with closing(World(installed)) as trial:
+        await asyncio.to_thread(until_reviewed, trial)
+    yield
+    stop.set()
+    await operator
+
+
+async def answer(url: str) -> int:
+    """Ask at an address of the webhooks, and return the status."""
+    async with aiohttp.ClientSession() as session, session.post(url, json={}, ssl=False) as response:
+        return response.status
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_no_binding_fails_while_tokens_are_replaced(installed: Api, private_world: World) -> None:
+    node = private_world.node(cpu="64")
+    old = webhook_urls(installed)[0]
+    seen, refusals = SimpleNamespace(urls={old}), []
+
+    def bind_on() -> None:
+        for number in itertools.count():
+            refusals.append(bind(private_world.pod(f"pod-{number}", "10m", **BY_STOCK), node))
+            seen.urls.update(webhook_urls(installed))
+            if len(seen.urls) > TOKENS:
+                return
+
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.to_thread(bind_on)
+        assert set(refusals) == {""}
+        # Whoever has seen a token can use it for the overlap, and then no longer.
+        while await answer(old) != 404:  # noqa: ASYNC110 -- nothing tells of it
+            await asyncio.sleep(0.1)
+
+
+def test_a_call_that_breaks_shows_the_path_which_is_why_tokens_are_replaced(
+    private_cluster: LocalCluster, installed: Api, private_world: World
+) -> None:
+    """No operator listens, so a client that binds a pod is told where the API server has called."""
+    node, pod = private_world.node(cpu="4"), private_world.pod("stranger", **BY_STOCK)
+    configuration = installed.get(WEBHOOKS.item(CONFIGURATION))
+    token = 64 * "0"
+    for webhook in configuration["webhooks"]:
+        webhook["clientConfig"]["url"] += f"/admission/{token}"
+    installed.replace(WEBHOOKS.item(CONFIGURATION), configuration)
+    told = wait_for(
+        lambda: bind(pod, node),
+        until=lambda refusal: f"/admission/{token}" in refusal,
+        what="the webhook to be called",
+        timeout=60,
+    )
+    assert "failed to call webhook: Post" in told
+
+
+@pytest.mark.parametrize("flags", [("--server-side",), ()], ids=["server-side", "client-side"])
+async def test_manifests_that_are_applied_again_leave_what_the_operator_wrote(
+    private_cluster: LocalCluster, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    """A path in the manifests would be put back by each tool that applies a repository again and again."""
+    api, item = Api(private_cluster.kubeconfig), WEBHOOKS.item(CONFIGURATION)
+    connection = load_connection(operator_kubeconfig(private_cluster, tmp_path, EXTENDER))
+    (configuration,) = [each for each in rendered(private_cluster, EXTENDER) if each["kind"] == WEBHOOKS.kind]
+    text = yaml.safe_dump(configuration)
+    private_cluster.kubectl("apply", *flags, "-f", "-", input=text)
+    try:
+        async with KubeClient(connection, user_agent="tidelock/test") as client:
+            keeper = Keeper(client, Key(SYSTEM_NAMESPACE, "tidelock-tls"), (HOST,), SystemClock())
+            await keeper.renew()
+            await keeper.introduce()
+        written = [each["clientConfig"] for each in api.get(item)["webhooks"]]
+        private_cluster.kubectl("apply", *flags, "-f", "-", input=text)
+        assert [each["clientConfig"] for each in api.get(item)["webhooks"]] == written
+        for each in written:
+            assert each["caBundle"]
+            assert TOKEN_PATH.fullmatch(each["service"]["path"])
+    finally:
+        api.delete(item)

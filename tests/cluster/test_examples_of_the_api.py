@@ -1,0 +1,120 @@
+"""The API's own full example of every type that is read, from the Go module of its types."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from builders import Json, encode
+from devcluster.build import run_go
+from property.foreign import KINDS, READERS, Location, changed, locations, part, structs_in, without
+from tidelock.model.instants import parse_instant
+from tidelock.model.limits import decode_resource_quota
+from tidelock.scheduler.watches import WATCHED
+
+_NAMED = (("metadata",), ("metadata", "name"))
+_NEEDED = "Object missing required field"
+every_resource = pytest.mark.parametrize("resource", sorted(READERS))
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Json]:
+    """The newest example of each resource that other authors write and Tidelock reads."""
+    listing = tmp_path_factory.mktemp("go") / "api.log"
+    run_go(["mod", "download", "-json", "k8s.io/api"], listing)
+    log = listing.read_text()
+    folder = Path(json.loads(log[log.index("{") :])["Dir"]) / "testdata" / "HEAD"
+    return {
+        name: json.loads(
+            (folder / f"{resource.group or 'core'}.{resource.version}.{resource.kind}.json").read_text()
+        )
+        for name, (resource, _) in WATCHED.items()
+        if not resource.group.endswith("tidelock.dev")
+    }
+
+
+def pairs(decoded: Any, plain: Any) -> Iterator[tuple[object, object]]:
+    """Yield every single value that was decoded, and what it was decoded from."""
+    inside: Iterable[tuple[Any, Any]] = ()
+    if isinstance(decoded, msgspec.Struct):
+        fields = [each for each in msgspec.structs.fields(type(decoded)) if each.encode_name in plain]
+        inside = [(getattr(decoded, each.name), plain[each.encode_name]) for each in fields]
+    elif isinstance(decoded, tuple):
+        inside = zip(decoded, plain, strict=True)
+    elif isinstance(decoded, dict):
+        assert decoded.keys() == plain.keys()
+        inside = [(value, plain[name]) for name, value in decoded.items()]
+    else:
+        yield decoded.timestamp() if isinstance(decoded, datetime) else decoded, plain
+    for one, other in inside:
+        yield from pairs(one, other)
+
+
+def changeable(plain: Json) -> list[Location]:
+    """List all parts of an object that are looked into, other than its name."""
+    return [at for at in locations(plain) if at not in _NAMED and "disruptedPods" not in at[:-1]]
+
+
+@every_resource
+def test_nothing_of_it_is_lost(examples: Mapping[str, Json], resource: str) -> None:
+    decoded = READERS[resource](encode(examples[resource]))
+
+    assert decoded.metadata.faults == ()
+    for value, plain in pairs(decoded, examples[resource]):
+        assert value == (parse_instant(plain) if isinstance(value, float) else plain)
+
+
+def test_the_example_of_a_resource_quota_is_read(examples: Mapping[str, Json]) -> None:
+    plain = examples["resource_quotas"]
+    scoped = decode_resource_quota(encode(plain))
+    general = decode_resource_quota(
+        encode(without(without(plain, ("spec", "scopes")), ("spec", "scopeSelector")))
+    )
+
+    assert scoped.meta.faults == general.meta.faults == ()
+    assert scoped.limits == ()
+    assert [limit.name for limit in general.limits] == sorted(plain["status"]["hard"])
+
+
+@every_resource
+def test_any_part_of_it_may_be_null_or_absent(examples: Mapping[str, Json], resource: str) -> None:
+    plain, read = examples[resource], READERS[resource]
+    for at in changeable(plain):
+        null, absent = read(encode(changed(plain, at, None))), read(encode(without(plain, at)))
+        assert null == absent, at
+        assert all(fault.problem.startswith(_NEEDED) for fault in absent.metadata.faults), at
+
+
+@every_resource
+def test_any_list_or_map_of_it_may_be_empty(examples: Mapping[str, Json], resource: str) -> None:
+    plain, read = examples[resource], READERS[resource]
+    for at in changeable(plain):
+        value = part(plain, at)
+        if isinstance(value, list | dict):
+            faults = read(encode(changed(plain, at, type(value)()))).metadata.faults
+            assert all(fault.problem.startswith(_NEEDED) for fault in faults), at
+
+
+@every_resource
+def test_any_object_of_it_may_have_unknown_fields(examples: Mapping[str, Json], resource: str) -> None:
+    plain, read = examples[resource], READERS[resource]
+    expected = read(encode(plain))
+    for at, _ in structs_in(plain, KINDS[resource]):
+        for new in (None, "text", {"deep": [None]}):
+            assert read(encode(changed(plain, (*at, "fieldOfTomorrow"), new))) == expected, at
+
+
+@every_resource
+def test_any_part_of_it_may_be_of_another_type(examples: Mapping[str, Json], resource: str) -> None:
+    """The object is there, and what is wrong is noted if it is read."""
+    plain, read = examples[resource], READERS[resource]
+    whole = read(encode(plain))
+    for at in changeable(plain):
+        odd: object = {"odd": 1} if not isinstance(part(plain, at), dict) else "odd"
+        decoded = read(encode(changed(plain, at, odd)))
+        assert decoded.metadata.name == whole.metadata.name
+        assert decoded.metadata.faults or decoded == whole, at

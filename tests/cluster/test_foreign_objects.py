@@ -1,0 +1,80 @@
+"""Objects as kubelets and drivers really write them: the API server gives them back with null."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from cluster.live import Node
+from cluster.operator_process import OperatorProcess
+from cluster.world import World
+from tidelock.kube.client import Resource
+
+_CSI_NODES = Resource("storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False)
+
+
+@pytest.fixture
+def world(private_operator: OperatorProcess, private_world: World) -> Iterator[World]:
+    """Nodes that nothing but the test reports of; at the end there must be no object that can't be read."""
+    yield private_world
+    unreadable = {
+        name: count
+        for name, count in private_operator.metrics().items()
+        if name.startswith("tidelock_unreadable_objects")
+    }
+    assert unreadable
+    assert not any(unreadable.values())
+
+
+def report_nameless_image(world: World, node: Node) -> None:
+    """Report an image without a tag, as kubelets do."""
+    node.merge({"status": {"images": [{"names": None, "sizeBytes": 1}]}}, "status")
+    [image] = world.api.get(node.path)["status"]["images"]
+    assert image.get("names", None) is None
+
+
+def test_a_node_with_a_nameless_image_takes_pods_and_locks(world: World) -> None:
+    """It was not there for Tidelock."""
+    node = world.node()
+    report_nameless_image(world, node)
+    other = world.node("b", cpu="1")
+
+    assert world.pod("web-0", "3").until_bound() == node.name
+    other.delete()
+    world.active_lock("web-1", "1", node)
+
+
+def test_a_node_that_gets_a_nameless_image_and_is_cordoned_then_takes_no_pod(world: World) -> None:
+    """It kept its state of before the image for ever, so the pod was bound to it."""
+    node = world.node()
+    world.pod("before").until_bound()
+    report_nameless_image(world, node)
+    node.cordon()
+    world.until_known(world.pod("seen-later", nodeName=node.name))  # another watch: no proof, but a pause
+
+    refused = world.pod("after")
+    refused.until_refused("1 node(s) were unschedulable")
+    node.cordon(on=False)
+    assert refused.until_bound() == node.name
+
+
+def test_a_node_whose_csi_node_has_no_drivers_takes_pods(world: World) -> None:
+    """Its list of drivers is null, and the CSINode was not read."""
+    node = world.node()
+    plain = {"metadata": {"name": node.name}, "spec": {"drivers": []}}
+    created = world.api.create(_CSI_NODES.collection(), plain)
+    try:
+        assert created["spec"]["drivers"] is None
+        assert world.pod().until_bound() == node.name
+    finally:
+        world.api.delete(_CSI_NODES.item(node.name))
+
+
+def test_a_pod_with_a_limit_beyond_64_bits_is_scheduled(world: World) -> None:
+    """In millicores it does not fit 64 bits, and the pod was not there for Tidelock."""
+    node = world.node()
+    container = world.pod_spec("1")["containers"][0]
+    container["resources"]["limits"] = {"cpu": "1E"}
+    assert world.pod("bound", containers=[container]).until_bound() == node.name
+
+    container["resources"]["requests"] = {"cpu": "1E"}
+    world.pod("too-large", containers=[container]).until_refused("1 Insufficient cpu")

@@ -1,0 +1,98 @@
+"""The policy by which the operator, or a thief of its token, writes a pod's status only as Tidelock does."""
+
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+
+from cluster.api import Api, Manifest, RefusedError
+from cluster.live import Pod
+from cluster.world import World
+from devcluster import wait_for
+
+TIME = "2026-11-20T10:00:00Z"
+CLAIMED = "tidelock.dev/claimed-locks"
+
+
+def written(kind: str, status: str, reason: str) -> Manifest:
+    """Make a patch of one condition, beside those of others."""
+    condition = {"type": kind, "status": status, "reason": reason, "lastTransitionTime": TIME}
+    return {"status": {"conditions": [OTHERS, condition]}}
+
+
+CONTAINER = {"name": "main", "ready": True, "restartCount": 0, "image": "", "imageID": ""}
+OTHERS = {"type": "Ready", "status": "True", "lastTransitionTime": TIME}
+OWN: dict[str, Manifest] = {
+    "unschedulable": written("PodScheduled", "False", "Unschedulable"),
+    "preempted": written("DisruptionTarget", "True", "PreemptionByScheduler"),
+    "nominated": {"status": {"nominatedNodeName": "node-1"}},
+    "claimed": {"metadata": {"annotations": {CLAIMED: "u1,u2"}}},
+}
+FOREIGN: dict[str, tuple[Manifest, str]] = {
+    "phase": ({"status": {"phase": "Failed"}}, "status: "),
+    "address": ({"status": {"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}}, "status: "),
+    "reason": ({"status": {"reason": "Evicted"}}, "status: "),
+    "containers": (
+        {
+            "status": {
+                "containerStatuses": [
+                    {"name": "main", "ready": True, "restartCount": 0, "image": "", "imageID": ""}
+                ]
+            }
+        },
+        "status: ",
+    ),
+    "ready": (
+        {"status": {"conditions": [OTHERS | {"status": "False"}]}},
+        "status.conditions: ",
+    ),
+    "a gate of another": (written("example.org/gate", "True", "Passed"), "status.conditions: "),
+    "none": ({"status": {"conditions": []}}, "status.conditions: "),
+    "scheduled": (written("PodScheduled", "True", ""), "status.conditions: "),
+    "another disruption": (
+        written("DisruptionTarget", "True", "EvictionByEvictionAPI"),
+        "status.conditions: ",
+    ),
+    "labels": ({"metadata": {"labels": {"app": "victim"}}}, "metadata: "),
+    "finalizers": ({"metadata": {"finalizers": ["example.org/hold"]}}, "metadata: "),
+    "annotations": ({"metadata": {"annotations": {"example.org/owner": "eve"}}}, "metadata: "),
+    "annotation of another": ({"metadata": {"annotations": {"example.org/other": None}}}, "metadata: "),
+}
+
+
+@pytest.fixture
+def pod(private_world: World) -> Pod:
+    """A pod with a label, an annotation and a condition of others."""
+    metadata = {"labels": {"app": "web"}, "annotations": {"example.org/other": "ann"}}
+    made = private_world.pod("web-0", schedulerName="nobody", metadata=metadata)
+    private_world.api.merge(f"{made.path}/status", {"status": {"conditions": [OTHERS]}})
+    return made
+
+
+def refusal(api: Api, pod: Pod, patch: Manifest) -> str:
+    """Try a patch that is not stored; gives why it is forbidden, or nothing."""
+    try:
+        api.merge(f"{pod.path}/status?dryRun=All", patch)
+    except RefusedError as refused:
+        if refused.status != HTTPStatus.FORBIDDEN:
+            raise
+        return str(refused)
+    return ""
+
+
+def test_what_tidelock_does_not_write_is_refused(
+    pod: Pod, private_kubeconfig: Path, private_world: World
+) -> None:
+    """With a stolen token a pod could be made Ready, moved into a Service, or said to have failed."""
+    operator = Api(private_kubeconfig)
+    for name, (patch, word) in FOREIGN.items():
+        told = f"{word}the operator writes"
+        # The API server takes a moment to enforce a policy that is new.
+        wait_for(
+            lambda patch=patch: refusal(operator, pod, patch),  # type: ignore[misc]
+            until=lambda text, told=told: told in text,  # type: ignore[misc]
+            what=f"{name} to be refused",
+        )
+        assert refusal(private_world.api, pod, patch) == ""
+    for patch in OWN.values():
+        assert refusal(operator, pod, patch) == ""

@@ -1,0 +1,76 @@
+"""A lock with a template is placed as its pod, and is a neighbour as its pod until that comes."""
+
+from typing import Any
+
+from cluster.api import Manifest
+from cluster.live import Lock
+from cluster.operator_process import Launch
+from cluster.world import World
+
+HOSTNAME = "kubernetes.io/hostname"
+WEB = {"app": "web"}
+IN_USE = "node(s) didn't have free ports for the requested pod ports"
+SHUNNED = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+
+def shunning(labels: Manifest) -> Manifest:
+    term = {"labelSelector": {"matchLabels": labels}, "topologyKey": HOSTNAME}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def web(world: World, name: str = "web-0") -> Manifest:
+    """Write the pod of a web server, which takes a port of its node and shuns its like."""
+    spec: Manifest = world.pod_spec("1") | {"affinity": shunning(WEB)}
+    spec["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080}]
+    return {"metadata": {"name": name, "namespace": world.namespace, "labels": WEB}, "spec": spec}
+
+
+def lock(world: World, name: str = "web-0", **more: Any) -> Lock:
+    """Create a lock from the template of that pod, for any node of the test."""
+    pod = web(world, name)
+    annotations = {"tidelock.dev/require-reservation": "true"}
+    template = {"metadata": {"labels": WEB, "annotations": annotations}, "spec": pod["spec"]}
+    manifest = world.reservation(name, template=template, **more)
+    del manifest["spec"]["nodeSelector"]  # which the template has
+    return world.store(manifest)
+
+
+def test_an_owner_runs_where_the_lock_of_its_template_is_active(world: World) -> None:
+    """The lock was held on a node with a pod that shuns its owner, and others took the owner's port."""
+    crowded, quiet = world.node("a", cpu="64"), world.node("b", cpu="4")
+    for node in (crowded, quiet):
+        node.merge({"metadata": {"labels": {HOSTNAME: node.name}}})
+    world.bound_pod(crowded, "loner", affinity=shunning(WEB))
+
+    held = lock(world)
+    assert held.until_phase("Active")["nodeName"] == quiet.name
+    stored = held.read()
+    assert stored is not None
+    assert stored["spec"]["template"]["metadata"]["labels"] == WEB
+    assert stored["spec"]["template"]["spec"]["affinity"] == shunning(WEB)
+
+    second = lock(world, "web-1")
+    second.until_condition("Active", "False", "NoMatchingNode")
+    thief = world.pod(
+        "thief", containers=web(world)["spec"]["containers"], nodeSelector={HOSTNAME: quiet.name}
+    )
+    thief.until_refused(IN_USE)
+    world.pod("web-9", metadata={"labels": WEB}, nodeSelector={HOSTNAME: quiet.name}).until_refused(SHUNNED)
+
+    owner = world.pod(metadata={"labels": WEB}, **web(world)["spec"])
+    assert owner.until_bound() == quiet.name
+    held.until_gone()
+
+
+def test_a_next_operator_knows_the_neighbours_of_locks(private_world: World, launch: Launch) -> None:
+    world, operator = private_world, launch()
+    node = world.node()
+    node.merge({"metadata": {"labels": {HOSTNAME: node.name}}})
+    lock(world).until_phase("Active")
+    operator.kill()
+    thief = world.pod("thief", containers=web(world)["spec"]["containers"])
+    operator.start()
+    operator.ready()
+
+    thief.until_refused(IN_USE)
+    assert world.pod(metadata={"labels": WEB}, **web(world)["spec"]).until_bound() == node.name

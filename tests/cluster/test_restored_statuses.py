@@ -1,0 +1,63 @@
+"""A status that was emptied or edited by hand becomes again what the operator knows."""
+
+from collections.abc import Callable
+
+import pytest
+
+from cluster.api import Manifest
+from cluster.live import Live
+from cluster.world import World
+
+
+def granted(world: World) -> Live:
+    return world.active_lock(node=world.node())
+
+
+def over(world: World) -> Live:
+    """A lock that has ended and is retained."""
+    lock = world.lock("over", node=world.node(), ttlSeconds=1, retention="Retain")
+    lock.until_phase("Expired")
+    return lock
+
+
+def group(world: World) -> Live:
+    world.node()
+    made = world.group()
+    made.until(lambda found: found["status"].get("phase") == "Active", "be given")
+    return made
+
+
+def schedule(world: World) -> Live:
+    world.node()
+    made = world.schedule()
+    made.until(lambda found: found["status"].get("planned") == 1, "be planned")
+    return made
+
+
+def quota(world: World) -> Live:
+    return world.quota(hard={"cpu": "10"})
+
+
+def without_times(found: Manifest) -> Manifest:
+    """Return a status without the times of its conditions, which an emptied one no longer says."""
+    status: Manifest = found.get("status", {})
+    conditions = [
+        {name: value for name, value in each.items() if name != "lastTransitionTime"}
+        for each in status.get("conditions", ())
+    ]
+    return status | {"conditions": conditions}
+
+
+@pytest.mark.parametrize("kind", [granted, over, group, schedule, quota], ids=lambda kind: kind.__name__)
+def test_a_status_that_was_edited_is_restored(world: World, kind: Callable[[World], Live]) -> None:
+    """The own watches see to that: Kopf, which looked a second time, found nothing that was left to do."""
+    made = kind(world)
+    found = made.api.get(made.path)
+    stored, known = found["status"], without_times(found)
+    emptied = dict.fromkeys(stored)
+    edited = {name: 7 for name, value in stored.items() if type(value) is int} | {
+        "conditions": [each | {"reason": "Edited"} for each in stored.get("conditions", ())]
+    }
+    for patch in (emptied, edited):
+        made.merge({"status": patch}, "status")
+        made.until(lambda found: without_times(found) == known, "be as it was")

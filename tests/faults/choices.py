@@ -1,0 +1,51 @@
+"""What must hold of pods that may take one of several locks, as these are for any pod of a workload."""
+
+from decimal import Decimal
+
+from faults.history import Happening, Json
+from faults.reading import Amounts, claims, is_for_any, owns, requests, room_of, total
+from faults.world import World
+
+
+class Choices:
+    """The rules of locks for workloads: a pod says once which it took, and takes none in vain."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._said: dict[str, frozenset[str]] = {}
+
+    def see(self, each: Happening, before: Json | None) -> None:
+        """Check what a pod says."""
+        del before
+        if each.kind != "pods" or each.gone or (said := claims(each.state)) is None:
+            return
+        known = self._said.setdefault(each.uid, said)
+        self._world.expect(known == said, f"I2: {each}: it took {sorted(known)} and then {sorted(said)}")
+        if known is said:
+            self._check_needed(each, said)
+
+    def see_rest(self, now: float) -> None:
+        """Nothing more: what a pod says it took has ended, as that of any owner."""
+
+    def explains(self, reason: str, before: Json, each: Happening) -> bool:
+        """These end as any lock does."""
+        del reason, before, each
+        return False
+
+    def _check_needed(self, each: Happening, said: frozenset[str]) -> None:
+        pod, node_name = each.state, each.state["spec"]["nodeName"]
+        if node_name in self._world.disturbed:
+            return  # what locks there are told to have they may have lost
+        locks = [lock for lock in self._world.locks.values() if lock["metadata"]["uid"] in said]
+        taken = [lock for lock in locks if owns(lock, pod) and is_for_any(lock, pod)]
+        for lock in taken:
+            status = lock.get("status", {})
+            there = status.get("nodeName", node_name) == node_name
+            self._world.expect(there, f"I2: {each}: it took a lock on {status.get('nodeName')}")
+            others = total(room_of(other) for other in taken if other is not lock and "status" in other)
+            needless = _covers(others, requests(pod))
+            self._world.expect(not needless, f"I2: {each}: it took {lock['metadata']['name']} in vain")
+
+
+def _covers(large: Amounts, small: Amounts) -> bool:
+    return all(units <= large.get(name, Decimal(0)) for name, units in small.items())

@@ -1,0 +1,64 @@
+"""What must hold of deadlines: a lock that waits is given by its own, or never."""
+
+from faults.history import Happening, Json
+from faults.reading import condition, phase_of
+from faults.world import SLACK, World
+from tidelock.model.instants import parse_instant
+
+_ROUNDED = 0.01
+
+
+class Deadlines:
+    """The rule of `pendingDeadlineSeconds`.
+
+    "Now or never" may take as long as the decision does. A rejected lock that is edited waits from the edit.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._since: dict[str, float] = {}  # when a lock began to wait, by its uid and the operator's clock
+        self._made_at: dict[str, float] = {}  # of those that no status tells of yet, by the loop's time
+
+    def see(self, each: Happening, before: Json | None) -> None:
+        """Check a lock that is told to be active for the first time, and was not rejected before."""
+        if each.kind != "reservations" or each.gone:
+            return
+        status, phase = each.state.get("status", {}), phase_of(each.state)
+        if each.uid not in self._since:
+            self._since[each.uid], self._made_at[each.uid] = each.clock + SLACK, each.at
+        if phase == "Pending" and (told := condition(each.state, "Reconciling")):
+            self._since[each.uid] = parse_instant(told["lastTransitionTime"])
+            self._made_at.pop(each.uid, None)
+        seconds = each.state["spec"].get("pendingDeadlineSeconds")
+        if seconds and before is not None and self._revives(each, before, self._since[each.uid] + seconds):
+            self._since[each.uid] = each.clock + SLACK
+        if seconds and phase == "Active" and before is not None and phase_of(before) in ("", "Pending"):
+            first = "activatedAt" not in before.get("status", {})
+            late = self._since[each.uid] + seconds + 1
+            in_time = not first or parse_instant(status["activatedAt"]) <= late + _ROUNDED
+            in_time |= self._was_told_late(each)
+            self._world.expect(in_time, f"I2: {each}: given after its deadline, which was at {late}")
+
+    def _revives(self, each: Happening, before: Json, late: float) -> bool:
+        """Whether an edit comes when a lock is rejected already, though its status may not say so yet."""
+        edited = before["metadata"].get("generation") != each.state["metadata"].get("generation")
+        return edited and each.clock >= late
+
+    def _was_told_late(self, each: Happening) -> bool:
+        """Whether the clock jumped before the operator was told of a lock, whose age it then can't know."""
+        made_at = self._made_at.get(each.uid)
+        jumps = (at for at, _ in self._world.circumstances.peaks)
+        return made_at is not None and any(made_at < at <= each.at for at in jumps)
+
+    def see_rest(self, now: float) -> None:
+        """Nothing waits at rest for longer than its deadline."""
+        for name, lock in self._world.locks.items():
+            seconds = lock["spec"].get("pendingDeadlineSeconds")
+            if phase_of(lock) == "Pending" and seconds:
+                late = self._since[lock["metadata"]["uid"]] + seconds + 1
+                self._world.expect(now < late, f"I5: {name} waits after its deadline, which was at {late}")
+
+    def explains(self, reason: str, before: Json, each: Happening) -> bool:
+        """Explain nothing: a lock that waits is not active."""
+        del reason, before, each
+        return False

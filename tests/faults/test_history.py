@@ -1,0 +1,21 @@
+from faults.history import Json, Record
+
+
+def _pod(name: str, uid: str, version: int) -> Json:
+    return {"metadata": {"name": name, "uid": uid, "resourceVersion": str(version)}}
+
+
+async def test_a_list_tells_of_all_that_changed_during_an_outage() -> None:
+    record = Record(lambda: 0.0)
+    before = [_pod("same", "s", 1), _pod("changed", "c", 2), _pod("replaced", "r", 3), _pod("gone", "g", 4)]
+    for state in before:
+        record.note("pods", {"type": "ADDED", "object": state})
+
+    listed = [_pod("same", "s", 1), _pod("changed", "c", 7), _pod("replaced", "x", 8), _pod("new", "n", 9)]
+    record.note_list("pods", {"items": listed, "metadata": {"resourceVersion": "10"}})
+
+    assert {name: state for (_, name), state in record.current().items()} == {
+        state["metadata"]["name"]: state for state in listed
+    }
+    told = [(each.version, each.uid, each.gone) for each in record.happenings[len(before) :]]
+    assert told == [(7, "c", False), (8, "r", True), (8, "x", False), (9, "n", False), (10, "g", True)]

@@ -1,0 +1,43 @@
+"""An isolation for tests, which want to know of each fault."""
+
+import asyncio
+import time
+from typing import NoReturn
+
+from tidelock.isolation import Isolation
+from tidelock.kube.client import Resource
+from tidelock.model.meta import ObjectMeta
+
+
+class Isolating(Isolation):
+    """Isolates, and lists the faults as `step object: error`; most tests want this list to be empty.
+
+    A `pause` takes the place of those that it would return.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(lambda *_: None, lambda *_: None, time.monotonic)
+        self.faults: list[str] = []
+        self.pause: float | None = None
+        self._first: BaseException | None = None
+        self._failed = asyncio.Event()
+
+    def failed(self, step: str, about: Resource | str, meta: ObjectMeta, error: BaseException) -> float:
+        self._take(f"{step} {meta.key}: {error}", error)
+        pause = super().failed(step, about, meta, error)
+        return pause if self.pause is None else self.pause
+
+    def part_failed(self, step: str, error: BaseException) -> float:
+        self._take(f"{step}: {error}", error)
+        return super().part_failed(step, error)
+
+    def _take(self, told: str, error: BaseException) -> None:
+        self.faults.append(told)
+        self._first = self._first or error
+        self._failed.set()
+
+    async def crash(self) -> NoReturn:
+        """Wait for ever, or raise the first fault."""
+        await self._failed.wait()
+        assert self._first is not None
+        raise self._first

@@ -1,0 +1,47 @@
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from cluster.crds import install_crds
+from cluster.operator_process import OperatorProcess
+from devcluster import LocalCluster, start_cluster
+from devcluster.binaries import wanted_version
+from devcluster.build import NEWEST
+from devcluster.identity import operator_kubeconfig
+from kubelet.stage import Stage
+
+# A kubelet renews its lease every 10 s, and a machine that stalls for some seconds is no loss.
+_SOON = ("--node-monitor-period=1s", "--node-monitor-grace-period=18s")
+
+
+@pytest.fixture(scope="session")
+def kubelet_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """A control plane with kube-scheduler, to which tests add nodes with real kubelets."""
+    if wanted_version() != NEWEST:
+        pytest.skip("a kubelet must not be newer than its API server")
+    with start_cluster(
+        tmp_path_factory.mktemp("kubelets"), scheduler=True, controller_manager_flags=_SOON, kwok=False
+    ) as cluster:
+        install_crds(cluster)
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def kubelet_operator(
+    kubelet_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OperatorProcess]:
+    """The operator, with the rights of its manifests and no others."""
+    directory = tmp_path_factory.mktemp("operator")
+    identity = operator_kubeconfig(kubelet_cluster, directory)
+    with OperatorProcess(identity, directory, "--move-after-seconds=600") as process:
+        yield process
+        assert process.stop() == 0
+    assert "Traceback" not in process.log
+
+
+@pytest.fixture
+def stage(kubelet_cluster: LocalCluster, kubelet_operator: OperatorProcess) -> Iterator[Stage]:
+    """Nodes with kubelets, pods and locks of the test's own."""
+    with closing(Stage(kubelet_cluster)) as made:
+        yield made

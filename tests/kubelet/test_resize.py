@@ -1,0 +1,96 @@
+"""Pods that are resized in place: in every stage they count as in kube-scheduler.
+
+The fake machine has no cgroups, so a kubelet here changes a container only when it starts it again, and never
+the resources of a pod as a whole.
+"""
+
+from cluster.api import Manifest
+from cluster.live import condition
+from kubelet.stage import KubeletNode, RunningPod, Stage
+
+
+def of_container(status: Manifest) -> Manifest:
+    found: Manifest = status["containerStatuses"][0]
+    return found
+
+
+def pending(status: Manifest, reason: str) -> bool:
+    return condition(status, "PodResizePending").get("reason") == reason
+
+
+def ask_while_frozen(node: KubeletNode, pod: RunningPod, cpu: str) -> None:
+    """Leave a resize proposed: the kubelet has not seen it."""
+    node.kubelet.freeze()
+    pod.ask_for(cpu)
+
+
+def test_a_container_counts_with_the_largest_of_spec_allocation_and_what_it_has(stage: Stage) -> None:
+    node = stage.kubelet_node()
+    pod = stage.running_pod(node, cpu="300m")
+    stage.assert_free(node, "700m")
+
+    ask_while_frozen(node, pod, "500m")
+    stage.assert_free(node, "500m")
+    node.kubelet.thaw()
+    pod.until_resize(lambda s: of_container(s)["allocatedResources"] == {"cpu": "500m"}, "be allocated 500m")
+    stage.assert_free(node, "500m")
+
+    ask_while_frozen(node, pod, "200m")
+    stage.assert_free(node, "500m")
+    node.kubelet.thaw()
+    pod.until_resize(lambda s: of_container(s)["allocatedResources"] == {"cpu": "200m"}, "be allocated 200m")
+    stage.assert_free(node, "700m")
+
+    pod.restart_container()
+    pod.until_resize(lambda s: of_container(s)["resources"]["requests"]["cpu"] == "200m", "have 200m")
+    stage.assert_free(node, "800m")
+
+
+def test_a_deferred_resize_counts_as_asked_for_and_violates_a_lock_until_it_is_withdrawn(
+    stage: Stage,
+) -> None:
+    node = stage.kubelet_node()
+    stage.running_pod(node, "neighbour", "300m")
+    pod = stage.running_pod(node, "grower", "300m")
+    lock = stage.active_lock("web-0", "200m", node)
+
+    pod.ask_for("900m")
+    pod.until_resize(lambda s: pending(s, "Deferred"), "be deferred")
+    told = lock.until_condition("Violated", "True", "RoomTaken")["message"]
+    assert f"{pod.namespace}/grower" in told
+
+    pod.ask_for("300m")
+    lock.until_condition("Active", "True", "Restored")
+    lock.delete()
+    stage.assert_free(node, "400m")
+
+
+def test_an_infeasible_resize_counts_with_what_is_allocated(stage: Stage) -> None:
+    """kubemark has no static CPU manager and no swap, by which a kubelet finds that: the test says it."""
+    node = stage.kubelet_node()
+    pod = stage.running_pod(node, cpu="300m")
+    ask_while_frozen(node, pod, "900m")
+    stage.assert_free(node, "100m")
+    told = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+    conditions = stage.api.get(pod.path)["status"]["conditions"]
+    pod.merge({"status": {"conditions": [*conditions, told]}}, "status")
+    stage.assert_free(node, "700m")
+
+
+def test_a_pod_as_a_whole_counts_with_the_largest_of_spec_allocation_and_what_it_has(stage: Stage) -> None:
+    """It counted at its spec, so that what the kubelet had not taken back was given to others."""
+    node = stage.kubelet_node()
+    main = {"name": "main", "image": "example.org/none"}
+    pod = stage.running_pod(node, containers=[main], resources={"requests": {"cpu": "300m"}})
+    stage.assert_free(node, "700m")
+
+    pod.ask_for("500m", whole=True)
+    pod.until_resize(lambda s: s["allocatedResources"] == {"cpu": "500m"}, "be allocated 500m")
+    stage.assert_free(node, "500m")
+
+    node.kubelet.freeze()
+    pod.ask_for("200m", whole=True)
+    stage.assert_free(node, "500m")
+    node.kubelet.thaw()
+    pod.until_resize(lambda s: s["allocatedResources"] == {"cpu": "200m"}, "be allocated 200m")
+    stage.assert_free(node, "700m")

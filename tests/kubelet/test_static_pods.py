@@ -1,0 +1,26 @@
+"""Static pods, which a kubelet runs and then tells of by a mirror pod."""
+
+import yaml
+
+from kubelet.stage import Stage
+
+
+def test_a_static_pod_that_takes_locked_room_is_named_and_the_lock_heals_when_it_goes(stage: Stage) -> None:
+    node = stage.kubelet_node()
+    lock = stage.active_lock(cpu="600m", node=node)
+    containers = [{"name": "main", "image": "example.org/none", "resources": {"requests": {"cpu": "700m"}}}]
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "static", "namespace": stage.namespace},
+        "spec": {"containers": containers, "terminationGracePeriodSeconds": 0},
+    }
+    file = node.kubelet.static_pods / "static.yaml"
+    file.write_text(yaml.safe_dump(manifest))
+    told = lock.until_condition("Violated", "True", "RoomTaken")["message"]
+    assert f"pod {stage.namespace}/static-{node.name} took cpu" in told
+    assert lock.status()["resources"] == {"cpu": "300m"}
+
+    file.unlink()
+    lock.until_condition("Active", "True", "Restored")
+    assert lock.status()["resources"] == {"cpu": "600m"}

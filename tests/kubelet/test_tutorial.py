@@ -1,0 +1,34 @@
+"""The tutorial on nodes with real kubelets, as its page says that it goes there."""
+
+from pathlib import Path
+
+import pytest
+
+from cluster.shell import TUTORIAL, Shell, play
+from devcluster import LocalCluster
+from documents import blocks, commands
+
+_WORKERS = ("worker-1", "worker-2")
+
+
+@pytest.mark.usefixtures("kubelet_operator")
+def test_the_tutorial_goes_as_it_says_on_real_kubelets(kubelet_cluster: LocalCluster, tmp_path: Path) -> None:
+    """Its nodes are there already, so that the file with others is not applied."""
+    page = Shell(kubelet_cluster, tmp_path, "test-page")
+    kubelets = [kubelet_cluster.add_kubelet(page.own(worker)) for worker in _WORKERS]
+    played = 0
+    try:
+        for block in (block for block in blocks() if block.page == TUTORIAL):
+            page.file(block)
+            for command in commands(block) if block.language in {"sh", "console"} else ():
+                made = command.words[:4] == ("kubectl", "apply", "-f", "nodes.yaml")
+                if command.words[0] == "kubectl" and not made:
+                    play(page, command)
+                    played += 1
+    finally:
+        for kubelet in kubelets:
+            kubelet.stop()
+        page.run("kubectl delete node worker-1 worker-2 --ignore-not-found --wait=false")
+        page.run("kubectl delete waterlevel tutorial --ignore-not-found --wait=false")
+        page.run("kubectl delete namespace shop --ignore-not-found --wait=false")
+    assert played > 20

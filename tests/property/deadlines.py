@@ -1,0 +1,50 @@
+"""What must hold of deadlines: no lock is given after its own, whatever the operator was doing until then."""
+
+from property.process import Process
+from tidelock.ledger.entry import Entry
+from tidelock.model.instants import parse_instant
+from tidelock.model.locks import Reservation
+from tidelock.model.reservations import Phase
+
+_HAS_ROOM = (Phase.ACTIVE, Phase.PLANNED)
+
+
+class DeadlineObserver:
+    """Follows which locks a process has seen, decided and given, and when."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._seen: dict[str, float] = {}
+        self._decided: dict[str, float] = {}
+        self._given: set[str] = set()
+
+    def check(self) -> None:
+        """A lock that nobody was told has room is given by its deadline; "now" by a first look in time."""
+        now = self._process.clock.now()
+        for entry in self._process.book.entries.values():
+            self._seen.setdefault(entry.uid, now)
+            if entry.phase not in _HAS_ROOM:
+                self._decided.pop(entry.uid, None)
+                self._given.discard(entry.uid)
+                continue
+            self._decided.setdefault(entry.uid, now)
+            if entry.given and entry.uid not in self._given:
+                self._given.add(entry.uid)
+                self._check_given(entry)
+
+    def _check_given(self, entry: Entry) -> None:
+        stored, spec = self._process.api.reservations.decoded.get(entry.key), entry.reservation.spec
+        if stored is None or stored.meta.uid != entry.uid or spec is None:
+            return
+        if stored.status.get("phase", Phase.PENDING) != Phase.PENDING:
+            return  # it has been told to have room already, or is a rejected one that was edited just now
+        seconds = spec.pending_deadline_seconds
+        late = _waits_since(stored) + max(seconds, 1) + 1
+        timely = self._seen[entry.uid] if not seconds else self._decided[entry.uid]
+        assert timely <= late, f"{entry.key} is given {timely - late:g} s after its deadline"
+
+
+def _waits_since(stored: Reservation) -> float:
+    conditions = stored.status.get("conditions", ())
+    told = [each["lastTransitionTime"] for each in conditions if each["type"] == "Reconciling"]
+    return parse_instant(told[0]) if told else stored.meta.created

@@ -1,0 +1,124 @@
+"""Objects of other authors are read whatever they leave out, and whatever is wrong with a part of them."""
+
+import inspect
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from builders import Json, encode
+from property.foreign import (
+    KINDS,
+    READERS,
+    RESOURCES,
+    Location,
+    changed,
+    locations,
+    objects,
+    part,
+    structs_in,
+    without,
+)
+from tidelock.model.meta import ObjectMeta, field_path
+
+every_resource = pytest.mark.parametrize("resource", RESOURCES)
+
+
+def read(resource: str, plain: Json) -> Any:
+    return READERS[resource](encode(plain))
+
+
+def unnamed(plain: Json) -> list[Location]:
+    """List all parts of an object that are looked into, other than its name."""
+    named = ("metadata",), ("metadata", "name")
+    return [at for at in locations(plain) if at not in named and "disruptedPods" not in at[:-1]]
+
+
+def faultless(decoded: Any) -> Any:
+    """Leave out what is noted about parts that can't be read."""
+    metadata = msgspec.structs.replace(decoded.metadata, faults=())
+    return msgspec.structs.replace(decoded, metadata=metadata)
+
+
+@every_resource
+@given(data=st.data())
+@settings(deadline=None, max_examples=25)
+def test_null_is_what_is_not_there(resource: str, data: st.DataObject) -> None:
+    """A field, an item of a list, and an entry of a map."""
+    plain = data.draw(objects(resource))
+    at = data.draw(st.sampled_from(unnamed(plain)))
+
+    assert read(resource, changed(plain, at, None)) == read(resource, without(plain, at))
+
+
+@every_resource
+@given(data=st.data())
+@settings(deadline=None, max_examples=25)
+def test_unknown_fields_are_nothing(resource: str, data: st.DataObject) -> None:
+    plain = data.draw(objects(resource))
+    at = data.draw(st.sampled_from([at for at, _ in structs_in(plain, KINDS[resource])]))
+    new: object = data.draw(st.sampled_from([None, 1, "text", [], {}, {"deep": [{}]}]))
+
+    assert read(resource, changed(plain, (*at, "fieldOfTomorrow"), new)) == read(resource, plain)
+
+
+@every_resource
+@given(data=st.data())
+@settings(deadline=None, max_examples=25)
+def test_a_malformed_part_is_left_out_alone(resource: str, data: st.DataObject) -> None:
+    """The object is what it would be without that part, which is noted."""
+    plain = data.draw(objects(resource))
+    at = data.draw(st.sampled_from(unnamed(plain)))
+    new: object = data.draw(st.sampled_from([[[]], {"odd": {}}, 1.5, "\N{SNOWMAN}", True]))
+    assume(type(new) is not type(part(plain, at)))
+    assume(at != ("metadata", "uid"))  # its name stands in for that
+
+    decoded = read(resource, changed(plain, at, new))
+    paths = [fault.path for fault in decoded.metadata.faults]
+    assume(paths)  # else it is a part of which anything is read
+    assert field_path(at) in paths
+    assert all(field_path(at).startswith(path) for path in paths)
+    assert faultless(decoded) == faultless(read(resource, without(plain, at)))
+
+
+@pytest.mark.parametrize("amount", ["1E", "many", "1e999"])
+@pytest.mark.parametrize("resource", ["nodes", "pods", "persistent_volume_claims", "persistent_volumes"])
+@given(data=st.data())
+@settings(deadline=None, max_examples=25)
+def test_no_decision_comes_upon_a_bad_amount(resource: str, amount: str, data: st.DataObject) -> None:
+    """A limit of 1E cores, which the API server takes, made the first decision fail that needed it."""
+    plain = data.draw(objects(resource))
+    amounts = [at for at in locations(plain) if set(at) & {"requests", "limits", "capacity", "allocatable"}]
+    assume(amounts)
+    decoded = read(resource, changed(plain, data.draw(st.sampled_from(amounts)), amount))
+
+    for name, member in inspect.getmembers(type(decoded)):
+        if isinstance(member, property | cached_property) and name != "version":
+            getattr(decoded, name)
+
+
+@every_resource
+@given(data=st.data())
+@settings(deadline=None, max_examples=25)
+def test_anything_with_a_name_is_read(resource: str, data: st.DataObject) -> None:
+    junk = st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+        max_leaves=10,
+    )
+    plain = data.draw(objects(resource))
+    for at in data.draw(st.lists(st.sampled_from(unnamed(plain)), max_size=4)):
+        with_junk = data.draw(junk)
+        if at in unnamed(plain):
+            plain = changed(plain, at, with_junk)
+
+    decoded = read(resource, plain)
+    assert decoded.metadata.name == "a"
+    assert isinstance(decoded.metadata, ObjectMeta)

@@ -1,0 +1,91 @@
+"""What the fuzzer draws: the same for a seed and a number, inside its schema or beyond, and of every kind."""
+
+from functools import partial
+from random import Random
+
+import msgspec
+import pytest
+
+from fuzz.hostile import deep, mutated, plain
+from fuzz.objects import Source
+from fuzz.schema import Schema, of_crds, of_openapi, of_wire
+from tidelock.model.pods import Pod
+
+Chance = partial(Random)
+
+DOCUMENT = {
+    "components": {
+        "schemas": {
+            "Pod": {
+                "type": "object",
+                "x-kubernetes-group-version-kind": [{"group": "", "kind": "Pod", "version": "v1"}],
+                "properties": {"spec": {"allOf": [{"$ref": "#/components/schemas/Spec"}]}},
+            },
+            "Spec": {
+                "type": "object",
+                "properties": {"nodeName": {"type": "string"}, "hostname": {"type": "string"}},
+            },
+        }
+    }
+}
+
+
+def test_a_seed_and_a_number_give_an_object_again() -> None:
+    first, again, other = (Source(seed, {}) for seed in ("a", "a", "b"))
+    encode = msgspec.json.Encoder().encode
+    drawn = [encode(first.draw(number)) for number in range(40)]
+    assert [encode(again.draw(number)) for number in reversed(range(40))] == drawn[::-1]
+    assert [encode(other.draw(number)) for number in range(40)] != drawn
+
+
+def test_every_kind_of_ours_is_drawn() -> None:
+    source = Source("a", {})
+    assert {source.draw(number).kind for number in range(300)} == of_crds().keys()
+
+
+def test_some_objects_are_changed_and_some_have_their_status_forged() -> None:
+    source = Source("a", {})
+    cases = [source.draw(number) for number in range(100)]
+    assert any(case.patches for case in cases)
+    assert any(case.forged for case in cases)
+
+
+@pytest.mark.parametrize("kind", of_crds())
+def test_an_ordinary_object_has_what_its_schema_requires(kind: str) -> None:
+    schema = of_crds()[kind]
+    for number in range(20):
+        drawn = plain(Chance(number), schema)
+        assert set(schema.required) <= drawn.keys()
+        assert set(schema.properties["spec"].required) <= drawn["spec"].keys()
+
+
+def test_a_hostile_value_inside_a_schema_keeps_its_bounds() -> None:
+    schema = Schema({"type": "object", "properties": {"a": {"type": "integer", "minimum": 1, "maximum": 9}}})
+    drawn = {mutated(Chance(number), schema, {"a": 5}, 1)["a"] for number in range(200)}
+    assert {1, 9} <= drawn <= set(range(1, 10))
+
+
+def test_a_hostile_value_beyond_a_schema_may_be_anything() -> None:
+    schema = Schema({"type": "object", "properties": {"a": {"type": "integer", "minimum": 1, "maximum": 9}}})
+    drawn = [mutated(Chance(number), schema, {"a": 5}, 1, beyond=True) for number in range(200)]
+    assert any(each.get("a") is None for each in drawn)
+    assert any(isinstance(each.get("a"), str) for each in drawn)
+
+
+def test_the_literals_of_rules_are_values_too() -> None:
+    assert {10**15 - 1, 10**15, 10**15 + 1} <= set(of_crds()["ReservationQuota"].words)
+
+
+def test_references_are_followed() -> None:
+    schema = of_openapi(DOCUMENT)["Pod"]
+    assert schema.properties["spec"].properties.keys() == {"nodeName", "hostname"}
+
+
+def test_a_schema_is_cut_to_what_is_read() -> None:
+    cut = Schema(of_wire(of_openapi(DOCUMENT)["Pod"], Pod))
+    assert cut.properties["spec"].properties.keys() == {"nodeName"}
+
+
+def test_nesting_needs_no_encoder_that_calls_itself() -> None:
+    assert msgspec.json.encode({"a": deep(4)}) == b'{"a":{"a":[{"a":[1]}]}}'
+    assert len(msgspec.json.encode(deep(100_000))) > 300_000

@@ -1,0 +1,205 @@
+"""What becomes of the process, and of what it tells, when Kopf fails."""
+
+import asyncio
+import gc
+import logging
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import kopf
+import pytest
+
+from tidelock.handlers import lifecycle, supervision
+from tidelock.handlers.supervision import SupervisedOperator, running
+from tidelock.kube.backoff import Backoff
+from tidelock.kube.client import WATERLEVELS
+from tidelock.kube.config import Connection, Credentials
+from tidelock.telemetry import Telemetry
+
+UNREACHABLE = "http://127.0.0.1:9"  # the port of a service that no machine has any more
+PATIENCE = 60.0  # seconds
+LABELS = {"resource": WATERLEVELS.plural}
+
+
+class Anonymous(Credentials):
+    """No credentials."""
+
+    def __init__(self) -> None:
+        pass
+
+    def header(self) -> str | None:
+        return None
+
+
+class Scene:
+    """A supervised Kopf of one task, which a test has find its kind, fail, and notes of what it did."""
+
+    def __init__(self) -> None:
+        self.served = [WATERLEVELS]
+        self.starts: list[asyncio.Future[None]] = []
+        self.told: list[str] = []
+        self.stop, self.started = asyncio.Event(), asyncio.Event()
+        self.started.set()
+        self._telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- it spreads retries
+        self.operator = SupervisedOperator(
+            WATERLEVELS,
+            kopf.OperatorRegistry(),
+            self._telemetry,
+            Random(1),  # noqa: S311 -- as above
+        )
+
+    async def spawn_tasks(
+        self, *, insights: Any, stop_flag: asyncio.Event, **_: Any
+    ) -> list[asyncio.Task[None]]:
+        """Play Kopf: it takes the signals for itself, and works until it fails or is cancelled."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self.told.append, "took a signal")
+        insights.watched_resources.update(self.served)
+        insights.ready_resources.set()
+        fate: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.starts.append(fate)
+
+        async def work() -> None:
+            try:
+                await fate
+            except asyncio.CancelledError:
+                self.told.append("ended as it was asked to" if stop_flag.is_set() else "was cut short")
+                raise
+
+        return [asyncio.create_task(work())]
+
+    @property
+    def up(self) -> float | None:
+        return self._telemetry.registry.get_sample_value("tidelock_kopf_up", LABELS)
+
+    def failures(self, reason: str) -> float | None:
+        labels = LABELS | {"reason": reason}
+        return self._telemetry.registry.get_sample_value("tidelock_kopf_failures_total", labels)
+
+    @asynccontextmanager
+    async def play(self) -> AsyncIterator[None]:
+        async with running((self.operator,), self.started, self.stop):
+            yield
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not holds():  # noqa: ASYNC110 -- nothing tells of it
+                await asyncio.sleep(0.001)
+
+    async def fail(self, error: Exception) -> None:
+        """Have Kopf fail, and wait for the next start."""
+        starts = len(self.starts)
+        self.starts[-1].set_exception(error)
+        await self.until(lambda: len(self.starts) > starts)
+
+
+@pytest.fixture
+async def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
+    for seconds in ("_SHORTEST_PAUSE", "_WORKING_SECONDS", "_CALM_SECONDS"):
+        monkeypatch.setattr(supervision, seconds, 0.0)
+    made = Scene()
+    monkeypatch.setattr(kopf, "spawn_tasks", made.spawn_tasks)
+    return made
+
+
+async def test_signals_set_the_flag_of_the_process_though_kopf_takes_them(scene: Scene) -> None:
+    async with scene.play():
+        await scene.until(lambda: scene.starts)
+        await scene.fail(OSError("down"))
+        signal.raise_signal(signal.SIGTERM)
+        async with asyncio.timeout(PATIENCE):
+            await scene.stop.wait()
+
+    assert scene.told == ["ended as it was asked to"]
+
+
+async def test_kopf_does_not_start_before_the_first_decision(scene: Scene) -> None:
+    scene.started.clear()
+    async with scene.play():
+        await asyncio.sleep(0)
+
+    assert scene.starts == []
+
+
+async def test_kopf_starts_again_and_tells_so_once(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    assert (scene.up, scene.operator.problem) == (0, "NotStarted")
+    async with scene.play():
+        await scene.until(lambda: not scene.operator.problem)
+        assert scene.up == 1
+        scene.served.clear()
+        await scene.fail(OSError("down"))
+        await scene.until(lambda: (scene.failures("NotFound") or 0) >= 3)
+        assert (scene.up, scene.operator.problem) == (0, "NotFound")
+        scene.served.append(WATERLEVELS)
+        await scene.until(lambda: not scene.operator.problem)
+        assert scene.up == 1
+
+    assert scene.failures("OS") == 1
+    failed = "Kopf has failed and is started again"
+    assert [record.message for record in caplog.records] == [failed, failed, "Kopf works again"]
+    assert not any(record.exc_info for record in caplog.records)
+
+
+async def test_a_fault_of_the_program_is_told_with_its_traceback(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with scene.play():
+        await scene.until(lambda: not scene.operator.problem)
+        await scene.fail(ValueError("wrong"))
+
+    assert [record.exc_info is not None for record in caplog.records] == [True]
+
+
+async def test_a_kopf_that_ends_by_itself_starts_again(scene: Scene) -> None:
+    async with scene.play():
+        await scene.until(lambda: not scene.operator.problem)
+        scene.starts[-1].set_result(None)
+        await scene.until(lambda: len(scene.starts) > 1)
+
+    assert scene.failures("Runtime") == 1
+
+
+async def test_the_end_waits_for_no_pause(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scene.operator, "_backoff", Backoff(3600.0, 3600.0, Random(1)))  # noqa: S311 -- no secret
+    async with scene.play():
+        await scene.until(lambda: not scene.operator.problem)
+        scene.starts[-1].set_exception(OSError("down"))
+        await scene.until(lambda: scene.operator.problem)
+
+    assert len(scene.starts) == 1
+
+
+@pytest.fixture
+async def stranded(monkeypatch: pytest.MonkeyPatch) -> SupervisedOperator:
+    """A real Kopf whose API server can't be reached."""
+    monkeypatch.setattr(supervision, "_SHORTEST_PAUSE", 0.0)
+    asyncio.get_running_loop().set_exception_handler(lifecycle.close_quietly)
+    registry = kopf.OperatorRegistry()
+    lifecycle.register(registry, Connection(server=UNREACHABLE, credentials=Anonymous()))
+    telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- it spreads retries
+    return SupervisedOperator(WATERLEVELS, registry, telemetry, Random(1))  # noqa: S311 -- as above
+
+
+async def test_the_tasks_of_others_outlive_a_kopf_that_fails(
+    stranded: SupervisedOperator, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`kopf.run_tasks` cancels all that are younger than Kopf: bindings under way, watches, HTTP requests."""
+    started = asyncio.Event()
+    started.set()
+    async with running((stranded,), started, asyncio.Event()):
+        await asyncio.sleep(0.1)
+        bystander = asyncio.create_task(asyncio.Event().wait())
+        async with asyncio.timeout(PATIENCE):
+            while stranded.problem == "NotStarted":  # noqa: ASYNC110 -- nothing tells of it
+                await asyncio.sleep(0.01)
+    assert stranded.problem == "ClientConnector"
+    assert not bystander.done()
+    bystander.cancel()
+
+    gc.collect()  # asyncio tells of errors that were left when their tasks are collected
+    told = [record for record in caplog.records if not record.name.startswith("kopf")]
+    assert [(record.name, record.exc_info) for record in told] == [("tidelock.handlers.supervision", None)]

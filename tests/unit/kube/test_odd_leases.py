@@ -1,0 +1,128 @@
+"""A Lease that others wrote neither ends nor stalls the election, whatever it says."""
+
+import asyncio
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+import pytest
+
+from tidelock.kube.client import KubeClient
+from tidelock.kube.lease import Lease, LeaseTimes
+from unit.kube.scripted import ScriptedServer, answers, fails, page
+
+PATIENCE = 30.0
+TIMES = LeaseTimes(duration=0.4, renew_deadline=20.0, retry_period=0.05)
+ODD_METADATA: dict[str, Any] = {
+    "labels": None,
+    "annotations": {"a": None, "b": 1},
+    "ownerReferences": [{}],
+    "managedFields": 7,
+}
+
+
+def lease_json(version: int, metadata: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    identity = {"name": "tidelock", "namespace": "shop", "uid": "1", "resourceVersion": str(version)}
+    return {"metadata": {**(metadata or {}), **identity}, "spec": spec}
+
+
+def candidate(client: KubeClient) -> Lease:
+    rng = Random(1)  # noqa: S311 -- for jitter
+    return Lease(client, name="tidelock", namespace="shop", identity="me", rng=rng, times=TIMES)
+
+
+async def taken(server: ScriptedServer, client: KubeClient, found: dict[str, Any]) -> tuple[Lease, float]:
+    """Have a process take the Lease that is there; returns how many seconds that took, too."""
+    lease = candidate(client)
+    server.plays(page(found, version=7), server.quiet_watch(), answers(lease_json(8, holderIdentity="me")))
+    begin = asyncio.get_running_loop().time()
+    async with asyncio.timeout(PATIENCE):
+        await lease.acquire()
+    lease.check()
+    return lease, asyncio.get_running_loop().time() - begin
+
+
+@pytest.mark.parametrize(
+    ("spec", "epoch"),
+    [
+        ({}, 1),
+        ({"holderIdentity": None, "leaseTransitions": None, "leaseDurationSeconds": None}, 1),
+        ({"leaseTransitions": "7", "leaseDurationSeconds": [], "acquireTime": 5}, 1),
+        ({"holderIdentity": "", "leaseTransitions": 7, "strategy": "OldestEmulationVersion"}, 8),
+        ({"preferredHolder": {"any": 1}, "renewTime": "yesterday", "leaseTransitions": 7}, 8),
+    ],
+    ids=["empty", "null", "mistyped", "of a coordinated election", "unknown"],
+)
+async def test_a_lease_of_no_holder_is_taken(
+    server: ScriptedServer, client: KubeClient, spec: dict[str, Any], epoch: int
+) -> None:
+    """A part of a wrong type hid the Lease, which then could neither be taken nor be made."""
+    lease, _ = await taken(server, client, lease_json(5, ODD_METADATA, **spec))
+    assert lease.epoch == epoch
+    assert server.asked[-1].method == "PUT"
+    assert server.asked[-1].json["metadata"]["resourceVersion"] == "5"
+
+
+@pytest.mark.parametrize("spec", [None, "text"])
+async def test_a_lease_without_a_spec_is_taken(
+    server: ScriptedServer, client: KubeClient, spec: object
+) -> None:
+    lease, _ = await taken(server, client, {**lease_json(5), "spec": spec})
+    assert lease.epoch == 1
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [{"holderIdentity": "other"}, {"holderIdentity": "other", "leaseDurationSeconds": None}]
+    + [{"holderIdentity": odd, "leaseDurationSeconds": None} for odd in (7, ["other"])],
+)
+async def test_a_holder_without_a_duration_has_as_long_as_this_process_would(
+    server: ScriptedServer, client: KubeClient, spec: dict[str, Any]
+) -> None:
+    """Its Lease was taken at once, from a process that may lead; one that can't be read is a holder, too."""
+    lease, seconds = await taken(server, client, lease_json(5, **spec, leaseTransitions=3))
+    assert lease.epoch == 4
+    assert seconds >= TIMES.duration
+
+
+@pytest.mark.parametrize("transitions", [999_999_999, 2**31 - 1, -5])
+async def test_leaderships_are_counted_anew_where_no_greater_number_is_valid(
+    server: ScriptedServer, client: KubeClient, transitions: int
+) -> None:
+    """The API server refused the next number, or the fence all writes of that leadership."""
+    lease, _ = await taken(server, client, lease_json(5, leaseTransitions=transitions))
+    assert lease.epoch == 1
+
+
+async def test_a_leader_outlasts_an_odd_answer(server: ScriptedServer, client: KubeClient) -> None:
+    """An answer with a part of a wrong type ended the process that led."""
+    odd = {**ODD_METADATA, "generation": "many"}
+    lease, _ = await taken(server, client, lease_json(5))
+    server.plays(
+        answers(lease_json(9, odd, holderIdentity="me", leaseTransitions=None)),
+        fails(409, "Conflict"),
+        answers(lease_json(11, odd, holderIdentity="me", leaseDurationSeconds="long")),
+        answers(lease_json(12, odd, holderIdentity="me")),
+        answers("<html>a proxy is being restarted</html>"),
+        fails(409, "Conflict"),
+        answers(lease_json(14, odd, holderIdentity="me")),
+        answers(lease_json(15, odd, holderIdentity="me")),
+    )
+    keeping = asyncio.create_task(lease.keep())
+    async with asyncio.timeout(PATIENCE):
+        await server.finished.wait()
+    assert not keeping.done()
+    lease.check()
+    assert [each.json["metadata"]["resourceVersion"] for each in server.asked if each.method == "PUT"] == [
+        "5",
+        "8",
+        "9",
+        "11",
+        "12",
+        "12",
+        "14",
+        "15",
+    ]
+    keeping.cancel()
+    with suppress(asyncio.CancelledError):
+        await keeping

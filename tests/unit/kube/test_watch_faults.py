@@ -1,0 +1,156 @@
+"""Sinks and decoders that fail for one object: it is unusable until it is taken in, and all others go on."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from builders import node, pod_json, reservation
+from tidelock.kube.client import KubeClient, Resource
+from tidelock.model.lenient import Reader
+from tidelock.model.meta import Key, ObjectMeta
+from tidelock.model.pods import decode_pod
+from tidelock.model.unusable import unusable
+from unit.kube.following import Follower, Journal, Thing
+from unit.kube.scripted import ScriptedServer, event, page, pod, watch
+
+
+class Failing(Journal):
+    """A sink that fails for one object, as often as it is told to."""
+
+    def __init__(self, name: str = "bad", *, times: int = 1, removals: int = 0) -> None:
+        super().__init__()
+        self.name, self.times, self.removals = name, times, removals
+
+    def upsert(self, old: Thing | None, new: Thing) -> None:
+        if new.meta.name == self.name and not new.meta.faults and self.times:
+            self.times -= 1
+            raise KeyError("a bug in the sink")
+        super().upsert(old, new)
+
+    def remove(self, last: Thing) -> None:
+        if last.meta.name == self.name and self.removals:
+            self.removals -= 1
+            raise KeyError("a bug in the sink")
+        super().remove(last)
+
+
+class Failures:
+    """Takes faults; has the object be tried again at once."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def __call__(self, step: str, about: Resource, meta: ObjectMeta, error: Exception, /) -> float:
+        self.told.append(f"{step} {about.plural} {meta.key}: {type(error).__name__}")
+        return 0.0
+
+
+def marked(thing: Thing, problem: str) -> Thing:
+    """Give what stands for a thing."""
+    return msgspec.structs.replace(thing, metadata=unusable_meta(thing, problem), size=-1)
+
+
+def unusable_meta(thing: Thing, problem: str) -> ObjectMeta:
+    del problem
+    faults: Any = (("", "unusable", True),)
+    return msgspec.structs.replace(thing.meta, faults=faults)
+
+
+async def settled(follower: Follower) -> list[str]:
+    await follower.until_script_ends()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    return follower.journal.lines
+
+
+async def test_an_object_for_which_a_sink_fails_hides_no_other_and_is_delivered_later(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    """It ended the process, and each next one at its start."""
+    server.plays(
+        page(pod("a", 1), pod("bad", 2), pod("c", 3), version=9),
+        watch(event("ADDED", pod("d", 10))),
+    )
+    sink, failures = Failing(), Failures()
+    follower = Follower(client, server, sink, on_failure=failures)
+    await settled(follower)
+    assert failures.told == ["event pods shop/bad: KeyError"]
+    assert sorted(line for line in sink.lines if line.startswith("+")) == ["+a@1", "+bad@2", "+c@3", "+d@10"]
+    assert not follower.reflector.faulty
+
+
+async def test_until_then_the_sink_knows_what_stands_for_it_and_it_counts_as_unusable(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    server.plays(page(pod("bad", 2), version=9), watch())
+    sink, failures = Failing(times=10**6), Failures()
+    follower = Follower(
+        client, server, sink, on_failure=lambda *fault: failures(*fault) + 1000, unusable=marked
+    )
+    await settled(follower)
+    assert sink.lines == ["+bad@2", "synced"]
+    [fault] = follower.reflector.faulty[Key("shop", "bad")]
+    assert fault.needed
+    assert "KeyError" in fault.problem
+
+
+async def test_what_the_sink_knows_of_it_is_the_old_one_of_its_next_version(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    server.plays(
+        page(pod("bad", 1), version=1),
+        watch(event("MODIFIED", pod("bad", 2)), event("MODIFIED", pod("bad", 3))),
+    )
+    sink = Failing(times=0)
+    follower = Follower(client, server, sink, on_failure=lambda *_: 1000.0)
+    upsert = sink.upsert
+
+    def fail_for_the_second(old: Thing | None, new: Thing) -> None:
+        if new.meta.resource_version == "2":
+            raise KeyError("a bug in the sink")
+        upsert(old, new)
+
+    sink.upsert = fail_for_the_second  # type: ignore[method-assign]
+    await settled(follower)
+    assert sink.lines == ["+bad@1", "synced", "bad@1>bad@3"]
+
+
+async def test_a_removal_that_fails_is_told_again(client: KubeClient, server: ScriptedServer) -> None:
+    server.plays(page(pod("bad", 1), version=1), watch(event("DELETED", pod("bad", 2))))
+    sink, failures = Failing(times=0, removals=1), Failures()
+    follower = Follower(client, server, sink, on_failure=failures)
+    await settled(follower)
+    assert failures.told == ["removal pods shop/bad: KeyError"]
+    assert sink.lines == ["+bad@1", "synced", "-bad@1"]
+
+
+async def test_a_decoder_that_fails_costs_the_object_alone(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    decode = Reader(Thing)
+
+    def failing(raw: bytes) -> Thing:
+        decoded = decode(raw)
+        if decoded.meta.name == "bad":
+            raise RecursionError
+        return decoded
+
+    server.plays(page(pod("bad", 1), pod("good", 2), version=3), watch())
+    failures = Failures()
+    follower = Follower(client, server, on_failure=failures, decode=failing)
+    await settled(follower)
+    assert follower.journal.lines == ["+good@2", "synced"]
+    assert failures.told == ["decoding pods shop/bad: RecursionError"]
+    assert Key("shop", "bad") in follower.reflector.faulty
+
+
+def test_what_stands_for_an_object_is_known_as_unusable() -> None:
+
+    bound = decode_pod(msgspec.json.encode(pod_json("web-0", node_name="node-a")))
+    left = unusable(bound, "a bug")
+    assert (left.uid, left.node_name, left.meta.unreadable) == (bound.uid, "node-a", "a bug")
+    assert unusable(node(), "a bug").meta.unreadable == "a bug"
+    lock = unusable(reservation(), "a bug")
+    assert (lock.pod, lock.spec, lock.problem, lock.failure) == (None, None, "a bug", "a bug")
+    assert unusable("anything else", "a bug") is None

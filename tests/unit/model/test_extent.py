@@ -1,0 +1,105 @@
+"""Pods that are too large to be decided on."""
+
+from typing import Any
+
+import pytest
+
+from builders import encode, pod
+from tidelock.model.extent import LIMITS, NODE_TERMS, POD_TERMS, RESOURCES, excess
+from tidelock.model.locks import decode_reservation
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+TERM = {"topologyKey": "zone", "labelSelector": {}}
+
+
+def node_terms(count: int) -> list[dict[str, Any]]:
+    return [{"matchExpressions": [{"key": f"k-{number}", "operator": "Exists"}]} for number in range(count)]
+
+
+def containers(count: int, **fields: Any) -> list[dict[str, Any]]:
+    return [{"name": f"c-{number}", **fields} for number in range(count)]
+
+
+def spreading(count: int) -> list[dict[str, Any]]:
+    constraint = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
+    return [{**constraint, "labelSelector": {}}] * count
+
+
+def asking(count: int) -> list[dict[str, Any]]:
+    requests = {f"example.com/r-{number}": "1" for number in range(count)}
+    return containers(1, resources={"requests": requests})
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"containers": asking(64)}, "resources that its containers request: 65, at most 64 are supported"),
+        ({"containers": containers(257)}, "spec.containers and spec.initContainers: 257, at most 256"),
+        ({"volumes": [{"name": "v"}] * 257}, "spec.volumes: 257, at most 256"),
+        ({"tolerations": [{"operator": "Exists"}] * 257}, "spec.tolerations: 257, at most 256"),
+        ({"topologySpreadConstraints": spreading(65)}, "spec.topologySpreadConstraints: 65, at most 64"),
+        (
+            {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": node_terms(101)}}}},
+            "terms of spec.affinity.nodeAffinity: 101, at most 100",
+        ),
+        (
+            {
+                "affinity": {
+                    "podAffinity": {REQUIRED: [TERM] * 50},
+                    "podAntiAffinity": {REQUIRED: [TERM] * 51},
+                }
+            },
+            "terms of spec.affinity.podAffinity and podAntiAffinity: 101, at most 100",
+        ),
+        (
+            {"affinity": {"podAntiAffinity": {REQUIRED: [{**TERM, "namespaces": ["n"] * 600}]}}},
+            "labels, expressions and namespaces in selectors: 600, at most 512",
+        ),
+        (
+            {"containers": containers(1, ports=[{"containerPort": 1, "hostPort": 1}] * 1001)},
+            "host ports: 1001, at most 1000",
+        ),
+    ],
+)
+def test_a_pod_beyond_a_limit_is_told_the_number_and_the_limit(spec: dict[str, Any], message: str) -> None:
+    assert excess(pod(**spec)).startswith(message)
+
+
+def test_a_pod_at_the_limits_is_not_too_large() -> None:
+    wishes = [{"weight": 1, "podAffinityTerm": TERM}] * LIMITS[POD_TERMS]
+    required = {"nodeSelectorTerms": node_terms(LIMITS[NODE_TERMS])}
+    affinity = {"nodeAffinity": {REQUIRED: required}, "podAffinity": {PREFERRED: wishes}}
+    large = pod(
+        containers=asking(LIMITS[RESOURCES] - 1), affinity=affinity, topologySpreadConstraints=spreading(64)
+    )
+
+    assert excess(large) == ""
+
+
+def test_a_lock_whose_template_is_beyond_a_limit_is_invalid() -> None:
+    """It asked for a column of every node for each of 512 names."""
+    plain = {
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {
+            "ttlSeconds": 60,
+            "owners": [{"pod": {"name": "web"}}],
+            "template": {
+                "spec": {
+                    "containers": [
+                        {**each, "name": f"c-{index}", "resources": {"requests": {f"a.b/{index}": "1"}}}
+                        for index, each in enumerate(containers(20))
+                    ],
+                    "affinity": {"podAntiAffinity": {REQUIRED: [TERM] * 101}},
+                }
+            },
+        },
+    }
+
+    reservation = decode_reservation(encode(plain))
+
+    assert reservation.pod is None
+    assert reservation.problem == (
+        "spec: the template's pod is too large: terms of spec.affinity.podAffinity and podAntiAffinity: 101,"
+        " at most 100 are supported"
+    )

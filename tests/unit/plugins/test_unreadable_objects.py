@@ -1,0 +1,201 @@
+"""Objects that can't be read, and what is not placed because of them."""
+
+from typing import Any
+
+import pytest
+
+from builders import Json, encode, node, node_json, pod, pod_json
+from tidelock.cluster.objects import Objects
+from tidelock.framework.api import Code
+from tidelock.framework.events import Action, ClusterEvent, Resource
+from tidelock.model.nodes import Node, decode_node
+from tidelock.model.pods import Pod, decode_pod
+from tidelock.plugins.unreadable_objects import UnreadableObjects
+from tidelock.scheduler.watches import decoder_of
+from unit.plugins.scene import Scene
+from unit.scheduler.machinery import Core
+
+MOUNTING = pod(volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}])
+BOUND = {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
+
+
+def bad_node(name: str, **fields: Any) -> Node:
+    """Decode a node whose taints can't be read."""
+    return decode_node(encode(node_json(name, **fields) | {"spec": {"taints": "none"}}))
+
+
+def bad_pod(name: str = "web-0", **fields: Any) -> Pod:
+    """Decode a pod whose request of memory can't be read."""
+    return decode_pod(encode(pod_json(name, requests={"cpu": "1", "memory": "?"}, **fields)))
+
+
+def put(
+    objects: Objects,
+    resource: str,
+    name: str,
+    *,
+    namespace: str = "",
+    meta: Json | None = None,
+    **fields: Any,
+) -> None:
+    """Have a lister know an object."""
+    plain = {"metadata": {"name": name, "namespace": namespace, **(meta or {})}, **fields}
+    lister = getattr(objects, resource)
+    lister.upsert(lister.get(name, namespace), decoder_of(resource)(encode(plain)))
+
+
+def test_a_node_that_cannot_be_read_takes_nothing() -> None:
+    judgement = Scene(node("node-a"), bad_node("node-b")).judge(UnreadableObjects, pod())
+
+    assert judgement.fitting == {"node-a"}
+    assert judgement.reasons("node-b") == ("node(s) had an unreadable object",)
+    assert not judgement.resolvable("node-b")
+
+
+def test_a_node_with_a_pod_that_cannot_be_read_takes_nothing_until_it_can() -> None:
+    scene = Scene(node("node-a"), node("node-b"))
+    plugin = UnreadableObjects(scene.handle, {})
+    scene.cache.upsert(bad_pod(node_name="node-b"))
+    assert scene.judging(plugin, pod("other")).fitting == {"node-a"}
+
+    scene.cache.upsert(pod(node_name="node-b", version=2))
+    assert scene.judging(plugin, pod("other")).status.code is Code.SKIP
+
+
+def test_as_long_as_all_can_be_read_pods_are_skipped() -> None:
+    assert Scene(node()).judge(UnreadableObjects, MOUNTING).status.code is Code.SKIP
+
+
+def test_a_pod_that_cannot_be_read_is_refused_with_the_field() -> None:
+    status = Scene(node()).judge(UnreadableObjects, bad_pod()).status
+
+    assert status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    assert status.reasons[0].startswith("pod can't be read: spec.containers[0].resources.requests.memory: ")
+
+
+@pytest.mark.parametrize(
+    ("resource", "name", "fields", "kind"),
+    [
+        ("persistent_volume_claims", "data", {"spec": {"accessModes": 1}}, "persistentvolumeclaim"),
+        ("persistent_volumes", "pv-1", {"spec": {"nodeAffinity": []}}, "persistentvolume"),
+        ("storage_classes", "fast", {"allowedTopologies": 1}, "storageclass"),
+        ("csi_drivers", "csi.example.com", {"spec": {"storageCapacity": "yes"}}, "csidriver"),
+    ],
+)
+def test_a_pod_whose_volumes_cannot_be_read_is_refused(
+    resource: str, name: str, fields: Json, kind: str
+) -> None:
+    scene = Scene(node())
+    namespace = "shop" if resource == "persistent_volume_claims" else ""
+    spec = {"storageClassName": "fast", "volumeName": "pv-1"}
+    put(scene.objects, "persistent_volume_claims", "data", namespace="shop", spec=spec)
+    put(scene.objects, "persistent_volumes", "pv-1")
+    put(scene.objects, "storage_classes", "fast", provisioner="csi.example.com")
+    put(scene.objects, "csi_drivers", "csi.example.com")
+    assert scene.judge(UnreadableObjects, MOUNTING).status.code is Code.SKIP
+
+    put(scene.objects, resource, name, namespace=namespace, **fields)
+    status = scene.judge(UnreadableObjects, MOUNTING).status
+    assert status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    assert status.reasons[0].startswith(f'{kind} "{name}" can\'t be read: ')
+    assert scene.judge(UnreadableObjects, pod()).status.code is Code.SKIP
+
+
+def test_a_claim_that_has_its_volume_needs_no_class() -> None:
+    scene = Scene(node())
+    put(
+        scene.objects,
+        "persistent_volume_claims",
+        "data",
+        namespace="shop",
+        meta=BOUND,
+        spec={"volumeName": "pv-1", "storageClassName": "fast"},
+    )
+    put(scene.objects, "storage_classes", "fast", allowedTopologies=1)
+
+    assert scene.judge(UnreadableObjects, MOUNTING).status.code is Code.SKIP
+
+
+def test_a_node_whose_csi_node_cannot_be_read_takes_no_pods_with_volumes() -> None:
+    scene = Scene(node("node-a"), node("node-b"))
+    put(scene.objects, "csi_nodes", "node-a", spec={"drivers": "?"})
+    plugin = UnreadableObjects(scene.handle, {})
+
+    assert scene.judging(plugin, MOUNTING).fitting == {"node-b"}
+    assert scene.judging(plugin, pod()).status.code is Code.SKIP
+    put(scene.objects, "csi_nodes", "node-a", spec={"drivers": None})
+    assert scene.judging(plugin, MOUNTING).status.code is Code.SKIP
+
+
+def test_a_refused_pod_is_tried_again_when_the_node_can_be_read() -> None:
+    core = Core(bad_node("node-a"))
+    core.add(pod("web-0", requests={"cpu": "1"}))
+    refusal = core.refuse().refusal
+    assert refusal.message.startswith(f"0/1 nodes are available: 1 {UnreadableObjects.reason}.")
+    assert refusal.plugins == {"UnreadableObjects"}
+
+    core.feed.nodes.upsert(None, node("node-a"))
+    core.clock.advance(10)
+    assert core.place().node_name == "node-a"
+
+
+def test_a_refused_pod_is_tried_again_when_it_can_be_read() -> None:
+    core = Core(node("node-a"))
+    core.add(bad_pod("web-0"))
+    assert core.refuse().refusal.plugins == {"UnreadableObjects"}
+
+    core.feed.pods.upsert(bad_pod("web-0"), pod("web-0", version=2))
+    core.clock.advance(10)
+    assert core.place().node_name == "node-a"
+
+
+def test_a_refused_pod_is_tried_again_when_its_neighbour_can_be_read() -> None:
+    core = Core(node("node-a"))
+    core.add(bad_pod("odd", node_name="node-a"))
+    core.add(pod("web-0", requests={"cpu": "1"}))
+    assert core.refuse().refusal.plugins == {"UnreadableObjects"}
+
+    core.feed.pods.upsert(None, pod("odd", node_name="node-a", version=2))
+    core.clock.advance(10)
+    assert core.place().node_name == "node-a"
+
+
+def test_locks_keep_a_node_that_cannot_be_read_and_none_is_given_there() -> None:
+    """How much such a node has is not known, so it is not known either that it has too little."""
+    core = Core(node("node-a"))
+    lock = core.lock(resources={"cpu": "2"})
+    core.step()
+    assert (lock.node, lock.held["cpu"]) == ("node-a", 2000)
+
+    core.feed.nodes.upsert(None, decode_node(encode(node_json("node-a", cpu="?"))))
+    late = core.lock("late", resources={"cpu": "1"}, owner="db-0")
+    core.step()
+    assert (lock.node, lock.held["cpu"]) == ("node-a", 2000)
+    assert late.node == ""
+    assert "had an unreadable object" in late.message
+
+
+def test_a_pod_that_is_too_large_is_refused_until_it_is_another() -> None:
+    term = {"topologyKey": "zone", "labelSelector": {}}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term] * 101}}
+    large = pod(affinity=affinity)
+    scene = Scene(node("node-a"))
+
+    status = scene.judge(UnreadableObjects, large).status
+    hints = {each.event: each.hint for each in UnreadableObjects(scene.handle, {}).events_to_register()}
+
+    assert status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    (reason,) = status.reasons
+    assert reason.startswith(
+        "pod is too large: terms of spec.affinity.podAffinity and podAntiAffinity: 101, "
+    )
+    helping = [event for event, hint in hints.items() if hint is None or hint(large, None, node("node-b"))]
+    assert helping == [ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE)]
+
+
+def test_a_node_with_a_pod_that_is_too_large_takes_others() -> None:
+    scene = Scene(node("node-a"))
+    requests = {f"example.com/r-{number}": "1" for number in range(100)}
+    scene.cache.upsert(pod("large", node_name="node-a", requests=requests))
+
+    assert scene.judge(UnreadableObjects, pod()).status.code is Code.SKIP

@@ -1,0 +1,132 @@
+"""A clock that is set back by an hour: what waits for seconds waits for seconds, and not for an hour more."""
+
+import pytest
+
+from builders import NOW, node, pod
+from tidelock.ledger.status import render
+from tidelock.ledger.steady import Steady
+from tidelock.model.pods import assigned_to
+from tidelock.scheduler.earmarking import LOOK_AGAIN, PATIENCE
+from tidelock.scheduler.moving import LOOK_AGAIN as LOOK_FOR_MOVES
+from tidelock.scheduler.queue import FLUSH_AFTER, Place
+from unit.scheduler.machinery import Core
+from unit.scheduler.moves import ask, fragmented, web
+
+HOUR = 3600.0
+WAIT = 6 * 3600
+
+
+def full(cpu: str = "2", *names: str) -> Core:
+    """Give nodes that pods fill, of which no locks of these tests have anything."""
+    names = names or ("node-a",)
+    core = Core(*(node(name, cpu=cpu) for name in names))
+    for name in names:
+        core.add(assigned_to(pod(f"on-{name}", requests={"cpu": cpu}), name))
+    return core
+
+
+def go_on(core: Core, seconds: float) -> None:
+    """Let time pass, with a step every second, as the loop sleeps for no longer."""
+    for _ in range(int(seconds)):
+        core.clock.advance(1)
+        core.step()
+
+
+def test_steady_time_goes_on() -> None:
+    steady = Steady()
+    assert [steady.at(now) for now in (100.0, 101.0, 50.0, 51.5)] == [100.0, 101.0, 101.0, 102.5]
+    assert steady.instant(110.0) == 59.0
+    assert steady.at(60.0) == 111.0
+
+
+def test_room_is_kept_for_a_lock_that_has_waited_for_a_minute() -> None:
+    """It had to wait for the hour, too."""
+    core = full("4")
+    entry = core.lock(created=NOW, resources={"cpu": "2"}, pendingDeadlineSeconds=WAIT)
+    core.step()
+    go_on(core, 30)
+    core.clock.jump(-HOUR)
+    go_on(core, 25)
+    assert entry.earmark == ""
+    go_on(core, 5 + LOOK_AGAIN)
+    assert entry.earmark == "node-a"
+
+
+def test_an_earmark_in_vain_goes_to_another_node() -> None:
+    """Nobody looked any more, for an hour."""
+    core = full("4", "node-a", "node-b")
+    entry = core.lock(created=NOW, resources={"cpu": "2"}, pendingDeadlineSeconds=WAIT)
+    core.step()
+    go_on(core, 61 + LOOK_AGAIN)
+    assert entry.earmark == "node-a"
+    core.clock.jump(-HOUR)
+    go_on(core, PATIENCE + LOOK_AGAIN)
+    assert entry.earmark == "node-b"
+
+
+def test_moves_are_looked_for_again() -> None:
+    core = fragmented()
+    core.add(web("b-2", "node-b", "2"), web("a-2", "node-a", "2"))
+    entry = ask(core)
+    assert entry.plan is None
+    core.clock.jump(-HOUR)
+    for name in ("a-2", "b-2"):
+        core.feed.pods.remove(web(name, "node-a"))
+    go_on(core, LOOK_FOR_MOVES + 2)
+    assert entry.plan is not None
+
+
+def test_a_lock_that_waits_is_told_new_numbers_and_places() -> None:
+    """What it had been told stayed, for an hour."""
+    core = full("4")
+    entry = core.lock(created=NOW, resources={"cpu": "2"}, pendingDeadlineSeconds=WAIT)
+    core.step()
+    go_on(core, 15)
+    assert "0 free" in entry.message
+    core.clock.jump(-HOUR)
+    core.lock("second", created=NOW, resources={"cpu": "3"}, pendingDeadlineSeconds=WAIT)
+    core.feed.pods.remove(pod("on-node-a"))
+    core.add(assigned_to(pod("next", requests={"cpu": "3"}), "node-a"))
+    go_on(core, 12)
+
+    assert "1 free" in entry.message
+    assert render(entry, core.clock.now())["queue"]["place"] == "1/2"
+
+
+@pytest.mark.parametrize("error", [False, True])
+def test_a_pod_backs_off_for_seconds(*, error: bool) -> None:
+    """A refused pod was tried again when nothing else was; one that had failed waited for the hour."""
+    core = Core(node("node-a", cpu="1"))
+    core.add(pod("web-0", requests={"cpu": "2"}))
+    waiting = core.refuse().waiting
+    core.clock.advance(FLUSH_AFTER)
+    popped = core.queue.pop(core.clock.now())
+    assert popped is waiting
+    if error:
+        core.queue.back_off(waiting.pod.uid, core.clock.now())
+    else:
+        core.queue.park(waiting.pod.uid, core.clock.now(), {"NodeResourcesFit"})
+    core.clock.jump(-HOUR)
+    assert core.queue.pop(core.clock.now()) is None
+    core.clock.advance(10 if error else FLUSH_AFTER)
+    due = core.queue.next_due()
+    assert due is not None
+    assert due <= core.clock.now()
+    assert core.queue.pop(core.clock.now()) is waiting
+    assert waiting.place is Place.IN_FLIGHT
+    assert core.queue.waited(waiting, core.clock.now()) == FLUSH_AFTER + (10 if error else FLUSH_AFTER)
+
+
+def test_a_lock_leaves_a_cordoned_node_after_five_minutes() -> None:
+    """It stayed for the hour, too."""
+    core = Core(node("node-a"), node("node-b"))
+    entry = core.lock(ttlSeconds=WAIT)
+    core.step()
+    at_first = entry.node
+    core.feed.nodes.upsert(None, node(at_first, cordoned=True, version=2))
+    go_on(core, 10)
+    core.clock.jump(-HOUR)
+    go_on(core, 280)
+    assert entry.node == at_first
+    go_on(core, 15)
+    assert entry.node not in ("", at_first)

@@ -1,0 +1,64 @@
+"""Objects of which not all can be read, as metrics and events show them."""
+
+from random import Random
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from builders import encode, node_json
+from tidelock.kube.client import NODES
+from tidelock.kube.events import ObjectReference
+from tidelock.kube.watch import Reflector
+from tidelock.model.meta import Key
+from tidelock.model.nodes import decode_node
+from tidelock.scheduler.faults import Faults
+
+
+class Ignoring:
+    """A sink that forgets."""
+
+    def upsert(self, old: Any, new: Any) -> None:
+        pass
+
+    def remove(self, last: Any) -> None:
+        pass
+
+    def synced(self) -> None:
+        pass
+
+
+@pytest.fixture
+def nodes() -> Reflector[Any]:
+    client: Any = None  # nothing is asked
+    return Reflector(client, NODES, decode_node, Ignoring(), rng=Random(1))  # noqa: S311 -- no secret
+
+
+def test_they_are_counted_by_what_becomes_of_them(nodes: Reflector[Any]) -> None:
+    registry = CollectorRegistry()
+    registry.register(Faults(lambda *_: None, lambda: [nodes]))
+    bad: dict[str, Any] = {"a": {"cpu": "?"}, "b": {"annotations": {"x": 1}}, "c": {"cpu": "?"}}
+    for name, fields in bad.items():
+        meta = decode_node(encode(node_json(name, **fields))).meta
+        nodes.faulty[Key("", name)] = meta.faults
+
+    def count(consequence: str) -> float | None:
+        labels = {"resource": "nodes", "consequence": consequence}
+        return registry.get_sample_value("tidelock_unreadable_objects", labels)
+
+    assert (count("unusable"), count("part_ignored")) == (2, 1)
+    nodes.faulty.clear()
+    assert (count("unusable"), count("part_ignored")) == (0, 0)
+
+
+def test_an_object_that_cannot_be_used_gets_an_event() -> None:
+    events: list[tuple[Any, ...]] = []
+    faults = Faults(lambda *event: events.append(event), list)
+    odd: Any = {"x": 1}
+    faults.noted(NODES, decode_node(encode(node_json("part", annotations=odd))).meta)
+    faults.noted(NODES, decode_node(encode(node_json("node-a", uid="1", cpu="?"))).meta)
+
+    [(regarding, kind, reason, action, note)] = events
+    assert regarding == ObjectReference("v1", "Node", "node-a", uid="1")
+    assert (kind, reason, action) == ("Warning", "Unreadable", "Reading")
+    assert note.startswith("Not used for decisions, as parts of it can't be read: status.allocatable.cpu: ")

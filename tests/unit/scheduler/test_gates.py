@@ -1,0 +1,188 @@
+"""Pods that a gate keeps out of the queue are told why, once, and again when the reason is another."""
+
+from typing import Any
+
+import pytest
+
+from builders import node
+from tidelock.kube.errors import ServerError
+from tidelock.ledger.awaiting import MISSING
+from tidelock.model.pods import REQUIRE_RESERVATION
+from unit.scheduler.machinery import Shell, lock_path, pod_path
+
+REQUIRES = {REQUIRE_RESERVATION: "true"}
+OWN_GATES = [{"name": "example.com/quota"}]
+
+
+def shell_with_a_gated_pod(**fields: Any) -> Shell:
+    """Make a cluster of one node with one cpu, and a pod that requires its reservation."""
+    shell = Shell(node("node-a", cpu="1"))
+    shell.store_pod(annotations=REQUIRES, **fields)
+    shell.step()
+    return shell
+
+
+async def look(shell: Shell, seconds: float = 11.0) -> None:
+    """Let some time pass, have the pods be told what is news, and let the watch tell of it."""
+    shell.step()
+    shell.clock.advance(seconds)
+    shell.gates.look()
+    await shell.settle()
+    shell.see_pod()
+
+
+def conditions(shell: Shell, name: str = "web-0") -> list[tuple[str, str, str]]:
+    stored = shell.api.objects[pod_path(name)]["status"].get("conditions", ())
+    return [(each["type"], each["status"], each["reason"]) for each in stored]
+
+
+def message(shell: Shell, name: str = "web-0") -> str:
+    """Return what the stored pod says, which must be said by its last event too."""
+    [condition] = shell.api.objects[pod_path(name)]["status"]["conditions"]
+    told = list(shell.recorder)[-1]
+    assert (told.type, told.reason, told.note) == ("Warning", "FailedScheduling", condition["message"])
+    return str(condition["message"])
+
+
+async def test_a_pod_whose_reservation_is_missing_is_told_so() -> None:
+    """It had no condition and no event: nobody could see what it waited for."""
+    shell = shell_with_a_gated_pod()
+    await look(shell)
+
+    assert message(shell) == MISSING
+    assert conditions(shell) == [("PodScheduled", "False", "SchedulingGated")]
+    assert [(each.verdict, each.why) for each in shell.recent] == [("Unschedulable", MISSING)]
+
+
+async def test_a_pod_whose_reservation_waits_is_told_which_one_and_why() -> None:
+    shell = shell_with_a_gated_pod()
+    shell.store_lock(resources={"cpu": "2"})
+    await look(shell)
+    assert message(shell) == "waiting for reservation shop/lock, which is Pending: InsufficientCapacity"
+
+    shell.see_lock()
+    shell.api.objects[lock_path()]["spec"]["nodeName"] = "node-b"
+    shell.api.objects[lock_path()]["metadata"] |= {"generation": 2, "resourceVersion": "2"}
+    shell.see_lock()
+    await look(shell)
+    assert message(shell) == "waiting for reservation shop/lock, which is Pending: NodeNotFound"
+
+
+async def test_a_pod_is_not_told_again_as_amounts_change() -> None:
+    shell = shell_with_a_gated_pod()
+    shell.store_lock(resources={"cpu": "3"})
+    await look(shell)
+    told = len(shell.api.asked), len(list(shell.recorder))
+    for number, cpu in enumerate(("1500m", "2"), 2):
+        shell.feed.nodes.upsert(None, node("node-a", cpu=cpu, version=number))
+        await look(shell)
+
+    assert "2 free" in shell.book.entries[next(iter(shell.book.entries))].message
+    assert (len(shell.api.asked), len(list(shell.recorder))) == told
+
+
+@pytest.mark.parametrize("retention", ["Delete", "Retain"])
+async def test_a_pod_is_told_how_its_reservation_ended(retention: str) -> None:
+    shell = shell_with_a_gated_pod()
+    ends: dict[str, Any] = {"expireAt": "2027-01-15T08:10:00Z", "ttlSeconds": None}
+    entry = shell.store_lock(resources={"cpu": "2"}, pendingDeadlineSeconds=3600, retention=retention, **ends)
+    await look(shell)
+
+    shell.clock.advance(600)
+    shell.step()
+    ended = f"{MISSING}: shop/lock is Expired since 2027-01-15T08:10:11Z: spec.expireAt has passed"
+    if retention == "Delete":
+        shell.feed.reservations.remove(entry.reservation)
+    await look(shell)
+    assert message(shell) == ended
+    await look(shell)
+    assert message(shell) == ended
+
+
+async def test_a_pod_whose_reservation_was_deleted_is_told_so() -> None:
+    shell = shell_with_a_gated_pod()
+    entry = shell.store_lock(resources={"cpu": "2"})
+    await look(shell)
+    shell.feed.reservations.remove(entry.reservation)
+    await look(shell)
+    assert message(shell) == f"{MISSING}: shop/lock was deleted"
+
+    shell.store_lock("next", resources={"cpu": "2"})
+    await look(shell)
+    assert message(shell) == "waiting for reservation shop/next, which is Pending: InsufficientCapacity"
+
+
+async def test_what_an_earlier_process_has_told_is_not_told_again() -> None:
+    shell = Shell(node("node-a", cpu="1"))
+    told = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+    for name, text in (("web-0", MISSING), ("web-1", f"{MISSING}: shop/lock was deleted")):
+        shell.store_pod(name, annotations=REQUIRES, status={"conditions": [told | {"message": text}]})
+    await look(shell)
+
+    assert not shell.api.asked
+    assert not list(shell.recorder)
+
+
+async def test_a_pod_with_gates_of_its_own_is_told_of_its_reservation_once_they_are_gone() -> None:
+    """What the API server says of its gates stayed: that scheduling is blocked by them, which was false."""
+    stale = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "by gates"}
+    shell = shell_with_a_gated_pod(schedulingGates=OWN_GATES, status={"conditions": [stale]})
+    await look(shell)
+    assert not shell.api.asked
+
+    del shell.api.objects[pod_path()]["spec"]["schedulingGates"]
+    shell.api.objects[pod_path()]["metadata"]["resourceVersion"] = "2"
+    shell.see_pod()
+    await look(shell)
+    assert message(shell) == MISSING
+
+
+async def test_a_condition_that_could_not_be_written_is_written_later() -> None:
+    shell = shell_with_a_gated_pod()
+    shell.api.fails(ServerError("etcd is down", status=500))
+    await look(shell)
+    assert not conditions(shell)
+    await look(shell)
+    assert message(shell) == MISSING
+
+
+async def test_a_pod_that_has_changed_meanwhile_is_not_overwritten() -> None:
+    """A binding that came first would be denied by the condition that the pod is not scheduled."""
+    shell = shell_with_a_gated_pod()
+    shell.api.objects[pod_path()]["metadata"]["resourceVersion"] = "7"
+    shell.gates.look()
+    await shell.settle()
+    assert not conditions(shell)
+
+
+async def test_a_pod_that_leaves_the_gate_or_is_gone_is_told_nothing() -> None:
+    shell = shell_with_a_gated_pod()
+    shell.store_lock()
+    shell.step()
+    gone = shell.store_pod("web-1", annotations=REQUIRES)
+    shell.feed.pods.remove(gone)
+    await look(shell)
+    assert not [told for told in shell.recorder if told.reason == "FailedScheduling"]
+
+
+async def test_of_many_pods_some_are_told_each_time() -> None:
+    shell = Shell(node("node-a", cpu="1"))
+    for number in range(120):
+        shell.store_pod(f"web-{number}", annotations=REQUIRES)
+    told = []
+    for _ in range(4):
+        shell.clock.advance(1.0)
+        shell.gates.look()
+        await shell.settle()
+        told.append(len(shell.api.asked))
+    assert told == [50, 100, 120, 120]
+
+
+async def test_a_pod_is_told_nothing_new_within_ten_seconds() -> None:
+    shell = shell_with_a_gated_pod()
+    await look(shell)
+    shell.store_lock(resources={"cpu": "2"})
+    await look(shell, 1.0)
+    assert message(shell) == MISSING
+    await look(shell, 9.0)
+    assert message(shell) == "waiting for reservation shop/lock, which is Pending: InsufficientCapacity"

@@ -1,0 +1,383 @@
+"""Locks for any pod of a workload: a pod takes those that fit best where it goes, and says which."""
+
+from typing import Any
+
+import pytest
+
+from builders import NAMESPACE, NOW, encode, node, pod, reservation_json
+from tidelock.binders.arrivals import Arrivals
+from tidelock.binders.guard import Guard
+from tidelock.kube.errors import Conflict, Forbidden, Unreachable
+from tidelock.ledger.entry import Entry
+from tidelock.model.locks import decode_reservation
+from tidelock.model.meta import Key
+from tidelock.model.pods import CLAIMED_LOCKS, Pod
+from tidelock.model.reservations import Phase
+from unit.scheduler.machinery import HELD, Core, Shell, pod_path, turns
+
+WEB: Any = [{"selector": {"matchLabels": {"app": "web"}}}]
+ACTIVE, BOUND, CONSUMED, PENDING = Phase.ACTIVE, Phase.BOUND, Phase.CONSUMED, Phase.PENDING
+
+
+def web(name: str = "web-0", cpu: str = "1", **fields: Any) -> Pod:
+    return pod(name, requests={"cpu": cpu}, labels={"app": "web"}, **fields)
+
+
+def foreign(name: str = "web-0", **fields: Any) -> Pod:
+    """Give a pod that another scheduler has bound just now, after all locks were made."""
+    bound: dict[str, Any] = {"node_name": "node-a", "bound_at": NOW + 1}
+    return web(name, scheduler="default-scheduler", **bound | fields)
+
+
+def held(core: Core, *cpus: str, on: str = "node-a", **fields: Any) -> list[Entry]:
+    """Have locks for the workload be held, `lock-0` and so on."""
+    entries = [
+        core.lock(f"lock-{number}", resources={"cpu": cpu}, nodeName=on, **{"owners": WEB} | fields)
+        for number, cpu in enumerate(cpus)
+    ]
+    core.step()
+    assert all(entry.phase is ACTIVE for entry in entries)
+    return entries
+
+
+def phases(entries: list[Entry]) -> list[Phase]:
+    return [entry.phase for entry in entries]
+
+
+def test_of_five_that_match_a_small_pod_one_is_taken() -> None:
+    """All five ended with its binding, and room that was locked for four more pods was anyone's."""
+    core = Core(node("node-a", cpu="8"))
+    entries = held(core, "1", "1", "1", "1", "1")
+    core.run(web())
+    assert phases(entries) == [CONSUMED, ACTIVE, ACTIVE, ACTIVE, ACTIVE]
+    assert (core.used(), core.locked()) == (1000, 4000)
+
+
+def test_each_pod_of_the_workload_takes_its_own() -> None:
+    core = Core(node("node-a", cpu="3"))
+    entries = held(core, "1", "1", "1")
+    for number in range(3):
+        core.run(web(f"web-{number}"))
+    assert [entry.bound_pod and entry.bound_pod.name for entry in entries] == ["web-0", "web-1", "web-2"]
+    assert (core.used(), core.locked()) == (3000, 0)
+
+
+def test_of_two_the_one_that_is_not_needed_stays() -> None:
+    """It ended too, though the pod had all its room from the other."""
+    core = Core(node("node-a", cpu="8"))
+    entries = held(core, "4", "2")
+    core.run(web(cpu="2"))
+    assert phases(entries) == [ACTIVE, CONSUMED]
+
+
+def test_those_that_cover_a_pod_together_are_taken_together() -> None:
+    core = Core(node("node-a", cpu="8"))
+    entries = held(core, "1", "2", "1")
+    core.run(web(cpu="3"))
+    assert phases(entries) == [CONSUMED, CONSUMED, ACTIVE]
+
+
+def test_locks_on_other_nodes_and_those_that_wait_stay() -> None:
+    core = Core(node("node-a", cpu="2", labels={"disk": "ssd"}), node("node-b", cpu="2"))
+    (elsewhere,) = held(core, "1", on="node-b")
+    waiting = core.lock("waiting", resources={"cpu": "9"}, owners=WEB)
+    core.step()
+    core.run(web(nodeSelector={"disk": "ssd"}))
+    assert (elsewhere.phase, waiting.phase) == (ACTIVE, PENDING)
+
+
+def test_what_names_the_pod_is_taken_first_wherever_it_is() -> None:
+    core = Core(node("node-a", cpu="8", labels={"disk": "ssd"}), node("node-b", cpu="8"))
+    entries = held(core, "1", "1")
+    here = core.lock("here", resources={"cpu": "1"}, nodeName="node-a")
+    there = core.lock("there", resources={"cpu": "1"}, nodeName="node-b")
+    core.step()
+    core.run(web(cpu="2", nodeSelector={"disk": "ssd"}))
+    assert (here.phase, there.phase) == (CONSUMED, CONSUMED)
+    assert phases(entries) == [CONSUMED, ACTIVE]
+
+
+def test_a_pod_that_is_larger_than_all_takes_the_rest_of_free_room() -> None:
+    core = Core(node("node-a", cpu="4"))
+    entries = held(core, "1", "1")
+    core.run(web(cpu="4"))
+    assert phases(entries) == [CONSUMED, CONSUMED]
+
+    core = Core(node("node-a", cpu="4"))
+    held(core, "1", "1")
+    core.add(web(cpu="5"))
+    assert "cpu 5 needed, 4 free" in core.refuse().refusal.message
+
+
+def test_what_it_uses_of_a_lock_for_reuse_it_takes_of_no_other() -> None:
+    core = Core(node("node-a", cpu="4"))
+    reused = core.lock("reused", resources={"cpu": "1"}, owners=WEB, reuse="Always")
+    entries = held(core, "1")
+    core.run(web())
+    assert (reused.phase, phases(entries)) == (ACTIVE, [ACTIVE])
+    assert (core.used(), core.locked()) == (1000, 1000)
+
+
+def test_all_are_taken_where_less_would_not_release_what_they_lend() -> None:
+    """It holds nothing itself while all of it is lent; what it lends moves to another lock when it ends."""
+    core = Core(node("node-a", cpu="2"))
+    (lent,) = held(core, "1", borrowable=True)
+    other = core.lock("other", owner="nobody", nodeName="node-a", borrowable=True)
+    core.step()
+    core.add(pod("borrower", node_name="node-a", annotations={"tidelock.dev/borrows": "true"}))
+    core.run(web())
+    assert (lent.phase, other.phase) == (CONSUMED, ACTIVE)
+    assert (core.used(), core.locked()) == (2000, 0)
+
+
+def test_a_binding_that_fails_gives_back_what_was_taken() -> None:
+    core = Core(node("node-a", cpu="8"))
+    entries = held(core, "4", "2")
+    core.add(web(cpu="2"))
+    assumed = core.place()
+    assert phases(entries) == [ACTIVE, BOUND]
+    core.decider.binding_failed(assumed, NOW)
+    assert phases(entries) == [ACTIVE, ACTIVE]
+    assert (core.used(), core.locked()) == (0, 6000)
+
+
+def test_a_pod_that_runs_already_ends_no_lock_for_the_next_one() -> None:
+    """A lock for a workload that had a pod running was over before it was given."""
+    core = Core(node("node-a", cpu="8"))
+    core.add(web("earlier", node_name="node-a", bound_at=NOW - 60))
+    entries = held(core, "1")
+    core.add(web("earlier", node_name="node-a", bound_at=NOW - 60, version=2, phase="Running"))
+    assert (phases(entries), core.book.hearsay) == ([ACTIVE], [])
+
+
+async def test_a_binding_says_what_the_pod_took_be_it_nothing() -> None:
+    shell = Shell(node("node-a", cpu="8"))
+    for name, cpu in (("large", "4"), ("fitting", "2")):
+        shell.store_lock(name, resources={"cpu": cpu}, owners=WEB)
+    shell.step()
+    for name in ("web-0", "db-0"):
+        shell.store_pod(name, requests={"cpu": "2"}, labels={"app": name[:-2]})
+        shell.binder.bind(shell.place(), NOW)
+        await shell.settle()
+    annotations = [shell.api.objects[pod_path(name)]["metadata"]["annotations"] for name in ("web-0", "db-0")]
+    assert annotations == [{CLAIMED_LOCKS: "uid-fitting"}, {CLAIMED_LOCKS: ""}]
+
+
+def restarted(*pods: Pod, cpus: tuple[str, ...] = ("4", "2"), locks_first: bool = False) -> list[Entry]:
+    """Have another process find these pods beside locks that are stored as Active."""
+    core = Core(node("node-a", cpu="8"), listed=False)
+    locks = [
+        decode_reservation(
+            encode(
+                reservation_json(
+                    f"lock-{number}",
+                    resources={"cpu": cpu},
+                    owners=WEB,
+                    created=NOW - 60,
+                    status={**HELD, "resources": {"cpu": cpu}},
+                )
+            )
+        )
+        for number, cpu in enumerate(cpus)
+    ]
+    for lock in locks:
+        core.feed.reservations.upsert(None, lock)
+    core.add(*pods)
+    core.list_all()
+    core.answer()
+    return [core.book.entries[lock.key] for lock in locks]
+
+
+def test_after_a_restart_what_the_binding_names_is_consumed() -> None:
+    took = web(cpu="2", node_name="node-a", bound_at=NOW, annotations={CLAIMED_LOCKS: "uid-lock-1"})
+    assert phases(restarted(took)) == [ACTIVE, CONSUMED]
+    odd = web(cpu="2", node_name="node-a", bound_at=NOW, annotations={CLAIMED_LOCKS: "uid-lock-0"})
+    assert phases(restarted(odd)) == [CONSUMED, ACTIVE]
+    took_what_is_gone = web(node_name="node-a", bound_at=NOW, annotations={CLAIMED_LOCKS: "uid-gone"})
+    assert phases(restarted(took_what_is_gone)) == [ACTIVE, ACTIVE]
+    took_nothing = web(node_name="node-a", bound_at=NOW, annotations={CLAIMED_LOCKS: ""})
+    assert phases(restarted(took_nothing)) == [ACTIVE, ACTIVE]
+
+
+def test_what_a_pod_that_is_not_bound_says_is_no_claim() -> None:
+    """It may be a copy of another pod."""
+    core = Core(node("node-a", cpu="8"))
+    entries = held(core, "4", "2")
+    core.add(web(cpu="2", annotations={CLAIMED_LOCKS: "uid-lock-0"}))
+    core.place()
+    assert phases(entries) == [ACTIVE, BOUND]
+
+
+def test_one_that_others_bound_while_no_operator_ran_takes_the_best_fit() -> None:
+    assert phases(restarted(foreign(cpu="2"))) == [ACTIVE, CONSUMED]
+
+
+def test_several_that_others_bound_choose_in_the_order_of_their_bindings() -> None:
+    first, second = foreign("web-1", bound_at=NOW), foreign("web-0", bound_at=NOW + 1)
+    entries = restarted(second, first, cpus=("1", "1"))
+    assert [entry.bound_pod and entry.bound_pod.name for entry in entries] == ["web-1", "web-0"]
+
+
+def test_one_that_others_bind_takes_the_best_fit_once_however_often_it_is_seen() -> None:
+    core = Core(node("node-a", cpu="8"))
+    entries = held(core, "4", "1", "1")
+    core.add(foreign())
+    core.add(foreign(version=2))
+    core.answer()
+    core.add(foreign(version=3))
+    core.add(foreign(version=4, annotations={CLAIMED_LOCKS: "uid-lock-1"}))
+    core.answer()
+    assert phases(entries) == [ACTIVE, CONSUMED, ACTIVE]
+
+
+def test_one_that_others_bind_elsewhere_takes_none_then_or_later() -> None:
+    core = Core(node("node-a", cpu="8"), node("node-b", cpu="8"))
+    entries = held(core, "1")
+    core.add(foreign(node_name="node-b"))
+    core.answer()
+    again = core.lock("lock-1", resources={"cpu": "1"}, nodeName="node-b", owners=WEB)
+    core.step()
+    core.add(foreign(node_name="node-b", version=2))
+    assert (phases([*entries, again]), core.book.hearsay) == ([ACTIVE, ACTIVE], [])
+
+
+def test_one_that_is_gone_before_it_has_said_what_it_took_leaves_the_lock_to_the_next() -> None:
+    core = Core(node("node-a", cpu="8"))
+    entries = held(core, "1")
+    core.add(foreign())
+    assert phases(entries) == [BOUND]
+    core.answer(gone=True)
+    assert phases(entries) == [ACTIVE]
+    core.add(foreign("web-1"))
+    core.answer()
+    assert entries[0].bound_pod is not None
+    assert (phases(entries), entries[0].bound_pod.name) == ([CONSUMED], "web-1")
+
+
+def test_an_admitted_binding_takes_what_was_chosen_when_it_was_admitted() -> None:
+    core = Core(node("node-a", cpu="8"))
+    entries = held(core, "4", "1")
+    guard = Guard(core.decider)
+    arrivals = Arrivals(core.feed.pods, guard, core.clock)
+    waiting = web(scheduler="default-scheduler")
+    arrivals.upsert(None, waiting)
+    assert guard.admit(waiting, "node-a", NOW) == ""
+    assert phases(entries) == [ACTIVE, BOUND]
+    arrivals.upsert(waiting, foreign(version=2))
+    (claim,) = core.book.hearsay
+    assert (claim.unwritten, claim.uids) == (True, ["uid-lock-1"])
+    core.answer()
+    assert phases(entries) == [ACTIVE, CONSUMED]
+
+
+# What is written to pods that others have bound.
+
+
+async def seen_bound(shell: Shell) -> list[Entry]:
+    """Have a pod be seen that another scheduler has bound beside two locks."""
+    for name, cpu in (("large", "4"), ("fitting", "1")):
+        shell.store_lock(name, resources={"cpu": cpu}, owners=WEB)
+    shell.step()
+    shell.store_pod(labels={"app": "web"}, scheduler="other", node_name="node-a", bound_at=NOW + 1)
+    return [shell.book.entries[Key(NAMESPACE, name)] for name in ("large", "fitting")]
+
+
+async def asked(shell: Shell) -> None:
+    for claim in shell.decider.take_hearsay():
+        shell.binder.look_up(claim, lambda stored, claim=claim: shell.feed.answered(claim, stored))  # type: ignore[misc]
+    await turns(30)
+
+
+@pytest.mark.usefixtures("naps")
+async def test_it_is_written_to_the_pod_before_the_lock_ends() -> None:
+    """A next process would have the pod take another one."""
+    shell = Shell(node("node-a", cpu="8"))
+    entries = await seen_bound(shell)
+    shell.api.refuses["PATCH"] = Unreachable("gone")
+    await asked(shell)
+    assert phases(entries) == [ACTIVE, BOUND]
+    del shell.api.refuses["PATCH"]
+    await turns(30)
+    assert phases(entries) == [ACTIVE, CONSUMED]
+    assert shell.api.objects[pod_path()]["metadata"]["annotations"] == {CLAIMED_LOCKS: "uid-fitting"}
+
+
+async def test_what_the_pod_says_already_counts_instead() -> None:
+    """A former leader wrote it just before it ended."""
+    shell = Shell(node("node-a", cpu="8"))
+    entries = await seen_bound(shell)
+    shell.api.edit(pod_path(), {"metadata": {"annotations": {CLAIMED_LOCKS: "uid-large"}}})
+    await asked(shell)
+    shell.see_pod()
+    await asked(shell)
+    assert phases(entries) == [CONSUMED, ACTIVE]
+
+
+@pytest.mark.usefixtures("naps")
+async def test_it_is_written_to_no_other_version_than_was_read() -> None:
+    shell = Shell(node("node-a", cpu="8"))
+    entries = await seen_bound(shell)
+    shell.api.refuses["PATCH"] = Conflict("changed", status=409)
+    await asked(shell)
+    assert phases(entries) == [ACTIVE, BOUND]
+    patch = next(each for each in shell.api.asked if each.method == "PATCH")
+    assert patch.path == f"{pod_path()}/status"
+    assert patch.body["metadata"] == {
+        "uid": "uid-web-0",
+        "resourceVersion": "1",
+        "annotations": {CLAIMED_LOCKS: "uid-fitting"},
+    }
+    del shell.api.refuses["PATCH"]
+    await turns(30)
+
+
+async def test_where_it_may_not_be_written_the_lock_ends_all_the_same() -> None:
+    shell = Shell(node("node-a", cpu="8"))
+    entries = await seen_bound(shell)
+    shell.api.refuses["PATCH"] = Forbidden("no", status=403)
+    await asked(shell)
+    shell.see_pod()
+    await asked(shell)
+    assert phases(entries) == [ACTIVE, CONSUMED]
+
+
+# What peers' tests of reservations say, where it was in doubt here.
+
+
+def test_a_pod_takes_one_even_if_all_that_they_share_is_the_place_for_a_pod() -> None:
+    """Koordinator's pod would take none. A lock for pods without requests holds nothing else."""
+    core = Core(node("node-a", cpu="8"))
+    entries = held(core, "4", "2")
+    core.run(web(cpu="0"))
+    assert phases(entries) == [ACTIVE, CONSUMED]
+
+
+def test_a_pod_that_fits_two_locks_together_alone_is_placed() -> None:
+    """Koordinator judges each reservation by itself."""
+    core = Core(node("node-a", cpu="4"))
+    entries = held(core, "2", "2")
+    core.run(web(cpu="4"))
+    assert (phases(entries), core.used()) == ([CONSUMED, CONSUMED], 4000)
+
+
+def test_a_lock_that_is_deleted_while_it_is_claimed_frees_no_room_twice() -> None:
+    core = Core(node("node-a", cpu="2"))
+    entries = held(core, "1", "1")
+    core.add(web())
+    assumed = core.place()
+    core.feed.reservations.remove(entries[0].reservation)
+    core.decider.binding_failed(assumed, NOW)
+    assert (core.used(), core.locked(), phases(entries[1:])) == (0, 1000, [ACTIVE])
+
+
+def test_a_pod_that_others_bound_while_its_own_binding_failed_keeps_what_it_took() -> None:
+    core = Core(node("node-a", cpu="4"))
+    entries = held(core, "1", "1")
+    core.add(web())
+    assumed = core.place()
+    bound = foreign(version=2)
+    core.add(bound)
+    core.decider.binding_failed(assumed, NOW)
+    core.answer()
+    assert sorted(phases(entries)) == sorted([ACTIVE, CONSUMED])
+    assert (core.used(), core.locked()) == (1000, 1000)

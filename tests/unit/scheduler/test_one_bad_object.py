@@ -1,0 +1,304 @@
+"""Exceptions planted for one object: it is marked and tried again, others go on, and sums are right."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from builders import NAMESPACE, encode, node, pod, reservation_json
+from isolating import Isolating
+from tidelock.kube.client import PODS, RESERVATIONS
+from tidelock.ledger.entry import Entry
+from tidelock.model.locks import decode_reservation
+from tidelock.model.meta import Key
+from tidelock.model.quantities import plus
+from tidelock.model.reservations import Phase
+from tidelock.model.unusable import unusable
+from tidelock.scheduler.cycle import Assumed
+from tidelock.scheduler.decider import Unschedulable
+from unit.scheduler.machinery import Core, Shell, turns
+
+BAD = Key(NAMESPACE, "bad")
+
+# What Book and Rooms call in the midst of a change, by the name of the part and of its method.
+PARTS = (
+    *("ownership.note", "ownership.end", "groups.join", "groups.note", "groups.leave", "schedules.join"),
+    *("schedules.note", "quotas.charge", "waitlist.note", "waitlist.renew", "rooms.time", "rooms._stand"),
+    *("rooms._keep_free", "_alternatives.join", "_touch", "_note", "_end", "_place", "_displace", "_revise"),
+)
+
+
+class Fed(Core):
+    """A core that is fed as by its watches: an object for which a sink fails is told of as unusable."""
+
+    def __init__(self, *nodes: Any) -> None:
+        super().__init__(*nodes)
+        self.isolation = Isolating()
+        self.decider._on_failure = self.book.on_failure = self.isolation.failed
+
+    def tell(self, name: str, **fields: Any) -> None:
+        new = decode_reservation(encode(reservation_json(name, **fields)))
+        known = self.book.find(new.key)
+        old = known.reservation if known is not None else None
+        for version in (new, unusable(new, "the operator failed")):
+            with self.isolation.attempt("event", RESERVATIONS, new.meta) as attempt:
+                self.feed.reservations.upsert(old, version)
+            if attempt.error is None:
+                return
+
+    def steps(self, count: int = 5) -> None:
+        for _ in range(count):
+            self.step()
+            self.check()
+
+    def check(self) -> None:
+        """Compare all that is counted with what the ledger knows, entry by entry."""
+        columns = self.decider.columns
+        for name, row in columns.row_of.items():
+            held: dict[str, int] = {}
+            for entry in self.book.entries.values():
+                if entry.node == name:
+                    held = dict(plus(held, entry.held))
+            assert columns.named(columns.locked[row]) == {key: units for key, units in held.items() if units}
+            listed = {entry.key for entry in self.book.rooms.held_on(name)}
+            assert listed == {
+                entry.key for entry in self.book.entries.values() if entry.node == name and entry.room
+            }
+        for key, entry in self.book.waitlist.waiting.items():
+            assert self.book.entries[key] is entry
+
+    def phases(self) -> dict[str, Phase]:
+        return {key.name: entry.phase for key, entry in self.book.entries.items()}
+
+
+@contextmanager
+def planted(owner: Any, path: str, *, name: str = "bad", times: int = 10**6) -> Iterator[list[int]]:
+    """Have a method fail after its work for the object of a name, so often."""
+    *parents, method = path.split(".")
+    part = attrgetter(".".join(parents))(owner) if parents else owner
+    original: Callable[..., Any] = getattr(part, method)
+    failed: list[int] = []
+
+    def fails(*arguments: Any, **options: Any) -> Any:
+        result = original(*arguments, **options)
+        if name in map(_name_of, arguments) and len(failed) < times:
+            failed.append(1)
+            raise LookupError(f"planted in {path}")
+        return result
+
+    setattr(part, method, fails)
+    try:
+        yield failed
+    finally:
+        setattr(part, method, original)
+
+
+def _name_of(argument: Any) -> str:
+    if isinstance(argument, Entry):
+        return argument.key.name
+    return str(getattr(getattr(argument, "meta", None), "name", ""))
+
+
+@pytest.mark.parametrize("times", [1, 3, 10**6])
+@pytest.mark.parametrize("path", PARTS)
+def test_a_lock_for_which_a_part_of_the_ledger_fails_costs_no_other(path: str, times: int) -> None:
+    core = Fed(node("node-a", cpu="8"), node("node-b", cpu="8"))
+    core.tell("a", owner="a")
+    with planted(core.book, path, times=times):
+        core.tell("bad", owner="b")
+        core.tell("c", owner="c")
+        core.steps()
+        core.tell("bad", owner="b", resources={"cpu": "2"}, generation=2, version=2)
+        core.tell("c", owner="c", resources={"cpu": "2"}, generation=2, version=2)
+        core.steps()
+        core.clock.advance(400)
+        core.steps()
+        assert core.phases()["a"] is core.phases()["c"] is Phase.ACTIVE
+        core.clock.advance(300)
+        core.steps()
+        assert core.phases()["a"] is core.phases()["c"] is Phase.EXPIRED
+    core.clock.advance(1000)
+    core.tell("bad", owner="b", resources={"cpu": "2"}, ttlSeconds=9999, generation=3, version=3)
+    core.steps()
+    core.tell("d", owner="d", created=core.clock.now())
+    core.steps()
+    assert core.phases()["d"] is Phase.ACTIVE
+
+
+def test_a_lock_that_is_made_anew_holds_what_its_status_says() -> None:
+    core = Fed(node("node-a", cpu="2"))
+    core.tell("bad")
+    core.steps()
+    core.store("bad")
+    with planted(core.book, "ownership.note", times=1) as failed:
+        core.tell("bad", version=9, status=core.book.entries[BAD].reservation.status)
+    assert failed
+    core.steps()
+    assert core.phases() == {"bad": Phase.ACTIVE}
+    assert core.locked() == 1000
+    core.add(pod("stranger", requests={"cpu": "2"}))
+    assert isinstance(core.step(), Unschedulable)
+
+
+def test_a_lock_that_is_made_anew_takes_no_room_that_others_were_given() -> None:
+    core = Fed(node("node-a", cpu="1"))
+    core.tell("bad", owner="b")
+    core.steps()
+    core.store("bad")
+    stored = core.book.entries[BAD].reservation
+    core.book.preempt(core.book.entries[BAD], "a pod", core.clock.now())
+    core.book.checkpoint()
+    core.tell("other", owner="o", priority=-5)
+    core.book.waitlist.leave_out(core.book.entries[BAD])
+    core.steps()
+    core.store("other")
+    assert core.phases()["other"] is Phase.ACTIVE
+
+    with planted(core.book, "ownership.note", times=1):
+        core.tell("bad", owner="b", version=9, status=stored.status)
+    core.steps()
+    assert core.phases() == {"other": Phase.ACTIVE, "bad": Phase.PENDING}
+    assert core.locked() == 1000
+
+
+def test_a_lock_that_cannot_be_taken_in_waits_and_says_so() -> None:
+    core = Fed(node("node-a", cpu="2"))
+    with planted(core.book, "_revise"), planted(core.book, "quotas.charge"):
+        core.tell("bad")
+        core.steps()
+    entry = core.book.entries.get(BAD)
+    assert entry is None or (entry.phase is Phase.PENDING and entry.reason == "InternalError")
+    assert "event shop/bad: planted in quotas.charge" in core.isolation.faults
+
+
+def test_a_lock_for_which_a_plugin_fails_rests_and_others_alike_are_placed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    core = Fed(node("node-a", cpu="8"))
+    place, tries = core.decider._cycle.place_lock, list[str]()
+
+    def fails(profile: Any, entry: Entry, now: float) -> Any:
+        if entry.key == BAD:
+            tries.append(entry.key.name)
+            raise ValueError("a plugin's bug")
+        return place(profile, entry, now)
+
+    monkeypatch.setattr(core.decider._cycle, "place_lock", fails)
+    for name in ("a", "bad", "c"):
+        core.tell(name, owner=name, pendingDeadlineSeconds=3600)
+    core.steps()
+    assert core.phases() == {"a": Phase.ACTIVE, "bad": Phase.PENDING, "c": Phase.ACTIVE}
+    assert core.book.entries[BAD].reason == "PluginFailed"
+    for _ in range(60):
+        core.tell("d", owner="d")
+        core.steps(2)
+        core.clock.advance(0.1)
+    assert 2 <= len(tries) <= 4
+    monkeypatch.undo()
+    core.clock.advance(60)
+    core.steps()
+    assert core.phases()["bad"] is Phase.ACTIVE
+
+
+def test_a_pod_whose_decision_fails_is_told_and_others_are_placed(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = Fed(node("node-a", cpu="8"))
+    schedule = core.decider._cycle.schedule
+
+    def fails(profile: Any, waiting: Any, *arguments: Any, **options: Any) -> Any:
+        if waiting.meta.name == "bad":
+            raise ValueError("a plugin's bug")
+        return schedule(profile, waiting, *arguments, **options)
+
+    monkeypatch.setattr(core.decider._cycle, "schedule", fails)
+    core.add(pod("bad"), pod("good"))
+    outcomes = [core.step(), core.step()]
+    refused = next(each for each in outcomes if isinstance(each, Unschedulable))
+    assert refused.refusal.error
+    assert "a plugin's bug" in refused.refusal.message
+    assert any(isinstance(each, Assumed) and each.pod.meta.name == "good" for each in outcomes)
+    assert core.isolation.faults == ["decision shop/bad: a plugin's bug"]
+
+
+@pytest.mark.parametrize("part", ["carriers.count", "tallies.count", "tallies.place", "columns.request"])
+def test_a_pod_for_which_an_index_fails_changes_no_sum(part: str) -> None:
+    core = Fed(node("node-a", cpu="4"))
+    core.add(pod("a", node_name="node-a", requests={"cpu": "1"}))
+    columns = core.decider.columns
+    before = columns.requested.copy()
+    bad = pod("bad", node_name="node-a", requests={"cpu": "2"})
+    *parents, method = part.split(".")
+    owner = attrgetter(".".join(parents))(core.cache)
+    original = getattr(owner, method)
+
+    def fails(*arguments: Any, **options: Any) -> Any:
+        known = [getattr(each, "pod", each) for each in arguments]
+        if bad in known or bad.requests in [each for each in known if isinstance(each, dict)]:
+            raise LookupError("planted")
+        return original(*arguments, **options)
+
+    setattr(owner, method, fails)
+    with pytest.raises(LookupError):
+        core.feed.pods.upsert(None, bad)
+    setattr(owner, method, original)
+    assert np.array_equal(columns.requested, before)
+    assert core.cache.get(bad.uid) is None
+    core.feed.pods.upsert(None, unusable(bad, "the operator failed"))
+    core.add(pod("next"))
+    refused = core.refuse()
+    assert "unreadable" in refused.refusal.message
+    core.feed.pods.upsert(unusable(bad, "the operator failed"), bad)
+    assert core.used() == 3000
+
+
+def test_a_part_that_fails_is_left_out_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = Fed(node("node-a", cpu="8"))
+    calls: list[float] = []
+
+    def fails(now: float) -> None:
+        calls.append(now)
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(core.decider._earmarking, "step", fails)
+    for name in ("a", "b", "c"):
+        core.tell(name, owner=name)
+        core.steps(3)
+    assert set(core.phases().values()) == {Phase.ACTIVE}
+    assert len(calls) == 1
+    core.clock.advance(10)
+    core.steps(3)
+    assert len(calls) == 2
+
+
+async def test_a_status_that_cannot_be_rendered_keeps_no_other_from_being_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shell = Shell(node("node-a", cpu="8"))
+    news = shell.publisher._news
+    monkeypatch.setattr(shell.publisher, "_news", lambda entry: 1 / 0 if entry.key == BAD else news(entry))
+    for name in ("a", "bad", "c"):
+        shell.store_lock(name, owner=name)
+    shell.step()
+    await shell.publish()
+    assert shell.stored_status("a")["phase"] == shell.stored_status("c")["phase"] == "Active"
+    assert "phase" not in shell.stored_status("bad")
+    assert shell.isolation.faults == ["status shop/bad: division by zero"]
+
+
+async def test_a_binding_that_fails_by_a_fault_gives_the_room_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    shell = Shell(node("node-a", cpu="1"))
+    stored = shell.store_pod("bad", requests={"cpu": "1"})
+
+    async def fails(*_: Any) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(shell.binder, "_wait_on_permit", fails)
+    shell.binder.bind(shell.place(), 0.0)
+    await shell.settle()
+    assert shell.cache.get(stored.uid) is None
+    assert shell.used() == 0
+    assert shell.isolation.faults == ["binding shop/bad: a bug"]
+    await turns()
+    assert PODS.item("bad", NAMESPACE) in shell.api.objects

@@ -1,0 +1,93 @@
+"""What an edit of spec.priority changes: the order in line, and what others may take."""
+
+from typing import Any
+
+from builders import node, pod
+from tidelock.ledger.reasons import PREEMPTED
+from tidelock.ledger.status import render
+from tidelock.model.pods import assigned_to
+from tidelock.model.reservations import Phase
+from tidelock.scheduler.decider import LOCKS_A_STEP
+from unit.scheduler.machinery import Core
+
+
+def fill(core: Core, cpu: str) -> None:
+    """Have a pod be bound that no lock of these tests may preempt."""
+    core.add(assigned_to(pod("resident", requests={"cpu": cpu}, priority=1000), "node-a"))
+
+
+def test_a_lock_in_a_long_line_stands_where_its_new_priority_belongs() -> None:
+    """It went on to stand in the queue of its former priority, and got room that was another's."""
+    core = Core(node("node-a", cpu="1"))
+    for number in range(LOCKS_A_STEP):
+        core.lock(f"large-{number}", resources={"cpu": "2"}, priority=20, ttlSeconds=600 + number)
+    first, second = core.lock("a", priority=10), core.lock("b", priority=5)
+    core.step()
+    core.lock("a", priority=0, generation=2, version=2)
+    core.step()
+    core.step()
+
+    assert (first.phase, second.phase) == (Phase.PENDING, Phase.ACTIVE)
+
+
+def test_places_in_line_follow_an_edited_priority() -> None:
+    """A lock that was refused for the same reason as before kept the place that it had been told."""
+    core = Core(node("node-a", cpu="1"))
+    fill(core, "1")
+    entries = [core.lock(name, created=core.clock.now(), pendingDeadlineSeconds=3600) for name in "ab"]
+    core.step()
+    core.clock.advance(2)
+    core.step()
+    assert [render(each, core.clock.now())["queue"]["place"] for each in entries] == ["1/2", "2/2"]
+    core.clock.advance(3)
+
+    entries[1] = core.lock("b", priority=5, generation=2, version=2, pendingDeadlineSeconds=3600)
+    core.step()
+    core.clock.advance(10)
+    core.step()
+    assert [render(each, core.clock.now())["queue"]["place"] for each in entries] == ["2/2", "1/2"]
+
+
+def test_a_pod_may_preempt_a_lock_whose_priority_was_lowered() -> None:
+    """Nobody told the pod: it waited for five minutes."""
+    core = Core(node("node-a", cpu="1"))
+    entry = core.lock(priority=10, owner="another")
+    core.add(pod(priority=5))
+    core.refuse()
+    core.lock(priority=0, owner="another", generation=2, version=2)
+    for _ in range(2):
+        core.step()
+
+    assert (entry.phase, entry.reason) == (Phase.PENDING, PREEMPTED)
+
+
+def test_a_lock_may_preempt_a_lock_whose_priority_was_lowered() -> None:
+    """It was tried again when anything else came free."""
+    core = Core(node("node-a", cpu="1"))
+    low = core.lock("low", priority=10)
+    high = core.lock("high", priority=5, preemptionPolicy="PreemptLowerPriority", pendingDeadlineSeconds=3600)
+    core.step()
+    assert high.phase is Phase.PENDING
+    core.lock("low", priority=0, generation=2, version=2)
+    for _ in range(3):
+        core.step()
+
+    assert (low.phase, high.phase) == (Phase.PENDING, Phase.ACTIVE)
+
+
+def test_what_is_kept_for_a_lock_whose_priority_was_lowered_is_for_those_above_it_at_once() -> None:
+    """The earmark kept the former priority until the next look for whom to keep room."""
+    core = Core(node("node-a", cpu="2"))
+    fill(core, "1")
+    ask: dict[str, Any] = {"resources": {"cpu": "2"}, "pendingDeadlineSeconds": 3600, "owner": "large"}
+    entry = core.lock(created=core.clock.now(), priority=10, **ask)
+    core.step()
+    core.clock.advance(60)
+    core.step()
+    assert entry.earmark == "node-a"
+    core.add(pod("middle", priority=5))
+    core.refuse()
+    core.clock.advance(0.5)
+    core.lock(created=core.clock.now(), priority=0, generation=2, version=2, **ask)
+
+    assert core.place().pod.meta.name == "middle"
