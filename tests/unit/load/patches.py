@@ -24,6 +24,7 @@ class PatchApi(KubeClient):
     """Remembers patches; serves what is in `objects` by path, pages of it in turn, and merges `statuses`."""
 
     def __init__(self) -> None:
+        self._manager = None  # a client that leads nothing names no manager
         self.patches: list[Patch] = []
         self.objects: dict[str, list[Any]] = {}
         self.faults: deque[ApiError | None] = deque()

@@ -31,7 +31,6 @@ class FakeApi(KubeClient):
         self.gate = asyncio.Event()
         self.gate.set()
         self._faults: deque[tuple[ApiError, bool]] = deque()
-        self._manager = None
 
     def fails(self, *errors: ApiError) -> None:
         """Refuse the next requests."""
