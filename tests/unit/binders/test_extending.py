@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from builders import NOW, Json, node, node_json, pod_json
+from builders import NOW, TOO_DEEP, Json, node, node_json, pod_json
 from tidelock.binders.extending import VERBS, BadRequestError
 from tidelock.binders.guard import Guard
 from tidelock.model.pods import decode_pod
@@ -83,7 +83,7 @@ def test_victims_are_answered_by_uid_where_they_suffice(core: Core, capable: boo
     "body",
     [
         *(b"", b"[]", b"{}", b'{"Pod": 3}', b'{"Pod": {}}', b'{"Pod": {"metadata": {"name": 1}}}'),
-        b'{"Pod": {"metadata": {"name": "web-0"}, "unknown": %b}}' % (b"[" * 1500 + b"]" * 1500),
+        b'{"Pod": {"metadata": {"name": "web-0"}, "unknown": %b}}' % (b"[" * TOO_DEEP + b"]" * TOO_DEEP),
     ],
 )
 def test_what_no_scheduler_sends_is_refused(core: Core, verb: str, body: bytes) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from builders import Json, pod_json
+from builders import TOO_DEEP, Json, pod_json
 from tidelock.binders.reviews import BadReviewError, Question, answer, read_review
 from tidelock.model.meta import Key
 
@@ -58,8 +58,11 @@ def test_a_pod_that_names_its_node_comes_whole() -> None:
         (review("pods", "binding", object={"metadata": {}}), "target"),
         (review("pods", "eviction", object={}), "pods/eviction is not what is reviewed here"),
         (review("pods", object={}), "metadata"),
-        (b'{"unknown":' + b"[" * 1500, "is nested too deeply"),
-        (review("pods", "binding", object="?").replace(b'"?"', b"[" * 1500 + b"]" * 1500), "too deeply"),
+        (b'{"unknown":' + b"[" * TOO_DEEP, "is nested too deeply"),
+        (
+            review("pods", "binding", object="?").replace(b'"?"', b"[" * TOO_DEEP + b"]" * TOO_DEEP),
+            "too deeply",
+        ),
     ],
 )
 def test_what_is_not_reviewed_is_an_error(body: bytes, message: str) -> None:
