@@ -44,18 +44,12 @@ def test_an_exception_comes_with_its_traceback(formatter: logging.Formatter) -> 
 
 
 def test_kopf_logs_warnings_about_objects_and_nothing_else() -> None:
-    loggers = [logging.getLogger(name) for name in ("", "kopf", "kopf.objects")]
-    root, _, objects = loggers
-    handlers, levels = root.handlers[:], [logger.level for logger in loggers]
-    try:
-        configure_logs("json", "debug")
+    root, objects = logging.getLogger(), logging.getLogger("kopf.objects")
 
-        assert root.level == logging.DEBUG
-        assert not logging.getLogger("kopf._core.reactor.running").isEnabledFor(logging.ERROR)
-        assert not objects.isEnabledFor(logging.INFO)
-        assert objects.isEnabledFor(logging.WARNING)
-        assert isinstance(root.handlers[0].formatter, JsonFormatter)
-    finally:
-        root.handlers[:] = handlers
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+    configure_logs("json", "debug")
+
+    assert root.level == logging.DEBUG
+    assert not logging.getLogger("kopf._core.reactor.running").isEnabledFor(logging.ERROR)
+    assert not objects.isEnabledFor(logging.INFO)
+    assert objects.isEnabledFor(logging.WARNING)
+    assert isinstance(root.handlers[0].formatter, JsonFormatter)
