@@ -67,9 +67,11 @@ class Action(IntFlag):
     )
     ACTIVE = auto()
     """A lock has got room; the object is its `Entry`."""
+    LENT = auto()
+    """A lock has got room of which other pods use some, which may be evicted; the object is its `Entry`."""
     FREED = auto()
     """A lock has given room back, or some of it; the object is its `Entry`."""
-    ALL = ADD | DELETE | UPDATE | ACTIVE | FREED
+    ALL = ADD | DELETE | UPDATE | ACTIVE | LENT | FREED
 
 
 _NAMES = {action: "".join(part.title() for part in (action.name or "").split("_")) for action in Action} | {
@@ -123,6 +125,7 @@ UNSCHEDULABLE_POD_ADD = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.ADD)
 NODE_ADD = ClusterEvent(Resource.NODE, Action.ADD)
 NODE_DELETE = ClusterEvent(Resource.NODE, Action.DELETE)
 RESERVATION_ACTIVE = ClusterEvent(Resource.RESERVATION, Action.ACTIVE)
+RESERVATION_LENT = ClusterEvent(Resource.RESERVATION, Action.LENT)
 RESERVATION_FREED = ClusterEvent(Resource.RESERVATION, Action.FREED)
 
 # Why pods enter a queue without any event.

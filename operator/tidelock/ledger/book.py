@@ -663,7 +663,7 @@ class Book:
         edited = reservation.meta.generation != entry.reservation.meta.generation
         known, before, spec = entry.reservation, entry.reservation.spec, reservation.spec
         priority = entry.priority
-        if entry.held and before is not None and spec is not None and before.owners != spec.owners:
+        if entry.room and before is not None and spec is not None and before.owners != spec.owners:
             self.rooms.retell(entry)
         entry.reservation, entry.problem = reservation, reservation.problem
         if not edited or entry.final:

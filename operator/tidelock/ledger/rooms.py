@@ -127,6 +127,7 @@ class Rooms:
         """Make the room that an entry has on its node exactly this much."""
         self._lowest = None
         self.in_change[entry.key] = entry
+        came = bool(room) and not entry.room
         entry.room = room
         _list(self._on_node, entry, there=bool(room))
         was_shared = entry.node in self._shared_on and entry.key in self._shared_on[entry.node]
@@ -140,6 +141,8 @@ class Rooms:
             self._keep_free(entry, room)
         if was_shared or entry.shared:
             self._share_out(entry.node, moved=entry)
+        if came and not entry.held:
+            self.retell(entry)
         self.in_change.pop(entry.key, None)
 
     def time(self, entry: Entry) -> None:
@@ -160,8 +163,8 @@ class Rooms:
         self.count_occupants(placed.node_name)
 
     def retell(self, entry: Entry) -> None:
-        """Tell of what a lock holds as of something new: others are its owners now."""
-        self.shifts.append(Shift(entry, entry.node, NOTHING, entry.held))
+        """Announce the room of a lock as new, also what borrowers use of it: its owners take that back."""
+        self.shifts.append(Shift(entry, entry.node, NOTHING, entry.room))
 
     def offer(self, entry: Entry) -> None:
         """Announce a holding as if it came free: its priority fell, so pods and locks may preempt it now."""

@@ -30,8 +30,10 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
+from tidelock.framework.events import RESERVATION_LENT, Action, ClusterEvent, Registration, Resource
 from tidelock.framework.pluginargs import CPU_AND_MEMORY, IgnoredResources, ResourceWeight, read_args
+from tidelock.ledger.entry import Entry
+from tidelock.ledger.matching import is_owner
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CPU, MEMORY, PODS, Resources, covers, format_quantity
@@ -212,12 +214,13 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
         return (points, has) if has is True else (points * has, has)
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Hope for pods that go or ask for less, and for nodes that are large enough."""
+        """Hope for pods that go or ask for less, borrowers to evict, and nodes that are large enough."""
         node_grows = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE)
         return (
             Registration(ClusterEvent(Resource.POD, Action.DELETE)),
             Registration(ClusterEvent(Resource.POD, Action.UPDATE_POD_SCALE_DOWN), _asks_for_less),
             Registration(node_grows, _offers_more),
+            Registration(RESERVATION_LENT, _may_reclaim),
         )
 
 
@@ -314,3 +317,8 @@ def _offers_more(pod: Pod, old: Node | None, new: Node) -> bool:
             for resource, units in pod.requests.items()
         )
     )
+
+
+def _may_reclaim(pod: Pod, _: Entry | None, new: Entry) -> bool:
+    """Whether a pod owns the lock, so that those who borrow of it can be evicted."""
+    return is_owner(pod, new.key, new.reservation.spec)

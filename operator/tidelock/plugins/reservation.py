@@ -42,7 +42,6 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import (
-    RESERVATION_ACTIVE,
     RESERVATION_FREED,
     Action,
     ClusterEvent,
@@ -278,7 +277,7 @@ class Reservation(PreEnqueue, PreFilter, Filter, PostFilter, PreScore, Score, Re
         goes = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN)
         node_grows = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE)
         return (
-            Registration(RESERVATION_ACTIVE, _is_owner),
+            Registration(ClusterEvent(Resource.RESERVATION, Action.ACTIVE | Action.LENT), _is_owner),
             Registration(RESERVATION_FREED),
             Registration(goes),
             Registration(node_grows, _large_enough),

@@ -22,6 +22,7 @@ from tidelock.framework.events import (
     ASSIGNED_POD_DELETE,
     RESERVATION_ACTIVE,
     RESERVATION_FREED,
+    RESERVATION_LENT,
 )
 from tidelock.framework.extender import Advice, has_advice, has_say_in_preemption
 from tidelock.framework.profile import Profile, build_profiles
@@ -457,9 +458,9 @@ class Decider:
         for shift in shifts:
             entry = shift.entry
             if shift.after and not covers(shift.before, shift.after):
-                self.queue.notify(
-                    RESERVATION_ACTIVE, None, entry, now, only=owner_names(entry.key, entry.reservation.spec)
-                )
+                event = RESERVATION_LENT if entry.borrowable and entry.occupants else RESERVATION_ACTIVE
+                only = owner_names(entry.key, entry.reservation.spec)
+                self.queue.notify(event, None, entry, now, only=only)
             if claimed_by is not None and claimed_by.node_name == shift.node:
                 given = minus(shift.before, shift.after)
                 taken_over = plus(taken_over, given)  # a pod may have several locks there

@@ -12,7 +12,7 @@ from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render
 from tidelock.ledger.transitions import Event
 from tidelock.model.meta import Key
-from tidelock.model.pods import BORROWS, Pod, assigned_to
+from tidelock.model.pods import BORROWS, REQUIRE_RESERVATION, Pod, assigned_to
 from tidelock.model.reservations import Phase
 from tidelock.scheduler.preempting import Preemption
 from unit.scheduler.machinery import Core
@@ -403,5 +403,31 @@ def test_an_owner_evicts_no_borrower_of_another_lock() -> None:
     core.run(borrower("builds-0", namespace="builds", priority=-9))
     core.run(borrower("batch-0", namespace="batch"))
     core.add(pod(requests=TWO))
+    core.refuse()
+    assert victims(core) == ["batch-0"]
+
+
+def test_a_gated_owner_hears_of_its_lock_all_of_whose_room_is_lent_from_the_start() -> None:
+    """It waited until the lock expired: what the lock kept free was announced, and that was nothing."""
+    core = Core(node("node-a", cpu="4"))
+    core.run(borrower())
+    late = {"owner": "web-9", "pendingDeadlineSeconds": 600}
+    assert lock(core, "late", resources={"cpu": "3"}, **late).phase is Phase.PENDING
+    core.add(pod("web-9", requests=TWO, annotations={REQUIRE_RESERVATION: "true"}))
+    assert core.step() is None
+    entry = core.lock("late", borrowable=True, resources=TWO, ttlSeconds=600, generation=2, **late)
+    assert core.place().pod.meta.name == "web-9"
+    assert entry.phase is Phase.BOUND
+
+
+def test_a_new_owner_hears_of_a_lock_all_of_whose_room_is_lent() -> None:
+    core = Core(node("node-a", cpu="2"))
+    lock(core)
+    core.run(borrower())
+    core.add(pod("web-9", requests=TWO))
+    core.refuse()
+    assert victims(core) == []
+    core.clock.advance(10)
+    core.lock(borrowable=True, resources=TWO, ttlSeconds=600, owner="web-9", generation=2)
     core.refuse()
     assert victims(core) == ["batch-0"]
