@@ -148,7 +148,7 @@ class Checker:
         if reason == "Consumed":
             return bool(world.owners[each.uid])
         if reason in _TROUBLED:
-            return disturbed or world.binding_was_cut_short(before["status"].get("nodeName", ""), each.at)
+            return disturbed or world.binding_was_cut_short(before, each.at)
         return reason in ROOMLESS and (disturbed or world.owner_was_tried(each.state, each.at))
 
     # Room.

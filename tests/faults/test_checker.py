@@ -147,6 +147,28 @@ def test_a_lock_whose_owner_is_being_bound_holds_nothing(tale: Tale) -> None:
     assert tale.judged(asked=[under_way]), "it is long over"
 
 
+def test_a_lock_whose_owner_was_not_bound_has_lost_room_until_that_can_be_written(tale: Tale) -> None:
+    tale.lock()
+    tale.bound("db")
+    in_vain = Passed("bind", "web", start=tale.clock - 14, end=tale.clock - 13)
+    refused = Passed("status", "lock", start=tale.clock - 5, end=tale.clock - 4)
+    assert tale.judged(asked=[in_vain, refused]) == []
+    assert tale.judged(asked=[in_vain]), "it was not written all that time"
+    assert tale.judged(asked=[refused]), "no owner was tried"
+    refused.name = "other"
+    assert tale.judged(asked=[in_vain, refused]), "another lock was written"
+
+
+def test_a_lock_that_was_smaller_for_a_moment_has_given_room_on(tale: Tale) -> None:
+    tale.lock()
+    tale.lock(also={"resources": {"cpu": "1"}})
+    tale.lock(also={"resources": {"cpu": "3"}})
+    tale.bound("db")
+    assert tale.judged() == []
+    tale.lock(also={"resources": {"cpu": "3"}}, resources={"cpu": "2"})
+    assert tale.judged(), "that is what it has"
+
+
 def test_a_lock_for_reuse_in_use_takes_nothing_beside_a_stranger(tale: Tale) -> None:
     tale.bound("web")
     tale.lock(also={"reuse": "Always"}, boundPod={"name": "web", "uid": "web"})

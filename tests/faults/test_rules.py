@@ -461,6 +461,16 @@ def test_a_window_is_given_up_for_nothing(tale: Tale) -> None:
     assert broken(tale.judged(), "no reason is known")
 
 
+def test_a_lock_gives_way_if_its_own_owner_was_to_be_bound_when_the_operator_crashed(tale: Tale) -> None:
+    tale.node(cpu="4")
+    tale.lock("large", owner="db")
+    crash = tale.clock
+    tale.lock("large", "Overcommitted", owner="db", phase="Pending", nodeName=None)
+    tried = Passed("bind", "db", start=crash - 1, end=crash)
+    assert tale.judged(crashes=[crash], asked=[tried]) == []
+    assert broken(tale.judged(asked=[tried]), "no reason")
+
+
 def test_a_window_is_given_up_for_a_lock_whose_owner_was_to_be_bound_when_the_operator_crashed(
     tale: Tale,
 ) -> None:

@@ -8,6 +8,7 @@ from math import inf
 from faults.history import Happening, Json
 from faults.proxy import Passed, Told
 from faults.reading import (
+    amounts,
     claims,
     due,
     has_taken,
@@ -80,6 +81,7 @@ class World:
     owners: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     given_at: dict[str, float] = field(default_factory=dict)
     bound_at: dict[str, float] = field(default_factory=dict)
+    _gave_back: set[str] = field(default_factory=set)  # locks that asked for less, and then for more at once
     _edited: defaultdict[str, list[tuple[Happening, Json]]] = field(default_factory=lambda: defaultdict(list))
 
     @property
@@ -115,8 +117,8 @@ class World:
         elif each.kind == "reservations":
             if each.state.get("status", {}).get("activatedAt"):
                 self.given_at.setdefault(each.uid, each.at)
-            if before is not None and before["spec"]["owners"] != each.state["spec"]["owners"]:
-                self._edited[each.uid].append((each, before))
+            if before is not None:
+                self._note_edit(each, before)
         for lock in self.locks.values():
             uid = lock["metadata"]["uid"]
             for version in (lock, *self._heard_of(uid, each.at)):
@@ -130,6 +132,16 @@ class World:
             told = self.told_at(edit)
             if told is None or told > at - SLACK:
                 yield before
+
+    def _note_edit(self, each: Happening, before: Json) -> None:
+        old, new = before["spec"], each.state["spec"]
+        if old["owners"] != new["owners"]:
+            self._edited[each.uid].append((each, before))
+        asked, has = (amounts(part.get("resources", {})) for part in (old, before.get("status", {})))
+        if has != amounts(each.state.get("status", {}).get("resources", {})):
+            self._gave_back.discard(each.uid)
+        elif old != new and any(units > asked.get(name, 0) for name, units in has.items()):
+            self._gave_back.add(each.uid)
 
     def _note_node(self, each: Happening, before: Json | None) -> None:
         if each.gone or (before is not None and shrank(before, each.state)):
@@ -161,7 +173,7 @@ class World:
 
     def surely_has_room(self, lock: Json, each: Happening) -> bool:
         """Whether a lock that says Active has its room: not if it is known to be over, or to have moved."""
-        if not holds(lock) or self.is_due(lock, each):
+        if not holds(lock) or self.is_due(lock, each) or lock["metadata"]["uid"] in self._gave_back:
             return False
         if lock["status"]["nodeName"] in self.unsound and "nodeName" not in lock["spec"]:
             return False
@@ -204,25 +216,33 @@ class World:
         return max([each.clock, *shown])
 
     def owner_was_tried(self, lock: Json, at: float, *, recently: bool = False) -> bool:
-        """Whether the operator was binding an owner, or asking whether it is bound, around a time."""
+        """Whether the operator was binding an owner, or asking whether it is bound, around a time.
+
+        If that was in vain, the lock may have lost room that was given on, and it says so as soon as its
+        status can be written: for as long as that is tried, it was recently.
+        """
         last_end = float("-inf")
         for each in self.circumstances.asked:
-            if each.point not in {"bind", "read"} or not may_be_owned_by(lock, each.name):
-                continue
             if each.start - SLACK > at:
                 break
-            last_end = max(last_end, each.end)
-            if not recently:
-                return True
+            if each.point in {"bind", "read"} and may_be_owned_by(lock, each.name):
+                if not recently:
+                    return True
+                last_end = max(last_end, each.end)
+            elif (each.point, each.name) == ("status", lock["metadata"]["name"]):
+                last_end = each.end if each.start <= last_end + _SAME_CLAIM else last_end
         return recently and last_end + _SAME_CLAIM >= at
 
-    def binding_was_cut_short(self, node_name: str, at: float) -> bool:
+    def binding_was_cut_short(self, lost: Json, at: float) -> bool:
         """Whether the operator crashed while it bound an owner of a lock on a node, shortly before a time.
 
-        What it had given on of that lock's room counts twice for the next one.
+        What it had given on of that lock's room counts twice for the next one. `lost` is a lock as it was
+        before it lost its place on the node, maybe that very lock.
         """
+        node_name = lost["status"].get("nodeName", "")
         crashes = [crash for crash in self.circumstances.crashes if crash <= at < crash + _START]
-        locks = (lock for lock in self.locks.values() if lock.get("status", {}).get("nodeName") == node_name)
+        there = (lock for lock in self.locks.values() if lock.get("status", {}).get("nodeName") == node_name)
+        locks = [lost, *there]
         return any(self.owner_was_tried(lock, crash, recently=True) for lock in locks for crash in crashes)
 
     def sent_at(self, point: str, each: Happening) -> float:
