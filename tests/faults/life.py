@@ -211,8 +211,11 @@ class Life:
 
     def next_due(self) -> float | None:
         """Instant at which it has something to do without any event."""
-        keepers = (self.groups._due.next(), self.schedules._due.next())
-        due = (self.decider.next_due(), self.desk._ends.next(), *keepers)
+        kept = (self.groups, self.schedules)
+        ahead = self.clock.now() - self.clock.monotonic()
+        awake = [instant + ahead for keeper in kept if (instant := keeper._awake.next()) is not None]
+        asked = [keeper._due.next() for keeper in kept]
+        due = (self.decider.next_due(), self.desk._ends.next(), *asked, *awake)
         return min((instant for instant in due if instant is not None), default=None)
 
     def unrest(self, now: float) -> str:

@@ -43,9 +43,12 @@ class QuotaReporter:
     async def flush(self) -> None:
         """Write the status of each quota for which it is news."""
         namespaces, self._quotas.changed = self._quotas.changed, {}
-        for namespace in namespaces:
-            for quota in self._quotas.of(namespace):
-                await self._see_to(quota)
+        there = {quota.meta.key: quota for namespace in namespaces for quota in self._quotas.of(namespace)}
+        for key in self._resting.keys() - there.keys():
+            del self._resting[key]
+            self._backoffs.reset(key)
+        for quota in there.values():
+            await self._see_to(quota)
         self._quotas.changed |= dict.fromkeys(key.namespace for key in self._resting)
 
     async def _see_to(self, quota: ReservationQuota) -> None:

@@ -69,6 +69,22 @@ async def test_a_status_that_is_refused_is_written_less_and_less() -> None:
     assert 10 < len(office.shell.api.verbs) < 40
 
 
+async def test_a_quota_that_goes_while_its_status_is_refused_is_looked_at_no_more() -> None:
+    office = Office()
+    office.store_quota(hard={"cpu": "3"})
+    office.shell.api.fails(Invalid("no", status=422))
+    await office.reporter.flush()
+    quotas = office.shell.decider.objects.reservation_quotas
+    known = quotas.get("team", NAMESPACE)
+    assert known is not None
+    quotas.remove(known)
+    for _ in range(2):
+        office.shell.clock.advance(1)
+        await office.reporter.flush()
+    assert not office.shell.book.quotas.changed
+    assert office.shell.api.verbs == ["PUT"]
+
+
 @pytest.mark.usefixtures("naps")
 async def test_it_begins_when_all_is_known_and_goes_on() -> None:
     office = Office()
