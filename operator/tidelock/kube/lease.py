@@ -38,6 +38,7 @@ logger = logging.getLogger(__name__)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 
 _LAST_EPOCH = 999_999_999  # manifests/base/fence.yaml reads nine digits
+_BEGIN = 1_577_836_800  # 2020, in seconds since 1970
 
 
 class LeaseLostError(Exception):
@@ -119,9 +120,14 @@ class Alone(Leadership):
         """Lead always."""
 
 
-def _after(epoch: int) -> int:
-    """Return the number of the next leadership: 1 again after the largest that the fence reads."""
-    return epoch + 1 if 0 <= epoch < _LAST_EPOCH else 1
+def _after(epoch: int, now: float) -> int:
+    """Return the number of the next leadership, given the last one, or 0 if there is none, and the time.
+
+    The first one is the seconds since 2020. An API server whose fence was deleted and applied again goes
+    on to compare with the Lease as it was at that time (kubernetes/kubernetes#130887): it would refuse all
+    writes of a new Lease's leader that counted from 1.
+    """
+    return epoch + 1 if 0 < epoch < _LAST_EPOCH else max(1, min(int(now - _BEGIN), _LAST_EPOCH))
 
 
 class LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
@@ -324,7 +330,7 @@ class Lease(Leadership):
         seen, now = self._seen, self._clock()
         if now < self._free_at():
             return False
-        self.epoch = _after(seen.spec.lease_transitions or 0) if seen else 1
+        self.epoch = _after(seen.spec.lease_transitions or 0 if seen else 0, self._wall())
         try:
             spec = self._spec(acquired=True)
             self._held = await (self._put(seen, spec) if seen else self._create(spec))

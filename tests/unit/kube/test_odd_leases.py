@@ -12,6 +12,8 @@ from tidelock.kube.lease import Lease, LeaseTimes
 from unit.kube.scripted import ScriptedServer, answers, fails, page
 
 PATIENCE = 30.0
+NOW = 1_800_000_000.0
+FIRST = 222_163_200  # seconds since 2020
 TIMES = LeaseTimes(duration=0.4, renew_deadline=20.0, retry_period=0.05)
 ODD_METADATA: dict[str, Any] = {
     "labels": None,
@@ -27,8 +29,15 @@ def lease_json(version: int, metadata: dict[str, Any] | None = None, **spec: Any
 
 
 def candidate(client: KubeClient) -> Lease:
-    rng = Random(1)  # noqa: S311 -- for jitter
-    return Lease(client, name="tidelock", namespace="shop", identity="me", rng=rng, times=TIMES)
+    return Lease(
+        client,
+        name="tidelock",
+        namespace="shop",
+        identity="me",
+        rng=Random(1),  # noqa: S311 -- for jitter
+        times=TIMES,
+        wall=lambda: NOW,
+    )
 
 
 async def taken(server: ScriptedServer, client: KubeClient, found: dict[str, Any]) -> tuple[Lease, float]:
@@ -45,9 +54,9 @@ async def taken(server: ScriptedServer, client: KubeClient, found: dict[str, Any
 @pytest.mark.parametrize(
     ("spec", "epoch"),
     [
-        ({}, 1),
-        ({"holderIdentity": None, "leaseTransitions": None, "leaseDurationSeconds": None}, 1),
-        ({"leaseTransitions": "7", "leaseDurationSeconds": [], "acquireTime": 5}, 1),
+        ({}, FIRST),
+        ({"holderIdentity": None, "leaseTransitions": None, "leaseDurationSeconds": None}, FIRST),
+        ({"leaseTransitions": "7", "leaseDurationSeconds": [], "acquireTime": 5}, FIRST),
         ({"holderIdentity": "", "leaseTransitions": 7, "strategy": "OldestEmulationVersion"}, 8),
         ({"preferredHolder": {"any": 1}, "renewTime": "yesterday", "leaseTransitions": 7}, 8),
     ],
@@ -68,7 +77,7 @@ async def test_a_lease_without_a_spec_is_taken(
     server: ScriptedServer, client: KubeClient, spec: object
 ) -> None:
     lease, _ = await taken(server, client, {**lease_json(5), "spec": spec})
-    assert lease.epoch == 1
+    assert lease.epoch == FIRST
 
 
 @pytest.mark.parametrize(
@@ -91,7 +100,7 @@ async def test_leaderships_are_counted_anew_where_no_greater_number_is_valid(
 ) -> None:
     """The API server refused the next number, or the fence all writes of that leadership."""
     lease, _ = await taken(server, client, lease_json(5, leaseTransitions=transitions))
-    assert lease.epoch == 1
+    assert lease.epoch == FIRST
 
 
 async def test_a_leader_outlasts_an_odd_answer(server: ScriptedServer, client: KubeClient) -> None:
