@@ -221,7 +221,7 @@ class Life:
     def unrest(self, now: float) -> str:
         """Tell what keeps the operator from having nothing to do; empty if it is at rest."""
         decider = self.decider
-        due = self.next_due()
+        due, monotonic = self.next_due(), self.clock.monotonic()
         lagging = [
             self._lag(entry) for key, entry in decider.book.entries.items() if self.publisher.lags(key)
         ]
@@ -233,6 +233,9 @@ class Life:
         moving = [str(entry.key) for entry in decider.book.entries.values() if self._is_moving(entry)]
         keepers = (self.groups, self.schedules)
         kept = [str(key) for keeper in keepers for key in keeper._kept if keeper.lags(key)]
+        refused = [
+            str(key) for keeper in keepers for key, rest in keeper._rests.items() if rest.until > monotonic
+        ]
         reasons = {
             "it has not listed everything": not self.feed.ready,
             "it has something to decide": due is not None and due <= now + _ROUNDED,
@@ -242,6 +245,7 @@ class Life:
             f"pods hope: {hoping}": bool(hoping),
             f"plans of moves are under way: {moving}": bool(moving),
             f"groups or schedules lag: {kept}": bool(kept),
+            f"groups or schedules were refused a moment ago: {refused}": bool(refused),
             "quotes wait": bool(self.desk._waiting or self.desk._busy),
             "quotas lag": bool(decider.book.quotas.changed),
             "gated pods are to be told": bool(
