@@ -5,9 +5,11 @@ from typing import Any
 
 from tidelock.kube.client import RESERVATIONGROUPS
 from tidelock.ledger.book import Book
+from tidelock.ledger.entry import Entry
 from tidelock.ledger.groups import Group, GroupKey
 from tidelock.ledger.groupstatus import has_begun, missed, render_group, render_leaving_group
 from tidelock.model.lockgroups import ReservationGroup, decode_group
+from tidelock.model.reservations import Phase
 from tidelock.scheduler.keeping import Demand, Keeper
 from tidelock.scheduler.tools import Tools
 
@@ -27,6 +29,7 @@ class GroupKeeper(Keeper[ReservationGroup]):
             there=group.members if group is not None else (),
             status=partial(render_group, kept, group, now),
             next_look=kept.removable_at,
+            surplus=_given_in_vain(kept, group),
             removable=kept.removable_at is not None and kept.removable_at <= now,
         )
 
@@ -41,3 +44,14 @@ class GroupKeeper(Keeper[ReservationGroup]):
         if has_begun(kept, group):
             return kept.manifest(name)  # instead of one that is gone: it waits as long as a new one
         return kept.manifest(name, kept.waited(self._clock.now()))
+
+
+def _given_in_vain(kept: ReservationGroup, group: Group | None) -> list[Entry]:
+    """List the members that hold room though their group was rejected: a late request made the last of them.
+
+    The manager was told that it gets nothing, and has gone elsewhere.
+    """
+    rejected = kept.status.get("phase") == Phase.REJECTED and "activatedAt" not in kept.status
+    if group is None or not rejected:
+        return []
+    return [entry for entry in group.members.values() if entry.phase is Phase.ACTIVE]

@@ -206,6 +206,27 @@ async def test_a_group_some_of_whose_members_were_not_made_before_its_deadline_i
     assert works.shell.locked() == 0
 
 
+async def test_a_member_that_comes_to_be_after_its_group_was_rejected_is_removed() -> None:
+    """An API server may carry out a request whose answer nobody awaits: the group was whole then."""
+    works = Works()
+    finished = {"phase": "Rejected", "finishedAt": format_instant(NOW), "conditions": []}
+    works.ask(pendingDeadlineSeconds=5, retention="Retain", status=finished)
+    for name in WORKERS:
+        member = works.keeper._kept[KEY].manifest(name)
+        metadata = member["metadata"] | {"uid": f"uid-{name}", "creationTimestamp": format_instant(NOW)}
+        metadata |= {"resourceVersion": "1", "generation": 1}
+        works.api.objects[lock_path(name)] = member | {
+            "metadata": metadata,
+            "status": {"observedGeneration": -1},
+        }
+    works.see_members()
+    async with works.open():
+        await works.go_on()
+    assert "DELETE" in works.api.verbs
+    assert works.shell.locked() == 0
+    assert works.status == finished
+
+
 async def test_members_that_are_made_late_have_what_is_left_of_the_deadline_of_their_group() -> None:
     """Each had the whole deadline from its own creation, so the group became active after its own."""
     works = Works()
