@@ -38,6 +38,8 @@ LONGEST = 300.0
 """Seconds for which an object is left alone after its first fault, and at most."""
 # Seconds without a fault, beyond the last pause, after which the next one is the first again.
 _CALM = 60.0
+# Causes of causes that are followed.
+_MOST_CAUSES = 8
 # Objects, and places in the code, that are kept in mind.
 _MOST = 4096
 
@@ -164,7 +166,9 @@ class Isolation:
 
 
 def _where(error: BaseException) -> tuple[str, int]:
-    """Name the line of code that raised an error."""
+    """Name the line of code that raised an error, or its first cause, as a plugin's error is raised anew."""
+    for _ in range(_MOST_CAUSES):
+        error = error.__cause__ or error
     frames = list(traceback.walk_tb(error.__traceback__))
     if not frames:
         return "", 0

@@ -1,11 +1,14 @@
 """Exceptions that no code expects, and how a step is kept from passing them on."""
 
+import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import NoReturn, Protocol
 
 from tidelock.model.meta import ObjectMeta
+
+logger = logging.getLogger(__name__)
 
 
 class Attempt(AbstractContextManager["Attempt"]):
@@ -48,6 +51,12 @@ def raise_failure(step: str, kind: str, meta: ObjectMeta, error: Exception, /) -
     """Isolate nothing, for simulations and tests, in which every exception is to be seen."""
     del step, kind, meta
     raise error
+
+
+def log_failure(step: str, kind: str, meta: ObjectMeta, error: Exception, /) -> float:
+    """Write a failure of a plugin to the log alone, for simulations and tests; return no pause."""
+    logger.error("a plugin failed", extra={"step": step, "object": f"{kind} {meta.key}"}, exc_info=error)
+    return 0.0
 
 
 def failure_text(error: BaseException) -> str:

@@ -227,7 +227,7 @@ class Binder:
         pod, profile = assumed.pod, assumed.profile
         for plugin in profile.pre_bind:
             work = plugin.pre_bind(assumed.state, pod, assumed.node_name)
-            await self._run("PreBind", plugin.name, work, assumed.state)
+            await self._run("PreBind", plugin.name, work, assumed)
 
     async def _bind_by_plugin(self, assumed: Assumed) -> None:
         """Have an extender, or the first Bind plugin that does not leave it to the next, bind the pod."""
@@ -237,7 +237,7 @@ class Binder:
         for name, work in binders:
             try:
                 status = work(assumed.state, assumed.pod, assumed.node_name)
-                if await self._run("Bind", name, status, assumed.state) is not Code.SKIP:
+                if await self._run("Bind", name, status, assumed) is not Code.SKIP:
                     return
             except PluginError as error:
                 if not (_outcome_unknown(error) and await self._bound_after_all(assumed, name, work)):
@@ -265,7 +265,7 @@ class Binder:
                 return False
             try:
                 again = work(assumed.state, assumed.pod, assumed.node_name)
-                await self._run("Bind", name, again, assumed.state)
+                await self._run("Bind", name, again, assumed)
             except PluginError as error:
                 if _outcome_unknown(error):
                     latest = self._clock.monotonic() + _UNDER_WAY
@@ -311,8 +311,8 @@ class Binder:
             except ApiError as error:
                 await pause(error)
 
-    async def _run(self, point: str, plugin: str, work: Awaitable[Status], state: CycleState) -> Code:
-        """Run a plugin.
+    async def _run(self, point: str, plugin: str, work: Awaitable[Status], assumed: Assumed) -> Code:
+        """Run a plugin for a pod.
 
         Raises:
             PluginError: it refused, or it failed; at this point both are errors of the pod.
@@ -327,11 +327,11 @@ class Binder:
             self._telemetry.api_errors.labels(point, type(error).__name__).inc()
             raise PluginError(f'running {point} plugin "{plugin}": {error}') from error
         except Exception as error:
-            self._isolation.part_failed(f"plugin {plugin}", error)
+            self._isolation.failed("binding", PODS, assumed.pod.meta, error)
             text = f'running {point} plugin "{plugin}": {type(error).__name__}: {error}'
             raise PluginError(text) from error
         finally:
-            if state.expect(Course).sampled:
+            if assumed.state.expect(Course).sampled:
                 self._telemetry.ran(plugin, point, code, self._clock.monotonic() - started)
         if not status.ok:
             raise PluginError(f'running {point} plugin "{plugin}": {", ".join(status.reasons)}')

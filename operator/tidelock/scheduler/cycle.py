@@ -4,10 +4,10 @@ Nothing here waits or does I/O, so a cycle is one step of the serial decision lo
 counted before the next one looks.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
 
 import numpy as np
@@ -28,6 +28,7 @@ from tidelock.ledger import reasons
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import owns
+from tidelock.model.failures import Attempt, OnFailure, log_failure
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, ReservePod, pinned_to
 from tidelock.model.quantities import PODS
@@ -40,8 +41,6 @@ from tidelock.scheduler.plan import Filters
 from tidelock.scheduler.preempting import Preempting, seek
 from tidelock.scheduler.refusal import Refusal, explain, tallied, turned_down
 from tidelock.scheduler.verdicts import SharedVerdicts, Verdicts
-
-logger = logging.getLogger(__name__)
 
 _CAPACITY_PLUGINS = frozenset({NodeResourcesFit.name, Reservation.name})
 
@@ -92,13 +91,28 @@ class Cycle:
     """Decides one pod or lock at a time over the cache and the ledger."""
 
     def __init__(
-        self, cache: Cache, book: Book, waiting_pods: WaitingPods, recorder: Recorder | None = None
+        self,
+        cache: Cache,
+        book: Book,
+        waiting_pods: WaitingPods,
+        recorder: Recorder | None = None,
+        on_failure: OnFailure = log_failure,
     ) -> None:
-        """Take what is decided over; the recorder hears of the decisions about pods."""
+        """Take what is decided over.
+
+        Args:
+            cache: the pods and nodes.
+            book: the ledger.
+            waiting_pods: pods that wait for their permits.
+            recorder: hears of the decisions about pods.
+            on_failure: takes the exceptions of plugins that must not keep others from being asked.
+
+        """
         self._cache = cache
         self._book = book
         self._waiting_pods = waiting_pods
         self._recorder = recorder
+        self._on_failure = on_failure
         self.preempting = Preempting(cache, book)
         self._shared = SharedVerdicts(cache.columns)
 
@@ -427,12 +441,8 @@ class Cycle:
             course.enter("Unreserve")
             for plugin in reversed(assumed.profile.reserve):
                 course.ask(plugin)
-                try:
+                with Attempt(partial(self._on_failure, "unreserve", "Pod", assumed.pod.meta)):
                     plugin.unreserve(assumed.state, assumed.pod, assumed.node_name, now)
-                except Exception:
-                    logger.exception(
-                        "Unreserve failed", extra={"plugin": plugin.name, "pod": str(assumed.pod.key)}
-                    )
 
     def _reason(self, pod: Pod, refusal: Refusal) -> str:
         """Name the cause for which a lock has no room, for programs."""

@@ -3,7 +3,6 @@
 Pure: time comes in as a parameter, and outcomes are returned for somebody else to write to the API server.
 """
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -37,7 +36,7 @@ from tidelock.ledger.parking import shape
 from tidelock.ledger.quotas import Quotas
 from tidelock.ledger.rooms import Shift
 from tidelock.ledger.timers import Timers
-from tidelock.model.failures import Attempt, OnFailure, raise_failure
+from tidelock.model.failures import Attempt, OnFailure, log_failure, raise_failure
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, assigned_to
@@ -58,8 +57,6 @@ from tidelock.scheduler.refusal import Refusal
 from tidelock.scheduler.relocation import Relocation
 from tidelock.scheduler.together import Together
 from tidelock.scheduler.visitors import Visitors
-
-logger = logging.getLogger(__name__)
 
 # What these refuse to a lock of one namespace they may allow to one of another.
 _NEIGHBOURLY = frozenset({InterPodAffinity.name, PodTopologySpread.name})
@@ -129,6 +126,7 @@ class Decider:
 
         """
         self._on_failure = on_failure
+        self._on_plugin_failure = log_failure if on_failure is raise_failure else on_failure
         self._now = 0.0
         self._resting: dict[Key, None] = {}
         self._wakes: Timers[Key] = Timers()  # by the waitlist's steady time
@@ -158,10 +156,18 @@ class Decider:
             initial_backoff=configuration.initial_backoff,
             max_backoff=configuration.max_backoff,
             recorder=recorder,
+            on_failure=self._on_plugin_failure,
         )
-        self._cycle = Cycle(self.cache, self.book, self.waiting_pods, recorder)
+        self._cycle = Cycle(
+            self.cache, self.book, self.waiting_pods, recorder, on_failure=self._on_plugin_failure
+        )
         self._together = Together(self.book, self._cycle)
-        self._quoting = Quoting(self.cache, self.book, Cycle(self.cache, self.book, self.waiting_pods))
+        self._quoting = Quoting(
+            self.cache,
+            self.book,
+            Cycle(self.cache, self.book, self.waiting_pods),
+            self._on_plugin_failure,
+        )
         trials = Cycle(self.cache, self.book, self.waiting_pods)
         self.moving = Moving(self.book, self.cache, Relocation(handle, self.profiles, trials))
         self._earmarking = Earmarking(self.book, self.cache, trials, self.profile, earmark_after)
@@ -385,14 +391,8 @@ class Decider:
         return Unschedulable(waiting, _failure(error))
 
     def _attempt(self, kind: str, meta: ObjectMeta) -> Attempt:
-        return Attempt(partial(self._failed, kind, meta))
-
-    def _failed(self, kind: str, meta: ObjectMeta, error: Exception) -> float:
-        """Mark an object that a plugin failed to decide on; return the seconds for which to leave it."""
-        if self._on_failure is raise_failure:
-            logger.error("a plugin failed", extra={"object": f"{kind} {meta.key}"}, exc_info=error)
-            return 0.0
-        return self._on_failure("decision", kind, meta, error)
+        """Return a context for a decision about an object, which plugins may fail to make."""
+        return Attempt(partial(self._on_plugin_failure, "decision", kind, meta))
 
     @contextmanager
     def _shielded(self, entry: Entry, now: float) -> Iterator[None]:

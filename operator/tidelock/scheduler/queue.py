@@ -17,11 +17,11 @@ priority within each. Times are seconds; what is kept of them goes on where the 
 """
 
 import heapq
-import logging
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -44,6 +44,7 @@ from tidelock.framework.events import (
 )
 from tidelock.framework.profile import Profile
 from tidelock.ledger.steady import Steady
+from tidelock.model.failures import Attempt, OnFailure, log_failure
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.plugins.extender import ExtenderAdvice
@@ -53,8 +54,6 @@ _MOST_DOUBLINGS = 32
 # Pods that are moved between two turns of the event loop, which takes a few milliseconds.
 _AT_A_TIME = 256
 _NOBODY: frozenset[str] = frozenset()
-
-logger = logging.getLogger(__name__)
 
 
 class Place(StrEnum):
@@ -142,6 +141,7 @@ class SchedulingQueue:
         max_backoff: the most that it grows to.
         flush_after: seconds after which a refused pod is tried again without any event.
         recorder: hears how long the gates take.
+        on_failure: takes the exceptions of gates and queueing hints.
 
     Attributes:
         gated: pods, by their uids, that gates have kept out, for others to take and to tell.
@@ -157,6 +157,7 @@ class SchedulingQueue:
         max_backoff: float = MAX_BACKOFF,
         flush_after: float = FLUSH_AFTER,
         recorder: Recorder | None = None,
+        on_failure: OnFailure = log_failure,
     ) -> None:
         self._profiles = profiles
         self._on_enqueue = on_enqueue or _ignore
@@ -164,6 +165,7 @@ class SchedulingQueue:
         self._max_backoff = max_backoff
         self._flush_after = flush_after
         self._recorder = recorder
+        self._on_failure = on_failure
         self._registered = {
             (name, plugin.name): _registrations(plugin)
             for name, profile in profiles.items()
@@ -208,7 +210,7 @@ class SchedulingQueue:
             elif waiting.place is Place.GATED:
                 self._wake(waiting, _Hope.AFTER_BACKOFF, now, event.label)
             elif waiting.place is Place.UNSCHEDULABLE:
-                self._wake(waiting, _hope(waiting, waiting.indexed, happening), now, event.label)
+                self._wake(waiting, self._hope(waiting, waiting.indexed, happening), now, event.label)
 
     def remove(self, uid: str) -> None:
         """Drop a pod that is bound, finished or gone."""
@@ -262,7 +264,7 @@ class SchedulingQueue:
         waiting.errors_in_a_row = 0
         waiting.since, waiting.due = now, now + self._backoff_after(waiting.refusals)
         refusers = self._refusers(waiting)
-        hopes = (_hope(waiting, refusers, happening) for happening in self._missed(waiting))
+        hopes = (self._hope(waiting, refusers, happening) for happening in self._missed(waiting))
         hope = max(hopes, default=_Hope.NONE) if refusers else _Hope.AFTER_BACKOFF
         self.done(uid)
         if hope is _Hope.NONE:
@@ -382,7 +384,7 @@ class SchedulingQueue:
                 waiting = wave.pods.pop()
                 left -= 1
                 if self._pods.get(waiting.pod.uid) is waiting:
-                    self._wake(waiting, _hope(waiting, waiting.indexed, wave.happening), now, wave.label)
+                    self._wake(waiting, self._hope(waiting, waiting.indexed, wave.happening), now, wave.label)
             if not wave.pods:
                 self._waves.popleft()
         return not self._waves
@@ -433,13 +435,20 @@ class SchedulingQueue:
             course.enter("PreEnqueue")
             for gate in waiting.profile.pre_enqueue:
                 course.ask(gate)
-                course.code = _ask(gate, waiting)
+                course.code = self._ask(gate, waiting)
                 if course.code is not Code.SUCCESS:
                     waiting.gated_by = gate.name
                     course.leave(course.code)
                     return True
         waiting.gated_by = ""
         return False
+
+    def _ask(self, gate: PreEnqueue, waiting: Waiting) -> Code:
+        """Ask a gate; one that fails keeps the pod, as it cannot say that it may go on."""
+        with Attempt(partial(self._on_failure, "gate", "Pod", waiting.pod.meta)):
+            status = gate.pre_enqueue(waiting.pod)
+            return Code.SUCCESS if status.ok else status.code
+        return Code.ERROR
 
     def _ripen(self, now: float) -> bool:
         """Move some of the pods that have waited long enough; whether that was all."""
@@ -498,6 +507,30 @@ class SchedulingQueue:
         count = now - self._in_flight.get(waiting.pod.uid, now)
         return islice(reversed(self._events), count)
 
+    def _hope(self, waiting: Waiting, refusers: Iterable[_Refuser], happening: _Happening) -> _Hope:
+        """Ask the plugins that refused or gate a pod whether an event may help it."""
+        uid = waiting.pod.uid
+        if happening.alone:
+            return _Hope.AFTER_BACKOFF if happening.alone == uid else _Hope.NONE
+        if happening.but == uid:
+            return _Hope.NONE  # it was the pod itself that left
+        hope = _Hope.NONE
+        for refuser in refusers:
+            hints = happening.listeners.get(refuser, ())
+            if any(self._hopeful(hint, waiting.pod, happening) for hint in hints):
+                if refuser[1] in waiting.pending:
+                    return _Hope.AT_ONCE
+                hope = _Hope.AFTER_BACKOFF
+        return hope
+
+    def _hopeful(self, hint: Hint | None, pod: Pod, happening: _Happening) -> bool:
+        """Ask for a hint; one that fails is a yes, or the pod might wait for ever."""
+        if hint is None:
+            return True
+        with Attempt(partial(self._on_failure, "hint", "Pod", pod.meta)):
+            return hint(pod, happening.old, happening.new)
+        return True
+
     def _refusers(self, waiting: Waiting) -> tuple[_Refuser, ...]:
         """List the plugins that can say when a refused pod may fit, by name."""
         profile = waiting.profile.scheduler_name
@@ -518,44 +551,6 @@ class SchedulingQueue:
 
 def _registrations(plugin: object) -> tuple[Registration, ...]:
     return tuple(plugin.events_to_register()) if isinstance(plugin, EnqueueExtensions) else (ANY_EVENT,)
-
-
-def _ask(gate: PreEnqueue, waiting: Waiting) -> Code:
-    """Ask a gate; one that fails keeps the pod, as it cannot say that it may go on."""
-    try:
-        status = gate.pre_enqueue(waiting.pod)
-    except Exception:
-        logger.exception("a gate failed", extra={"plugin": gate.name, "pod": str(waiting.pod.key)})
-        return Code.ERROR
-    return Code.SUCCESS if status.ok else status.code
-
-
-def _hope(waiting: Waiting, refusers: Iterable[_Refuser], happening: _Happening) -> _Hope:
-    """Ask the plugins that refused or gate a pod whether an event may help it."""
-    uid = waiting.pod.uid
-    if happening.alone:
-        return _Hope.AFTER_BACKOFF if happening.alone == uid else _Hope.NONE
-    if happening.but == uid:
-        return _Hope.NONE  # it was the pod itself that left
-    hope = _Hope.NONE
-    for refuser in refusers:
-        hints = happening.listeners.get(refuser, ())
-        if any(_hopeful(hint, waiting.pod, happening.old, happening.new) for hint in hints):
-            if refuser[1] in waiting.pending:
-                return _Hope.AT_ONCE
-            hope = _Hope.AFTER_BACKOFF
-    return hope
-
-
-def _hopeful(hint: Hint | None, pod: Pod, old: Any, new: Any) -> bool:
-    """Ask for a hint; one that fails is a yes, or the pod might wait for ever."""
-    if hint is None:
-        return True
-    try:
-        return hint(pod, old, new)
-    except Exception:
-        logger.exception("a queueing hint failed", extra={"pod": str(pod.key)})
-        return True
 
 
 def _ignore(*_: str) -> None:

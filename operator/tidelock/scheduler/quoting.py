@@ -27,6 +27,7 @@ from tidelock.ledger import reasons
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 from tidelock.model.conditions import Aspect, dated
+from tidelock.model.failures import OnFailure, log_failure
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
@@ -87,10 +88,12 @@ class Answer:
 class Quoting:
     """Answers quotes over the cache and the ledger, which stay as they are."""
 
-    def __init__(self, cache: Cache, book: Book, cycle: Cycle) -> None:
+    def __init__(self, cache: Cache, book: Book, cycle: Cycle, on_failure: OnFailure = log_failure) -> None:
+        """Take what is decided over, and what takes the exceptions of plugins."""
         self._cache = cache
         self._book = book
         self._cycle = cycle
+        self._on_failure = on_failure
 
     def answer(self, profile: Profile, pod: Pod, now: float) -> Answer:
         """Tell what would become of a lock, by its stand-in."""
@@ -102,6 +105,7 @@ class Quoting:
                 state.write(course)
                 return self._answer(profile, pod, state, now)
         except PluginError as error:
+            self._on_failure("quote", "ReservationQuote", pod.meta, error)
             return Answer(None, reasons.PLUGIN_FAILED, str(error))
 
     def _answer(self, profile: Profile, pod: Pod, state: CycleState, now: float) -> Answer:

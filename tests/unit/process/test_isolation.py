@@ -78,6 +78,25 @@ def test_one_traceback_for_a_place_in_the_code_and_then_lines_with_a_count(
     assert vars(records[1])["error"] == "ValueError: a bug"
 
 
+def test_two_plugins_that_fail_have_a_traceback_each(caplog: pytest.LogCaptureFixture) -> None:
+    """Errors of all plugins are raised anew in one line, so the second one's fault had no traceback."""
+    bench = Bench()
+
+    def one() -> None:
+        raise LookupError("a bug")
+
+    def other() -> None:
+        raise LookupError("another bug")
+
+    for plugin in (one, other, one, other):
+        with bench.attempt("decision", RESERVATIONS, LOCK):
+            try:
+                plugin()
+            except LookupError as error:
+                raise ValueError("running a plugin") from error
+    assert [record.exc_info is not None for record in caplog.records] == [True, True, False, False]
+
+
 def test_memory_is_bounded() -> None:
     bench = Bench()
     for number in range(5000):

@@ -16,6 +16,7 @@ from tidelock.kube.client import PODS, RESERVATIONS
 from tidelock.kube.events import EventRecorder, EventType, ObjectReference
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render
+from tidelock.model.failures import OnFailure, raise_failure
 from tidelock.model.locks import decode_reservation
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
@@ -88,6 +89,7 @@ class Core:
         configuration: Configuration = CONFIGURATION,
         api: Api | None = None,
         earmark_after: float = 60.0,
+        on_failure: OnFailure = raise_failure,
     ) -> None:
         self.clock = HandClock()
         self.telemetry = Telemetry(self.clock.monotonic, Random(1))  # noqa: S311 -- no secret
@@ -97,6 +99,7 @@ class Core:
             on_enqueue=self._enqueued,
             api=api,
             recorder=self.telemetry,
+            on_failure=on_failure,
         )
         self.book, self.cache, self.queue = self.decider.book, self.decider.cache, self.decider.queue
         self.enqueued: list[tuple[str, str]] = []

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builders import NAMESPACE, encode, node, pod, reservation_json
+from builders import NAMESPACE, SCHEDULER, encode, node, pod, reservation_json
 from isolating import Isolating
 from tidelock.kube.client import PODS, RESERVATIONS
 from tidelock.ledger.entry import Entry
@@ -35,9 +35,8 @@ class Fed(Core):
     """A core that is fed as by its watches: an object for which a sink fails is told of as unusable."""
 
     def __init__(self, *nodes: Any) -> None:
-        super().__init__(*nodes)
         self.isolation = Isolating()
-        self.decider._on_failure = self.book.on_failure = self.isolation.failed
+        super().__init__(*nodes, on_failure=self.isolation.failed)
 
     def tell(self, name: str, **fields: Any) -> None:
         new = decode_reservation(encode(reservation_json(name, **fields)))
@@ -220,6 +219,62 @@ def test_a_pod_whose_decision_fails_is_told_and_others_are_placed(monkeypatch: p
     assert "a plugin's bug" in refused.refusal.message
     assert any(isinstance(each, Assumed) and each.pod.meta.name == "good" for each in outcomes)
     assert core.isolation.faults == ["decision shop/bad: a plugin's bug"]
+
+
+def test_a_queueing_hint_that_fails_wakes_its_pod_and_is_told_of_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each event logged a traceback for each such pod."""
+    core = Fed(node("node-a", cpu="1"))
+    core.add(pod("bad", requests={"cpu": "2"}))
+    core.refuse()
+
+    def fails(*_: Any) -> bool:
+        raise LookupError("a hint's bug")
+
+    listeners = {(SCHEDULER, "NodeResourcesFit"): (fails,)}
+    monkeypatch.setattr(core.queue, "_listeners_of", lambda _event: listeners)
+    for _ in range(5):
+        core.feed.nodes.upsert(None, node("node-b", cpu="1"))
+        core.feed.nodes.remove(node("node-b", cpu="1"))
+        core.clock.advance(20)
+        core.refuse()
+    told = core.isolation.faults
+    assert len(told) >= 5
+    assert set(told) == {"hint shop/bad: a hint's bug"}
+    assert sum(record.exc_info is not None for record in caplog.records) == 1
+
+
+def test_a_gate_that_fails_keeps_its_pod_and_is_told_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = Fed(node("node-a", cpu="8"))
+    gate = core.decider.profile.pre_enqueue[0]
+    ask = gate.pre_enqueue
+    monkeypatch.setattr(gate, "pre_enqueue", lambda each: 1 / 0 if each.meta.name == "bad" else ask(each))
+    core.add(pod("bad"), pod("good"))
+    assert core.place().pod.meta.name == "good"
+    assert core.step() is None
+    assert core.isolation.faults == ["gate shop/bad: division by zero"]
+
+
+def test_all_plugins_take_back_what_they_reserved_though_one_fails_to(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each try of such a pod logged a traceback."""
+    core = Fed(node("node-a", cpu="8"))
+    core.tell("bad", owner="bad")
+    core.steps()
+    volumes, reservation = (core.decider.profile.plugins[name] for name in ("VolumeBinding", "Reservation"))
+    assert core.decider.profile.reserve == (volumes, reservation)
+    monkeypatch.setattr(reservation, "unreserve", lambda *_: 1 / 0)
+    undone = list[str]()
+    monkeypatch.setattr(volumes, "unreserve", lambda _state, pod, *_: undone.append(pod.meta.name))
+    core.add(pod("bad"))
+    for _ in range(3):
+        core.decider.binding_failed(core.place(), core.clock.now())
+        core.clock.advance(20)
+    assert undone == ["bad"] * 3
+    assert core.isolation.faults == ["unreserve shop/bad: division by zero"] * 3
+    assert sum(record.exc_info is not None for record in caplog.records) == 1
 
 
 @pytest.mark.parametrize("part", ["carriers.count", "tallies.count", "tallies.place", "columns.request"])

@@ -315,6 +315,18 @@ async def test_a_plugin_that_fails_in_a_decision_is_an_error_of_its_pod(shell: P
     assert (condition["reason"], condition["message"]) == ("SchedulerError", message)
 
 
+async def test_a_plugin_that_fails_before_a_binding_is_an_error_of_its_pod(shell: PermitShell) -> None:
+    """It was counted without its pod, which had no event."""
+    shell.extend(pre_bind=(Noting(shell, "a", pre_bind=LookupError("a bug")),))
+    await shell.start()
+    await shell.settle()
+
+    (condition,) = shell.api.objects[pod_path()]["status"]["conditions"]
+    assert condition["reason"] == "SchedulerError"
+    assert shell.isolation.faults == ["binding shop/web-0: a bug"]
+    assert (shell.used(), shell.where) == (0, Place.BACKOFF)
+
+
 @pytest.mark.parametrize("answer", [LookupError("a bug"), Status(Code.ERROR, ("a bug",))])
 async def test_a_plugin_that_fails_to_reserve_leaves_nothing_reserved(
     shell: PermitShell, answer: Status | Exception
