@@ -113,9 +113,16 @@ class Isolation:
         self._log(step, error, failing, {})
         return failing.pause
 
-    def attempt(self, step: str, about: Resource | str, meta: ObjectMeta) -> Attempt:
-        """Return a context for a step that is about an object."""
-        return Attempt(lambda error: self.failed(step, about, meta, error))
+    def attempt(
+        self,
+        step: str,
+        about: Resource | str,
+        meta: ObjectMeta,
+        *,
+        fatal: tuple[type[Exception], ...] = (),
+    ) -> Attempt:
+        """Return a context for a step that is about an object; errors of a `fatal` type get out of it."""
+        return Attempt(lambda error: self.failed(step, about, meta, error), fatal=fatal)
 
     def part(self, step: str, *, fatal: tuple[type[Exception], ...] = ()) -> Attempt:
         """Return a context for a step that is about no object; errors of a `fatal` type get out of it."""

@@ -41,7 +41,7 @@ from tidelock.ledger.shares import Shares
 from tidelock.ledger.timers import Timers
 from tidelock.ledger.transitions import GIVEN, SETTLED, Event, after
 from tidelock.ledger.waitlist import Waitlist
-from tidelock.model.failures import Attempt, OnFailure, failure_text, raise_failure
+from tidelock.model.failures import Attempt, OnFailure, failure_note, failure_text, raise_failure
 from tidelock.model.instants import format_instant
 from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key, ObjectMeta
@@ -323,8 +323,16 @@ class Book:
         if attempt.error is not None:
             self.rooms.in_change[entry.key] = entry
             self.recover(now)
+            self.note_fault(entry.key, attempt.error)
             if entry.key in self.entries:
                 self._timers.set(entry.key, now + attempt.pause)
+
+    def note_fault(self, key: Key, error: Exception | None) -> None:
+        """Have a lock's status say that a step about it failed, until one does not."""
+        entry, fault = self.entries.get(key), "" if error is None else failure_note(error)
+        if entry is not None and entry.fault != fault:
+            entry.fault = fault
+            self.changed[key] = None
 
     # What the scheduling cycle decides.
 
@@ -574,6 +582,7 @@ class Book:
                 self._shield(visitee, now, partial(self._note_visitors, visitee, now))
         for key in self._timers.pop_due(now):
             if (due_now := self.entries.get(key)) is not None:
+                self.note_fault(key, None)
                 self._shield(due_now, now, partial(self._do_due, due_now, now))
         self._settle_groups(now)
         self.places.renew(now)
@@ -605,6 +614,8 @@ class Book:
                     failed.add(group.key)
                     self.recover(now)
                     self._group_retries.set(group.key, now + attempt.pause)
+                fault = "" if attempt.error is None else failure_note(attempt.error)
+                self.groups.note_fault(group.key, fault)
 
     def _catch_up(self) -> None:
         """Have locks leave bad nodes after as many seconds as before, if the clock has been set back."""

@@ -46,7 +46,7 @@ class Entry:
     locked, until the lock has all of it again. A member of a group is told to be active once that is `given`.
     `hold` tells how a lock in two phases stands, `outdone_by` which lock of its set was chosen instead.
     `plan` tells which pods are to move for it, `moved` how many were evicted by earlier plans, and
-    `move_problem` why there is no plan.
+    `move_problem` why there is no plan. `fault` says that the operator failed in a step about it.
 
     `room` is all that the lock has, `held` what of that nobody else may use: a lock for reuse, or one that is
     borrowable, does not hold what its `occupants`, by their uids, use of it. `occupied_seconds` counts up to
@@ -89,6 +89,7 @@ class Entry:
     moving: bool = False
     resize_problem: str = ""
     violation: str = ""
+    fault: str = ""
     deleted: bool = False
     given: bool = True
     ahead: bool = False

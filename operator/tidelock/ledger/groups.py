@@ -41,6 +41,7 @@ class Group:
     """The members of a group that there are, of `size`; `least` of them are to have room, or none.
 
     It is `over_quota` if a quota on what they take together was among the reasons why it was refused last.
+    `fault` says that the operator failed to settle it.
     """
 
     key: GroupKey
@@ -50,6 +51,7 @@ class Group:
     given: bool = False
     over_quota: bool = False
     tried_with: tuple[int, int] = (0, 0)
+    fault: str = ""
     members: dict[Key, Entry] = field(default_factory=dict)
 
     @property
@@ -178,8 +180,18 @@ class Groups:
         group = self.of(entry.reservation)
         if group is not None:
             self.unsettled[group.key] = None
-            for listener in self._listeners:
-                listener(Key(group.key.namespace, group.key.name))
+            self._tell(group)
+
+    def note_fault(self, key: GroupKey, fault: str) -> None:
+        """Note that the operator failed to settle a group, or, with an empty text, that it did not."""
+        group = self._groups.get(key)
+        if group is not None and group.fault != fault:
+            group.fault = fault
+            self._tell(group)
+
+    def _tell(self, group: Group) -> None:
+        for listener in self._listeners:
+            listener(Key(group.key.namespace, group.key.name))
 
     def over_quota(self, namespace: str) -> list[Entry]:
         """Give the first waiting member of each group of a namespace that is short, and over its quota.

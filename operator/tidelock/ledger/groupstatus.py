@@ -36,6 +36,8 @@ def render_group(
         consumed = sum(entry.phase is Phase.CONSUMED for entry in members)
         status |= {"members": len(stored.members), "ready": held, "consumed": consumed}
         reason, message = _cause(stored, phase, members, problem)
+        if group is not None and group.fault and phase is Phase.PENDING:
+            reason, message = reasons.INTERNAL_ERROR, group.fault
         status |= _instants(phase, group, members, now)
     status["phase"] = phase.value
     return status | {"conditions": dated(_aspects(phase, reason, message), stored.status, generation, now)}

@@ -136,11 +136,8 @@ def _aspects(entry: Entry) -> Iterator[_Aspect]:
         yield "Ready", False, entry.reason, entry.message
     if (awaited := _awaited(entry)) is not None:
         yield "Reconciling", True, *awaited
-    if entry.problem and not entry.final:
-        failed = entry.reservation.failure
-        yield "Stalled", True, reasons.INTERNAL_ERROR if failed else reasons.INVALID_SPEC, entry.problem
-    elif entry.phase in (Phase.LOST, Phase.REJECTED):
-        yield "Stalled", True, entry.reason, entry.message
+    if (obstacle := _obstacle(entry)) is not None:
+        yield "Stalled", True, *obstacle
     if entry.phase is Phase.EXPIRED:
         yield "Expired", True, entry.reason, entry.message
     if entry.violation:
@@ -176,6 +173,16 @@ def _awaited(entry: Entry) -> tuple[str, str] | None:
     if entry.phase is Phase.ACTIVE and commitment is not None and not commitment[0]:
         return commitment[1:]
     return None
+
+
+def _obstacle(entry: Entry) -> tuple[str, str] | None:
+    """Say why nothing will become of a lock by itself, or not for now."""
+    if entry.problem and not entry.final:
+        failed = entry.reservation.failure
+        return reasons.INTERNAL_ERROR if failed else reasons.INVALID_SPEC, entry.problem
+    if entry.fault:
+        return reasons.INTERNAL_ERROR, entry.fault
+    return (entry.reason, entry.message) if entry.phase in (Phase.LOST, Phase.REJECTED) else None
 
 
 def _readiness(entry: Entry) -> tuple[bool, str, str]:

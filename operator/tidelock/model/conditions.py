@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 from tidelock.model.instants import format_instant
 
+_OF_READINESS = frozenset({"Ready", "Reconciling", "Stalled"})
+
 
 class Aspect(NamedTuple):
     """A condition before it is known since when it holds."""
@@ -13,6 +15,16 @@ class Aspect(NamedTuple):
     status: str
     reason: str
     message: str
+
+
+def failed(
+    stored: Mapping[str, Any], generation: int, reason: str, message: str, now: float
+) -> dict[str, Any]:
+    """Write the stored status of an object for which a step failed: what else it says stays."""
+    aspects = [Aspect("Ready", "False", reason, message), Aspect("Stalled", "True", reason, message)]
+    others = [each for each in stored.get("conditions", ()) if each["type"] not in _OF_READINESS]
+    conditions = [*others, *dated(aspects, stored, generation, now)]
+    return {**stored, "observedGeneration": generation, "conditions": conditions}
 
 
 def dated(

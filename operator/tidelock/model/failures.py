@@ -7,8 +7,11 @@ from types import TracebackType
 from typing import NoReturn, Protocol
 
 from tidelock.model.meta import ObjectMeta
+from tidelock.model.printable import printable
 
 logger = logging.getLogger(__name__)
+
+_LONGEST_TEXT = 512  # characters: a condition, and an event, take that
 
 
 class Attempt(AbstractContextManager["Attempt"]):
@@ -60,6 +63,11 @@ def log_failure(step: str, kind: str, meta: ObjectMeta, error: Exception, /) -> 
 
 
 def failure_text(error: BaseException) -> str:
-    """Write an exception in one line for people: the type tells more than many a message."""
-    text = " ".join(str(error).split())
+    """Write an exception in one short line for people: the type tells more than many a message."""
+    text = printable(" ".join(str(error).split()))[:_LONGEST_TEXT]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def failure_note(error: BaseException) -> str:
+    """Write for the status of an object that a step failed for it."""
+    return f"the operator failed, and tries again later: {failure_text(error)}"

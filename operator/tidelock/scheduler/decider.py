@@ -405,6 +405,7 @@ class Decider:
             self.book.recover(now)
             if (made := self.book.waitlist.waiting.get(entry.key)) is not None:
                 self._rest(made, attempt.pause)
+        self.book.note_fault(entry.key, attempt.error)
 
     def _rest(self, entry: Entry, pause: float) -> None:
         """Have a lock not be tried for some seconds."""

@@ -13,9 +13,12 @@ from typing import Any, Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
 from tidelock.kube.client import RESERVATIONS, Resource
 from tidelock.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound
+from tidelock.ledger import reasons
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.timers import Timers
+from tidelock.model.conditions import failed
+from tidelock.model.failures import failure_note
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.scheduler.tasks import About, until_news
 from tidelock.scheduler.tools import Tools
@@ -88,6 +91,7 @@ class Keeper(ABC, Generic[K]):
         self._made: dict[Key, dict[str, float]] = {}
         self._problems: dict[Key, str] = {}
         self._rests: dict[Key, _Rest] = {}
+        self._faulty: dict[Key, _Rest] = {}
         self._changed: dict[Key, None] = {}
         self._writing: set[Key] = set()
         self._due: Timers[Key] = Timers()
@@ -130,7 +134,7 @@ class Keeper(ABC, Generic[K]):
 
     def _drop(self, last: K) -> None:
         """Make nothing more of an object that is gone or going."""
-        for known in (self._kept, self._made, self._problems, self._rests, self._changed):
+        for known in (self._kept, self._made, self._problems, self._rests, self._faulty, self._changed):
             known.pop(last.key, None)
         self._due.set(last.key, None)
         self._awake.set(last.key, None)
@@ -156,7 +160,8 @@ class Keeper(ABC, Generic[K]):
         due = self._due.pop_due(self._clock.now()), self._awake.pop_due(self._clock.monotonic())
         for key in chain(*due):
             self._note(key)
-        for key in [key for key in self._changed if key not in self._writing]:
+        ready = [key for key in self._changed if key not in self._writing and not self._is_left_alone(key)]
+        for key in ready:
             del self._changed[key]
             self._see_to(key)
 
@@ -168,7 +173,20 @@ class Keeper(ABC, Generic[K]):
         with self._isolation.attempt("keeping", self._resource, kept.meta) as attempt:
             self.reconcile(key)
         if attempt.error is not None:
-            self._awake.set(key, self._clock.monotonic() + attempt.pause)
+            self._leave_alone(kept, attempt.pause)
+            self._spawn(kept, attempt.error)
+
+    def _leave_alone(self, kept: K, seconds: float) -> None:
+        """Have an object for which a step failed not be looked at for a while, unless its spec changes."""
+        until = self._clock.monotonic() + seconds
+        self._faulty[kept.key] = _Rest(until, seconds, kept.meta.generation)
+        self._awake.set(kept.key, until)
+
+    def _is_left_alone(self, key: Key) -> bool:
+        rest, kept = self._faulty.get(key), self._kept.get(key)
+        if rest is None or kept is None or rest.generation != kept.meta.generation:
+            return False
+        return self._clock.monotonic() < rest.until
 
     def _ask(self, kept: K) -> Demand:
         """Compute what an object asks for now: of one that is being deleted, that its status says so."""
@@ -183,13 +201,16 @@ class Keeper(ABC, Generic[K]):
             return
         demand = self._ask(kept)
         if self._is_unmet(kept, demand):
-            self._writing.add(key)
-            about = About("keeping", self._resource, kept.meta)
-            self._tasks.spawn(self._write(key), about, lambda: self._note(key))
+            self._spawn(kept)
         else:
             self._due.set(key, demand.next_look)
             if made := self._made.get(key):
                 self._awake.set(key, min(made.values()) + _UNSEEN_SECONDS)
+
+    def _spawn(self, kept: K, fault: Exception | None = None) -> None:
+        """Write an object in the background, or, after a fault, that alone."""
+        self._writing.add(kept.key)
+        self._tasks.spawn(self._write(kept, fault), About("keeping", self._resource, kept.meta))
 
     def lags(self, key: Key) -> bool:
         """Tell whether an object is not as it ought to be, with no write under way that sees to it."""
@@ -202,26 +223,55 @@ class Keeper(ABC, Generic[K]):
             self._changed[key] = None
             self._news.set()
 
-    async def _write(self, key: Key) -> None:
+    async def _write(self, kept: K, fault: Exception | None) -> None:
+        try:
+            if fault is None:
+                with self._isolation.attempt("keeping", self._resource, kept.meta) as attempt:
+                    await self._write_all(kept.key)
+                if (fault := attempt.error) is not None:
+                    self._leave_alone(kept, attempt.pause)
+            if fault is not None and (known := self._kept.get(kept.key)) is not None:
+                await self._tell(known, fault)
+        finally:
+            self._writing.discard(kept.key)
+            self._news.set()
+
+    async def _write_all(self, key: Key) -> None:
         """Write until the object is as it ought to be or is gone."""
         pause = self._tasks.retry_pauses()
+        while (kept := self._kept.get(key)) is not None:
+            try:
+                if not await self._write_once(kept):
+                    self._note(key)  # what was due may be so no more, if the clock was set back
+                    return
+            except (Conflict, NotFound):
+                return  # the watch will tell, or has told
+            except ApiError as error:
+                self._warn(key, error)
+                await pause(error)
+
+    async def _tell(self, kept: K, error: Exception) -> None:
+        """Have the status say that a step failed; what a status says of an end stays."""
+        generation, now = kept.meta.generation, self._clock.now()
+        status = failed(kept.status, generation, reasons.INTERNAL_ERROR, failure_note(error), now)
+        if "finishedAt" in kept.status or status == kept.status:
+            return
         try:
-            while (kept := self._kept.get(key)) is not None:
-                try:
-                    if not await self._write_once(kept):
-                        self._note(key)  # what was due may be so no more, if the clock was set back
-                        return
-                except (Conflict, NotFound):
-                    return  # the watch will tell, or has told
-                except ApiError as error:
-                    logger.warning(
-                        "an object was not written",
-                        extra={self._resource.kind.lower(): str(key), "error": str(error)},
-                    )
-                    await pause(error)
-        finally:
-            self._writing.discard(key)
-            self._news.set()
+            await self._store(kept, status)
+        except ApiError as refused:
+            self._warn(kept.key, refused)  # the next try tells it, if it fails, too
+
+    def _warn(self, key: Key, error: ApiError) -> None:
+        fields = {self._resource.kind.lower(): str(key), "error": str(error)}
+        logger.warning("an object was not written", extra=fields)
+
+    async def _store(self, kept: K, status: object) -> None:
+        """Write a status; raises ApiError."""
+        async with self._tasks.turn.of(kept.meta.namespace):
+            written = await self._client.replace_status(self._resource, kept.meta, status)
+        # The watch may be faster than the answer, and have told that it is gone.
+        if self._is_there(kept):
+            self.upsert(kept, self._decode(written))
 
     async def _write_once(self, kept: K) -> bool:
         """Write what differs now; whether anything did.
@@ -247,11 +297,7 @@ class Keeper(ABC, Generic[K]):
             left = self._ask(kept)
         status = self._status(kept, left)
         if status != kept.status:
-            async with self._tasks.turn.of(kept.meta.namespace):
-                written = await self._client.replace_status(self._resource, kept.meta, status)
-            # The watch may be faster than the answer, and have told that it is gone.
-            if self._is_there(kept):
-                self.upsert(kept, self._decode(written))
+            await self._store(kept, status)
         elif left.removable:
             async with self._tasks.turn.of(kept.meta.namespace):
                 await self._client.delete(

@@ -5,12 +5,15 @@ It is written by level, a while after something changed: in a busy namespace it 
 
 import asyncio
 import logging
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from tidelock.kube.client import RESERVATIONQUOTAS
 from tidelock.kube.errors import ApiError, Conflict, NotFound
+from tidelock.ledger import reasons
 from tidelock.ledger.quotas import Quotas
 from tidelock.ledger.status import render_quota
+from tidelock.model.conditions import failed
+from tidelock.model.failures import failure_note
 from tidelock.model.limits import ReservationQuota
 from tidelock.model.meta import Key
 from tidelock.scheduler.tools import Tools
@@ -64,10 +67,16 @@ class QuotaReporter:
                 self._resting[key] = now + self._backoffs.next(key)
         if attempt.error is not None:
             self._resting[key] = now + attempt.pause
+            note, generation = failure_note(attempt.error), quota.meta.generation
+            told = failed(quota.status, generation, reasons.INTERNAL_ERROR, note, self._clock.now())
+            await self._put(quota, told)
 
     async def _report(self, quota: ReservationQuota) -> bool:
         """Write a status if it is news; return False if that failed and may succeed later."""
         wanted = render_quota(quota, self._quotas.used(quota.meta.namespace), self._clock.now())
+        return await self._put(quota, wanted)
+
+    async def _put(self, quota: ReservationQuota, wanted: dict[str, Any]) -> bool:
         if wanted == quota.status:
             return True
         meta = quota.meta

@@ -8,12 +8,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from tidelock.kube.client import RESERVATIONQUOTES
 from tidelock.kube.errors import ApiError, Conflict, NotFound
 from tidelock.ledger import reasons
 from tidelock.ledger.timers import Timers
+from tidelock.model.conditions import failed
+from tidelock.model.failures import failure_note
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.quotes import Quote, decode_quote
 from tidelock.scheduler.decider import Decider
@@ -36,6 +38,7 @@ class QuoteDesk:
         self._client = tools.client
         self._clock = tools.clock
         self._tasks = tools.tasks
+        self._isolation = tools.isolation
         self._decider = decider
         self._quotes: dict[Key, Quote] = {}
         self._waiting: dict[Key, None] = {}
@@ -103,12 +106,12 @@ class QuoteDesk:
             async with self._tasks.turn.of(_TENANT):
                 tried = self._quotes.get(key)
                 if tried is not None:
-                    await write(tried)
+                    pause = await self._try(tried, write)
             self._backoffs.reset(key)
         except (Conflict, NotFound):
             pass  # the watch will tell, or has told
         except ApiError as error:
-            pause = max(self._backoffs.next(key), error.retry_after or 0.0)
+            pause = max(pause, self._backoffs.next(key), error.retry_after or 0.0)
             fields = {"quote": str(key), "error": str(error), "again_in": round(pause, 1)}
             logger.warning("a quote was not written", extra=fields)
         finally:
@@ -120,6 +123,18 @@ class QuoteDesk:
         elif (known := self._quotes.get(key)) is not None and known is not tried:
             self._look_at(known)
 
+    async def _try(self, quote: Quote, write: Callable[[Quote], Awaitable[None]]) -> float:
+        """Make a request; return for how many seconds to leave the quote alone if that fails by a fault."""
+        fatal = (ApiError,)
+        with self._isolation.attempt("quote", RESERVATIONQUOTES, quote.meta, fatal=fatal) as attempt:
+            await write(quote)
+        if attempt.error is not None:
+            note, now = failure_note(attempt.error), self._clock.now()
+            status = failed(quote.status, quote.meta.generation, reasons.INTERNAL_ERROR, note, now)
+            if status != quote.status:
+                await self._store(quote, status)
+        return attempt.pause
+
     def _look_again(self, key: Key) -> None:
         """Look at a quote after a failure."""
         self._busy.discard(key)
@@ -129,6 +144,9 @@ class QuoteDesk:
     async def _answer(self, quote: Quote) -> None:
         now = self._clock.now()
         status = render_answer(quote, self._judge(quote, now), now)
+        await self._store(quote, status)
+
+    async def _store(self, quote: Quote, status: dict[str, Any]) -> None:
         written = decode_quote(await self._client.replace_status(RESERVATIONQUOTES, quote.meta, status))
         known = self._quotes.get(quote.key)
         if known is not None and known.meta.uid == written.meta.uid:

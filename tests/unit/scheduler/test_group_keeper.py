@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from builders import NAMESPACE, NOW, Json, encode, node
 from tidelock.kube.client import RESERVATIONGROUPS
 from tidelock.kube.errors import Conflict, Forbidden
@@ -12,6 +14,7 @@ from tidelock.model.instants import format_instant
 from tidelock.model.lockgroups import ReservationGroup, decode_group
 from tidelock.model.meta import Key
 from tidelock.scheduler.groups import GroupKeeper
+from tidelock.scheduler.keeping import Demand
 from unit.scheduler.gang import OWNERS, worker
 from unit.scheduler.machinery import Shell, lock_path, turns
 
@@ -362,3 +365,66 @@ async def test_a_group_that_was_over_says_what_it_said_while_it_is_being_deleted
         await works.go_on()
     assert works.status == ended
     assert works.api.verbs == []
+
+
+async def test_a_group_for_which_the_keeper_fails_says_so_and_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It had an event alone, and each event about it had it tried at once."""
+    works, tries = Works(), list[float]()
+    demand = works.keeper._demand
+
+    def fails(kept: ReservationGroup) -> Demand:
+        tries.append(works.shell.clock.monotonic())
+        raise LookupError("a bug")
+
+    monkeypatch.setattr(works.keeper, "_demand", fails)
+    works.ask(pendingDeadlineSeconds=3600)
+    async with works.open():
+        for _ in range(3):
+            works.see()
+            await works.go_on()
+        assert len(tries) == 1
+        assert works.condition("Stalled")["status"] == "True"
+        assert works.condition("Ready")["reason"] == "InternalError"
+        assert "a bug" in works.condition("Ready")["message"]
+        versions = works.api.verbs.count("PUT")
+        for _ in range(8):
+            works.shell.clock.advance(1)
+            works.see()
+            await works.go_on()
+        assert [round(each) for each in tries] == [0, 1, 3, 7]
+        assert works.api.verbs.count("PUT") == versions  # the same is not written again
+        monkeypatch.setattr(works.keeper, "_demand", demand)
+        works.shell.clock.advance(60)
+        works.see()
+        await works.go_on()
+    assert works.condition("Active")["status"] == "True"
+    assert not works.condition("Stalled")
+    assert works.shell.isolation.faults == ["keeping shop/train: a bug"] * 4
+
+
+async def test_a_group_whose_write_fails_by_a_fault_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    works = Works()
+    monkeypatch.setattr(works.keeper, "_manifest", lambda *_: 1 / 0)
+    works.ask()
+    async with works.open():
+        await works.go_on()
+    assert works.condition("Ready")["reason"] == "InternalError"
+    assert works.shell.isolation.faults == ["keeping shop/train: division by zero"]
+
+
+async def test_a_group_that_cannot_be_settled_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    works = Works()
+    settle = works.shell.book._settle_group
+    monkeypatch.setattr(works.shell.book, "_settle_group", lambda *_: 1 / 0)
+    works.shell.decider._on_failure = works.shell.book.on_failure = works.shell.isolation.failed
+    works.ask(pendingDeadlineSeconds=3600)
+    async with works.open():
+        await works.go_on()
+        assert works.condition("Active")["reason"] == "InternalError"
+        assert "ZeroDivisionError" in works.condition("Active")["message"]
+        monkeypatch.setattr(works.shell.book, "_settle_group", settle)
+        works.shell.clock.advance(400)
+        await works.go_on()
+    assert works.condition("Active")["status"] == "True"

@@ -12,6 +12,7 @@ from builders import NAMESPACE, SCHEDULER, encode, node, pod, reservation_json
 from isolating import Isolating
 from tidelock.kube.client import PODS, RESERVATIONS
 from tidelock.ledger.entry import Entry
+from tidelock.ledger.status import render
 from tidelock.model.locks import decode_reservation
 from tidelock.model.meta import Key
 from tidelock.model.quantities import plus
@@ -171,6 +172,31 @@ def test_a_lock_that_cannot_be_taken_in_waits_and_says_so() -> None:
     entry = core.book.entries.get(BAD)
     assert entry is None or (entry.phase is Phase.PENDING and entry.reason == "InternalError")
     assert "event shop/bad: planted in quotas.charge" in core.isolation.faults
+
+
+def test_a_lock_for_which_what_is_due_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = Fed(node("node-a", cpu="2"))
+    core.tell("bad", ttlSeconds=60)
+    core.steps()
+    core.store("bad")
+    expire = core.book._expire
+    monkeypatch.setattr(core.book, "_expire", lambda *_: 1 / 0)
+    core.clock.advance(61)
+    core.book.changed.clear()
+    core.steps()
+    entry = core.book.entries[BAD]
+    assert BAD in core.book.changed
+    stalled = next(
+        each for each in render(entry, core.clock.now())["conditions"] if each["type"] == "Stalled"
+    )
+    assert stalled["reason"] == "InternalError"
+    assert "ZeroDivisionError" in stalled["message"]
+    monkeypatch.setattr(core.book, "_expire", expire)
+    core.clock.advance(60)
+    core.steps()
+    entry = core.book.entries[BAD]
+    assert entry.phase is Phase.EXPIRED
+    assert not any(each["type"] == "Stalled" for each in render(entry, core.clock.now())["conditions"])
 
 
 def test_a_lock_for_which_a_plugin_fails_rests_and_others_alike_are_placed(

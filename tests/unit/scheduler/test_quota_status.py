@@ -98,3 +98,19 @@ async def test_it_begins_when_all_is_known_and_goes_on() -> None:
     running.cancel()
     await asyncio.wait([running])
     assert office.shell.api.verbs == ["PUT"]
+
+
+async def test_a_quota_for_which_the_operator_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    office = Office()
+    office.store_quota(hard={"cpu": "3"})
+    monkeypatch.setattr("tidelock.scheduler.quota_status.render_quota", lambda *_: 1 / 0)
+    await office.reporter.flush()
+    status = office.shell.api.objects[PATH]["status"]
+    assert [each["reason"] for each in status["conditions"]] == ["InternalError"] * 2
+    assert status["hard"] == {"gpu": "1"}  # what else it says stays
+    monkeypatch.undo()
+    office.see_quota(office.shell.api.objects[PATH])
+    office.shell.clock.advance(2)
+    await office.reporter.flush()
+    assert office.shell.api.objects[PATH]["status"]["conditions"][0]["reason"] == "Enforced"
+    assert office.shell.isolation.faults == ["status shop/team: division by zero"]

@@ -12,6 +12,7 @@ from tidelock.kube.client import RESERVATIONQUOTES
 from tidelock.kube.errors import Invalid, ServerError
 from tidelock.model.quotes import Quote, decode_quote
 from tidelock.scheduler.quotes import QuoteDesk
+from tidelock.scheduler.quoting import Answer
 from unit.scheduler.machinery import Shell, turns
 
 PATH = RESERVATIONQUOTES.item("ask", NAMESPACE)
@@ -179,3 +180,52 @@ async def test_a_status_that_is_refused_is_written_less_and_less(monkeypatch: py
     assert sum(pauses[:10]) > 30
     assert min(pauses[-5:]) >= 30
     assert office.status["count"] == 2
+
+
+async def test_a_quote_for_which_the_operator_fails_says_so_and_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It had an event alone, and each event about it had it tried at once."""
+    office = Office()
+    office.shell.isolation.pause = 0.01
+    judge, tries, judged = office.desk._judge, list[float](), asyncio.Event()
+
+    def fails(asked: Quote, now: float) -> Answer:
+        tries.append(now)
+        if len(tries) < 3:
+            raise LookupError("a bug")
+        judged.set()
+        return judge(asked, now)
+
+    monkeypatch.setattr(office.desk, "_judge", fails)
+    office.ask()
+    async with office.open():
+        office.desk.upsert(None, quote())
+        await turns(20)
+        assert len(tries) == 1
+        ready, stalled = office.status["conditions"]
+        assert (ready["type"], ready["reason"]) == ("Ready", "InternalError")
+        assert (stalled["type"], stalled["status"]) == ("Stalled", "True")
+        assert "a bug" in ready["message"]
+        assert "answeredAt" not in office.status
+        async with asyncio.timeout(60):
+            await judged.wait()
+        await turns(20)
+    assert "answeredAt" in office.status
+    assert office.shell.api.verbs == ["PUT", "PUT"]
+    assert office.status["nodeName"] == "node-a"
+    assert office.shell.isolation.faults == ["quote shop/ask: a bug"] * 2
+
+
+async def test_a_quote_for_which_a_plugin_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was not counted, and had no event."""
+    office = Office()
+    office.shell.decider._quoting._on_failure = office.shell.isolation.failed
+    fit = office.shell.decider.profile.plugins["NodeResourcesFit"]
+    monkeypatch.setattr(fit, "filter", lambda *_: 1 / 0)
+    office.ask()
+    async with office.open():
+        await turns(20)
+    assert [each["reason"] for each in office.status["conditions"]] == ["PluginFailed"] * 3
+    [fault] = office.shell.isolation.faults
+    assert fault.startswith("quote shop/ask: ")
