@@ -150,6 +150,7 @@ class Leader:
             Publisher(tools, decider.book, lambda: self._loop.wake()),  # noqa: PLW0108 -- made below
             self.telemetry,
             clock,
+            self.isolation,
         )
         self._feed = Feed(
             decider.cache,

@@ -131,6 +131,7 @@ class Life:
             self.publisher,
             telemetry,
             clock,
+            self.isolation,
         )
         decider = self.decider
         self.feed = Feed(

@@ -12,8 +12,8 @@ Every call states what is true now and is safe to repeat: events may come twice,
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from tidelock.cluster.carriers import Carriers
 from tidelock.cluster.columns import Columns
@@ -24,6 +24,8 @@ from tidelock.cluster.reserve_pods import ReservePods
 from tidelock.cluster.rowcounts import Counts
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.cluster.tallies import Query, Tallies
+from tidelock.cluster.undoing import apply_all, undone_on_failure
+from tidelock.model.failures import StateLostError
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
@@ -146,26 +148,40 @@ class Cache:
         """Add a node or its newer version, with the pods that were seen on it before it was."""
         known = self.columns.row_of.get(node.name)
         old = None if known is None else self.columns.nodes[known]
-        row = self.columns.put(node)
-        self.images.put(old, node, row)
-        for follower in self._followers:
-            follower.put_node(row, old, node)
-        if old is None:
-            for placed in self._on_node.get(node.name, {}).values():
-                self._count(placed, 1)
-            self.reserve_pods.count_node(node.name, 1)
+        with undone_on_failure() as undo:
+            row = self.columns.put(node)
+            undo(lambda: self.columns.drop(node.name) if old is None else self.columns.put(old))
+            self.images.put(old, node, row)
+            undo(lambda: self.images.drop(node, row) if old is None else self.images.put(node, old, row))
+            for follower in self._followers:
+                follower.put_node(row, old, node)
+                undo(partial(_put_back, follower, row, node, old))
+            if old is None:
+                self._count_node(node.name, 1, undo)
 
     def drop_node(self, name: str) -> None:
-        """Take a node away; its pods are kept in mind in case it comes back."""
+        """Take a node away; its pods are kept in mind in case it comes back.
+
+        Raises:
+            StateLostError: that failed when it could not be undone any more.
+
+        """
         row = self.columns.row_of.get(name)
         if row is None:
             return
         node, last = self.columns.nodes[row], self.columns.nodes[-1]
-        self.images.drop(node, row)
-        for placed in self._on_node.get(name, {}).values():
-            self._count(placed, -1)
-        self.reserve_pods.count_node(name, -1)
-        self.columns.drop(name)
+        with undone_on_failure() as undo:
+            self.images.drop(node, row)
+            undo(lambda: self.images.put(None, node, row))
+            self._count_node(name, -1, undo)
+        try:
+            self._give_up_row(row, node, last)
+        except Exception as error:
+            raise StateLostError(f"node {name} can't be taken out of the columns: {error}") from error
+
+    def _give_up_row(self, row: int, node: Node, last: Node) -> None:
+        """Free the row of a node of which nothing is counted any more; the last row takes its place."""
+        self.columns.drop(node.name)
         if last is not node:  # it has moved to the free row
             end = len(self.columns)
             self.images.move(last, end, to=row)
@@ -218,31 +234,15 @@ class Cache:
                 self._index(placed)
                 return
             self._displace(earlier)
-        self._apply(placed, 1)
+        try:
+            apply_all(self._parts, placed, 1)
+        except Exception:
+            if earlier is not None:
+                apply_all(self._parts, earlier, 1)
+            raise
 
     def _displace(self, placed: Placed) -> None:
-        self._apply(placed, -1)
-
-    def _apply(self, placed: Placed, sign: int) -> None:
-        """Count a pod everywhere (sign 1), or nowhere any more (-1).
-
-        If one of the parts fails, the others are as before, so what is counted stays the sum of the pods
-        that are known.
-
-        Raises:
-            Exception: what a part raised.
-
-        """
-        done = 0
-        try:
-            for part in self._parts:
-                part(placed, sign)
-                done += 1
-        except Exception:
-            for part in reversed(self._parts[:done]):
-                with suppress(Exception):  # the first error is the one to tell
-                    part(placed, -sign)
-            raise
+        apply_all(self._parts, placed, -1)
 
     def _index(self, placed: Placed) -> None:
         """Take over a pod that counts as before."""
@@ -296,10 +296,13 @@ class Cache:
         self._changes += 1
         self._changed_at[node_name] = self._changes
 
-    def _count(self, placed: Placed, sign: int) -> None:
-        """Count a pod on its node, if that is known."""
-        for part in (self._request, self._tally, self._carry, self._open):
-            part(placed, sign)
+    def _count_node(self, name: str, sign: int, undo: Callable[[Callable[[], object]], None]) -> None:
+        """Count the pods of a node, and the reserve pods there, or no longer."""
+        parts = (self._request, self._tally, self._carry, self._open)
+        for placed in self._on_node.get(name, {}).values():
+            apply_all(parts, placed, sign)
+            undo(partial(apply_all, parts, placed, -sign))
+        self.reserve_pods.count_node(name, sign)
 
     def _request(self, placed: Placed, sign: int) -> None:
         self.columns.request(placed.node_name, placed.pod.requests, placed.pod.nonzero, sign)
@@ -318,6 +321,14 @@ class Cache:
         row, ports = self.columns.row_of.get(placed.node_name), placed.pod.host_ports
         if row is not None and ports:
             (self.ports.add if sign > 0 else self.ports.remove)(ports, row)
+
+
+def _put_back(follower: Follower, row: int, node: Node, old: Node | None) -> None:
+    """Have a follower forget a node that is in the last row, or know its older version."""
+    if old is None:
+        follower.drop_node(row, row)
+    else:
+        follower.put_node(row, node, old)
 
 
 def _counts_as(placed: Placed) -> tuple[object, ...]:

@@ -8,11 +8,13 @@ apart from those of pods, as an affinity may seek pods that are there.
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from tidelock.cluster.carriers import Carriers
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.ports import Ports
 from tidelock.cluster.tallies import Tallies
+from tidelock.cluster.undoing import apply_all, undone_on_failure
 from tidelock.model.pods import Pod, ReservePod
 
 
@@ -60,27 +62,20 @@ class ReservePods:
                 return
             self.discard(pod.uid)
         placed = Reserved(pod, node_name)
-        self._placed[pod.uid] = placed
-        self._on_node[node_name][pod.uid] = placed
-        self.tallies.place(placed)
-        self._count(placed, 1)
+        apply_all((self._count, self._list), placed, 1)
 
     def discard(self, uid: str) -> None:
         """Count a reserve pod no longer; one that does not count is ignored."""
-        placed = self._placed.pop(uid, None)
-        if placed is None:
-            return
-        on_node = self._on_node[placed.node_name]
-        del on_node[uid]
-        if not on_node:
-            del self._on_node[placed.node_name]
-        self.tallies.displace(placed)
-        self._count(placed, -1)
+        placed = self._placed.get(uid)
+        if placed is not None:
+            apply_all((self._count, self._list), placed, -1)
 
     def count_node(self, node_name: str, sign: int) -> None:
         """Count the reserve pods of a node that has come to be known (sign 1), or is about to go (-1)."""
-        for placed in self._on_node.get(node_name, {}).values():
-            self._count(placed, sign)
+        with undone_on_failure() as undo:
+            for placed in self._on_node.get(node_name, {}).values():
+                self._count(placed, sign)
+                undo(partial(self._count, placed, -sign))
 
     def move(self, node_name: str, source: int, target: int) -> None:
         """Follow a node from the last row to one whose node has gone."""
@@ -89,14 +84,37 @@ class ReservePods:
             self._ports.add(placed.pod.host_ports, target)
         self.tallies.move(source, target)
 
-    def _count(self, placed: Reserved, sign: int) -> None:
-        row, pod = self._columns.row_of.get(placed.node_name), placed.pod
-        if row is None:
+    def _list(self, placed: Reserved, sign: int) -> None:
+        """Know a reserve pod, or no longer."""
+        uid = placed.pod.uid
+        if sign > 0:
+            self.tallies.place(placed)
+            self._placed[uid] = placed
+            self._on_node[placed.node_name][uid] = placed
             return
-        self.tallies.count(pod, row, sign)
-        self._carriers.count(pod, row, sign)
-        if pod.host_ports:
-            (self._ports.add if sign > 0 else self._ports.remove)(pod.host_ports, row)
+        self.tallies.displace(placed)
+        del self._placed[uid]
+        on_node = self._on_node[placed.node_name]
+        del on_node[uid]
+        if not on_node:
+            del self._on_node[placed.node_name]
+
+    def _count(self, placed: Reserved, sign: int) -> None:
+        """Count a reserve pod on its node, if that is known."""
+        if placed.node_name in self._columns.row_of:
+            apply_all((self._tally, self._carry, self._open), placed, sign)
+
+    def _tally(self, placed: Reserved, sign: int) -> None:
+        self.tallies.count(placed.pod, self._columns.row_of[placed.node_name], sign)
+
+    def _carry(self, placed: Reserved, sign: int) -> None:
+        self._carriers.count(placed.pod, self._columns.row_of[placed.node_name], sign)
+
+    def _open(self, placed: Reserved, sign: int) -> None:
+        ports = placed.pod.host_ports
+        if ports:
+            row = self._columns.row_of[placed.node_name]
+            (self._ports.add if sign > 0 else self._ports.remove)(ports, row)
 
 
 def counts_as(pod: Pod) -> tuple[object, ...]:

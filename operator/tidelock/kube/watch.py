@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from types import MappingProxyType
 from typing import Generic, NoReturn, Protocol, TypeVar
@@ -31,7 +32,7 @@ from tidelock.kube.errors import (
     error_from_event,
 )
 from tidelock.kube.lines import LineSplitter
-from tidelock.kube.wire import Page, parse_event, parse_identity, parse_page, parse_version
+from tidelock.kube.wire import Page, parse_event, parse_identity, parse_page, parse_uid, parse_version
 from tidelock.model.failures import Attempt, failure_text
 from tidelock.model.meta import Fault, Key, ObjectMeta
 
@@ -303,10 +304,20 @@ class Reflector(Generic[T]):
         self._advance(version)
 
     def _upsert(self, key: Key, raw: bytes) -> None:
-        with self._try("decoding", ObjectMeta(key.name, key.namespace)) as attempt:
+        with Attempt(partial(self._decoder_failed, key, raw)) as attempt:
             self._take(key, raw)
         if attempt.error is not None:
             self.faulty[key] = (_fault_of(attempt.error),)
+            known = self._store.get(key)
+            if (behind := self._behind.pop(key, None)) is not None:
+                handle, known = behind
+                handle.cancel()
+            handle = asyncio.get_running_loop().call_later(attempt.pause, self._upsert, key, bytes(raw))
+            self._behind[key] = handle, known
+
+    def _decoder_failed(self, key: Key, raw: bytes, error: Exception) -> float:
+        meta = ObjectMeta(key.name, key.namespace, parse_uid(raw))
+        return self._on_failure("decoding", self.resource, meta, error)
 
     def _take(self, key: Key, raw: bytes) -> None:
         try:

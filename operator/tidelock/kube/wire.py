@@ -50,6 +50,15 @@ class _Object(msgspec.Struct, frozen=True):
     metadata: Identity
 
 
+class _Uid(msgspec.Struct, frozen=True):
+    uid: str = ""
+
+
+class _WithUid(msgspec.Struct, frozen=True):
+    metadata: _Uid
+
+
+_decode_uid = msgspec.json.Decoder(_WithUid).decode
 _decode_event = msgspec.json.Decoder(WatchEvent).decode
 _decode_object = msgspec.json.Decoder(_Object).decode
 _decode_page = msgspec.json.Decoder(Page).decode
@@ -63,6 +72,14 @@ def parse_event(line: bytes) -> WatchEvent:
 def parse_identity(raw: bytes) -> Identity:
     """Read the name and version of an object of any kind; raises MalformedAnswer."""
     return _parse(_decode_object, raw).metadata
+
+
+def parse_uid(raw: bytes | msgspec.Raw) -> str:
+    """Read the uid of an object; empty if it can't be read."""
+    try:
+        return _decode_uid(raw).metadata.uid
+    except (ValueError, RecursionError):
+        return ""
 
 
 def parse_page(body: bytes) -> Page:

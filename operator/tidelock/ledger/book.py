@@ -169,7 +169,10 @@ class Book:
         self._has_chosen: set[str] = set()
         self._timers: Timers[Key] = Timers()
         self._group_retries: Timers[GroupKey] = Timers()
+        self._rebuilds: Timers[Key] = Timers()
+        self._unmade: dict[Key, Reservation] = {}  # as they are stored, until they are made anew
         self.on_failure = on_failure
+        self._places_from = 0.0  # by steady time; later after a fault
         self._ahead = 0.0
 
     def lead(self, epoch: int) -> None:
@@ -275,9 +278,24 @@ class Book:
         if reservation is None:
             return
         error = self._remake(reservation, now)
-        if error is not None:
-            problem = f"the operator failed: {failure_text(error)}"
-            self._remake(unusable(reservation, problem), now)
+        if error is None:
+            return
+        pause = self.on_failure("rebuild", "Reservation", reservation.meta, error)
+        self._remake(unusable(reservation, f"the operator failed: {failure_text(error)}"), now)
+        if not reservation.failure:  # else who has told of it does so again
+            self._unmade[entry.key] = reservation
+            self._rebuilds.set(entry.key, now + pause)
+
+    def _rebuild_again(self, now: float) -> None:
+        """Make the locks anew that stand as objects which can't be read since that failed."""
+        for key in self._rebuilds.pop_due(now):
+            entry, reservation = self.find(key), self._unmade.pop(key)
+            if entry is None or entry.uid != reservation.meta.uid or not entry.reservation.failure:
+                continue
+            known = entry.reservation
+            meta = replace_meta(reservation.meta, resource_version=known.meta.resource_version)
+            self.checkpoint()
+            self._rebuild(entry, replace(reservation, meta=meta, status=known.status), now)
 
     def _remake(self, reservation: Reservation, now: float) -> Exception | None:
         """Make an entry of a version that is as good as new, or none; return why there is none."""
@@ -562,7 +580,11 @@ class Book:
         at_once = self._undecided or self.waitlist.outlasting or self.rooms.visited or self.groups.unsettled
         if at_once:
             return 0.0
-        instants = (self._timers.next(), self.places.due, self._group_retries.next())
+        places = self.places.due
+        if places is not None:
+            places = max(places, self.waitlist.steady.instant(self._places_from))
+        retries = self._group_retries.next(), self._rebuilds.next()
+        instants = (self._timers.next(), places, *retries)
         return min((instant for instant in instants if instant is not None), default=None)
 
     def advance(self, now: float) -> None:
@@ -572,6 +594,7 @@ class Book:
         due = self.next_deadline()
         if due is None or due > now:
             return
+        self._rebuild_again(now)
         self._decide_all(now)
         outlasting, self.waitlist.outlasting = self.waitlist.outlasting, {}
         for entry in outlasting.values():
@@ -585,7 +608,10 @@ class Book:
                 self.note_fault(key, None)
                 self._shield(due_now, now, partial(self._do_due, due_now, now))
         self._settle_groups(now)
-        self.places.renew(now)
+        if self.waitlist.steady.last >= self._places_from:
+            with Attempt(partial(self.on_failure, "places", "", ObjectMeta("places"))) as attempt:
+                self.places.renew(now)
+            self._places_from = self.waitlist.steady.last + attempt.pause
 
     # Inside.
 

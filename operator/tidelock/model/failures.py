@@ -43,6 +43,13 @@ class Attempt(AbstractContextManager["Attempt"]):
         return True
 
 
+class StateLostError(BaseException):
+    """A fault that has left what is counted in doubt: the process must end, and the next one counts anew.
+
+    It is no Exception, so no `Attempt` isolates it.
+    """
+
+
 class OnFailure(Protocol):
     """Marks one object for which a step has failed, so that all others go on."""
 

@@ -26,7 +26,8 @@ def unusable(known: Any, problem: str) -> Any:
 @unusable.register
 def _pod(known: Pod, problem: str) -> Pod:
     status = PodStatus(phase=known.status.phase)
-    left = Pod(_bare(known.meta, problem), PodSpec(node_name=known.spec.node_name), status)
+    spec = PodSpec(node_name=known.spec.node_name, scheduler_name=known.spec.scheduler_name)
+    left = Pod(_bare(known.meta, problem), spec, status)
     left.__dict__.update(kept_raw(known))
     return left
 

@@ -54,6 +54,7 @@ class Binder:
         self._recent = tools.recent
         self._decider = decider
         self._extenders = extenders
+        self._unsettled: dict[str, Assumed] = {}  # by uid: of whose end the decider does not know
 
     def consult(self, consultation: Consultation, answered: Callable[[], None]) -> None:
         """Ask the extenders about a pod in the background; calls `answered` once the decider has advice."""
@@ -159,12 +160,23 @@ class Binder:
 
     async def _bind_safely(self, assumed: Assumed, started: float) -> None:
         """Bind a pod; after a fault its room is free again, unless the API server has it bound by now."""
+        uid = assumed.pod.uid
+        self._unsettled[uid] = assumed
         with self._isolation.attempt("binding", PODS, assumed.pod.meta) as attempt:
             await self._bind(assumed, started)
-        if attempt.error is not None:
-            stored = await self._stored(assumed.pod)
-            if stored is None or stored.node_name != assumed.node_name:
-                self._decider.binding_failed(assumed, self._clock.now())
+        while self._unsettled.get(uid) is assumed:
+            with self._isolation.attempt("binding", PODS, assumed.pod.meta) as attempt:
+                await self._settle(assumed)
+            await asyncio.sleep(attempt.pause)
+
+    async def _settle(self, assumed: Assumed) -> None:
+        """Have the decider know what became of a pod, as the API server says."""
+        stored = await self._stored(assumed.pod)
+        if stored is not None and stored.node_name == assumed.node_name:
+            self._decider.bound(assumed, self._clock.now())
+        else:
+            self._decider.binding_failed(assumed, self._clock.now())
+        self._unsettled.pop(assumed.pod.uid, None)
 
     async def _bind(self, assumed: Assumed, started: float) -> None:
         waiting = self._decider.queue.get(assumed.pod.uid)
@@ -172,6 +184,7 @@ class Binder:
             refusal = await self._wait_on_permit(assumed)
             if refusal is not None:
                 self._decider.rejected(assumed, refusal, self._clock.now())
+                self._unsettled.pop(assumed.pod.uid, None)
                 self._end(assumed, "unschedulable", started)
                 self._report(waiting, refusal)
                 return
@@ -182,11 +195,13 @@ class Binder:
         except PluginError as error:
             logger.warning("binding failed", extra={"pod": str(assumed.pod.key), "error": str(error)})
             self._decider.binding_failed(assumed, self._clock.now())
+            self._unsettled.pop(assumed.pod.uid, None)
             self._end(assumed, "error", started)
             self._report(waiting, Refusal(str(error), frozenset(), error=True))
             return
         now = self._clock.now()
         self._decider.bound(assumed, now)
+        self._unsettled.pop(assumed.pod.uid, None)
         self._end(assumed, "scheduled", started)
         note = f"Successfully assigned {assumed.pod.key} to {assumed.node_name}"
         self._recorder.record(pod_reference(assumed.pod), "Normal", "Scheduled", "Binding", note)

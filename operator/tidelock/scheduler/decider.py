@@ -130,7 +130,7 @@ class Decider:
         self._now = 0.0
         self._resting: dict[Key, None] = {}
         self._wakes: Timers[Key] = Timers()  # by the waitlist's steady time
-        self._parts: dict[str, float] = {}
+        self._parts: dict[str, float] = {}  # those that failed, and until when: by the same time
         self.columns = Columns()
         self.cache = Cache(self.columns)
         self.objects = Objects()
@@ -189,10 +189,8 @@ class Decider:
             with self._shielded(entry, now):
                 look_for_owner(self.book, self.cache, entry, now)
         self._wake_rested(now)
-        self._line_up()
-        for _ in range(min(LOCKS_A_STEP, len(self._line))):
-            self._place(self._line.pop(), now)
-        self._tell_of_room(now)
+        self._step_of("line", self._place_some, now)
+        self._step_of("rooms", self._tell_of_room, now)
         if self._line:
             return None  # locks first: they were promised an answer at once
         self._step_of("moves", self.moving.step, now)
@@ -212,17 +210,20 @@ class Decider:
 
     def next_due(self) -> float | None:
         """Instant at which there is something to do without any event; 0 for at once, None for never."""
-        if self._line or self.book.waitlist.untried or self.book.rooms.shifts:
-            return 0.0
-        if self._freed != self.columns.freed:
-            return 0.0
-        if self._advice is not None:
+        lined_up = self._line or self.book.waitlist.untried or self._freed != self.columns.freed
+        if (
+            self._advice is not None
+            or (lined_up and "line" not in self._parts)
+            or (self.book.rooms.shifts and "rooms" not in self._parts)
+        ):
             return 0.0
         pods_due = self.queue.next_due() if self._consultation is None else None
-        kept = self._earmarking.next_due()
+        moves = None if "moves" in self._parts else self.moving.next_due()
+        kept = None if "earmarks" in self._parts else self._earmarking.next_due()
         rested = self._wakes.next()
         wakes = None if rested is None else self.book.waitlist.steady.instant(rested)
-        instants = (self.book.next_deadline(), self.moving.next_due(), kept, pods_due, wakes)
+        left_out = map(self.book.waitlist.steady.instant, self._parts.values())
+        instants = (self.book.next_deadline(), moves, kept, pods_due, wakes, *left_out)
         return min((instant for instant in instants if instant is not None), default=None)
 
     def advised(self, consultation: Consultation, advice: Advice) -> None:
@@ -275,6 +276,17 @@ class Decider:
         self.cache.evicting.discard(uid)
         self.columns.freed += 1
         self.queue.activate(waiting_uid, now)
+
+    def _place_some(self, now: float) -> None:
+        """Place a few locks, as they stand in line; if that fails, all that wait are lined up anew."""
+        try:
+            self._line_up()
+            for _ in range(min(LOCKS_A_STEP, len(self._line))):
+                self._place(self._line.pop(), now)
+        except Exception:
+            self._line.clear()
+            self.book.waitlist.retry(self.book.waitlist.waiting.values())
+            raise
 
     def _line_up(self) -> None:
         """Line up the locks that may fit: those that are new, and some of all that wait if room came free."""
@@ -374,7 +386,7 @@ class Decider:
         if isinstance(outcome, Assumed):
             if self.waiting_pods.get(uid) is None:
                 self.queue.done(uid)  # what may still go wrong is no refusal
-            self._tell_of_room(now, outcome)
+            self._step_of("rooms", partial(self._tell_of_room, claimed_by=outcome), now)
             return outcome
         if isinstance(outcome, Candidates):
             self._consultation = Consultation(waiting, (), outcome.victims, advice)
@@ -423,7 +435,7 @@ class Decider:
     def _step_of(self, part: str, step: Callable[[float], None], now: float) -> None:
         """Have a part do its step; one that fails is left out for a while."""
         if part in self._parts:
-            if now < self._parts[part]:
+            if self.book.waitlist.steady.at(now) < self._parts[part]:
                 return
             del self._parts[part]
         self.book.checkpoint()
@@ -431,7 +443,7 @@ class Decider:
             step(now)
         if attempt.error is not None:
             self.book.recover(now)
-            self._parts[part] = now + attempt.pause
+            self._parts[part] = self.book.waitlist.steady.at(now) + attempt.pause
 
     def _conclude(self, consultation: Consultation, now: float) -> Outcome | None:
         """Decide a pod that extenders were asked about; None if they have not answered or it is gone."""

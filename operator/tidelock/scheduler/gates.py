@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from tidelock.kube.client import PODS
 from tidelock.ledger.awaiting import told_by
+from tidelock.model.failures import failure_note
 from tidelock.plugins.reservation import Reservation
 from tidelock.scheduler.binding import Binder, pod_reference
 from tidelock.scheduler.decider import Decider, Unschedulable
@@ -75,9 +76,9 @@ class GateReporter:
         if not known or waiting.place is not Place.GATED or pod.spec.scheduling_gates:
             return ""
         gate = next(each for each in waiting.profile.pre_enqueue if each.name == waiting.gated_by)
-        with self._tools.isolation.attempt("gate", PODS, pod.meta):
+        with self._tools.isolation.attempt("gate", PODS, pod.meta) as attempt:
             return "; ".join(gate.pre_enqueue(pod).reasons)
-        return ""
+        return "" if attempt.error is None else failure_note(attempt.error)
 
     def _tell(self, waiting: Waiting, text: str) -> None:
         tools = self._tools

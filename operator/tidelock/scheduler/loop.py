@@ -5,10 +5,12 @@ from functools import partial
 from typing import NoReturn
 
 from tidelock.clock import Clock
+from tidelock.isolation import Isolation
+from tidelock.kube.client import PODS
 from tidelock.model.pods import Pod
 from tidelock.scheduler.binding import Binder
 from tidelock.scheduler.cycle import Assumed
-from tidelock.scheduler.decider import Consultation, Decider, Outcome, Unschedulable
+from tidelock.scheduler.decider import Consultation, Decider, Outcome
 from tidelock.scheduler.evictions import Evictor
 from tidelock.scheduler.feed import Feed
 from tidelock.scheduler.publisher import Publisher
@@ -31,6 +33,7 @@ class Loop:
         publisher: Publisher,
         telemetry: Telemetry,
         clock: Clock,
+        isolation: Isolation,
     ) -> None:
         self._decider = decider
         self._binder = binder
@@ -38,6 +41,7 @@ class Loop:
         self._publisher = publisher
         self._telemetry = telemetry
         self._clock = clock
+        self._isolation = isolation
         self._consulted: tuple[str, float] | None = (
             None  # which pod extenders are asked about, and since when
         )
@@ -73,7 +77,8 @@ class Loop:
             started = self._clock.monotonic()
             outcome = self._decider.step(self._clock.now())
             if outcome is not None:
-                self._hand_on(outcome, started)
+                with self._isolation.attempt("decision", PODS, _pod_of(outcome).meta):
+                    self._hand_on(outcome, started)
             due = self._decider.next_due()
             if due is None or due > self._clock.now() or self._clock.monotonic() - start > _SLICE:
                 return
@@ -112,5 +117,5 @@ class Loop:
         self.last_turn = self._clock.monotonic()
 
 
-def _pod_of(outcome: Assumed | Unschedulable) -> Pod:
+def _pod_of(outcome: Outcome) -> Pod:
     return outcome.pod if isinstance(outcome, Assumed) else outcome.waiting.pod

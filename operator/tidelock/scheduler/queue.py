@@ -198,9 +198,9 @@ class SchedulingQueue:
         waiting = self._pods.get(pod.uid)
         if waiting is None:
             waiting = Waiting(pod, profile, now, Place.GATED, since=now)
-            self._pods[pod.uid] = waiting
-            self._uids[pod.key] = pod.uid
             self._requeue(waiting, _Hope.AT_ONCE, now, UNSCHEDULABLE_POD_ADD.label, new=True)
+            self._pods[pod.uid] = waiting  # now, or a pod for which that fails would be in no place
+            self._uids[pod.key] = pod.uid
             return
         old, waiting.pod = waiting.pod, pod
         for event in pod_changes(old, pod):
@@ -493,7 +493,11 @@ class SchedulingQueue:
         return min(self._initial_backoff * 2.0**doublings, self._max_backoff)
 
     def _sort_key(self, waiting: Waiting) -> tuple[float, ...]:
-        return waiting.profile.queue_sort.sort_key(waiting.pod, waiting.since)
+        """Ask where a pod stands; one for which that fails, or gives no numbers, stands by its priority."""
+        pod = waiting.pod
+        with Attempt(partial(self._on_failure, "sort", "Pod", pod.meta)):
+            return tuple(map(float, waiting.profile.queue_sort.sort_key(pod, waiting.since)))
+        return -float(pod.spec.priority), waiting.since
 
     def _next(self) -> int:
         self._sequence += 1

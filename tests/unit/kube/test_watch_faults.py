@@ -138,11 +138,38 @@ async def test_a_decoder_that_fails_costs_the_object_alone(
 
     server.plays(page(pod("bad", 1), pod("good", 2), version=3), watch())
     failures = Failures()
-    follower = Follower(client, server, on_failure=failures, decode=failing)
+    follower = Follower(client, server, on_failure=lambda *fault: failures(*fault) + 1000, decode=failing)
     await settled(follower)
     assert follower.journal.lines == ["+good@2", "synced"]
     assert failures.told == ["decoding pods shop/bad: RecursionError"]
     assert Key("shop", "bad") in follower.reflector.faulty
+
+
+async def test_what_could_not_be_decoded_is_decoded_again_later(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    """It was unknown until its next version."""
+    decode, failing = Reader(Thing), {"1", "4"}
+
+    def decode_at_the_second_try(raw: bytes) -> Thing:
+        decoded = decode(raw)
+        if decoded.meta.resource_version in failing:
+            failing.discard(decoded.meta.resource_version)
+            raise RecursionError
+        return decoded
+
+    server.plays(page(pod("new", 1), pod("known", 3), version=3), watch(event("MODIFIED", pod("known", 4))))
+    uids: list[str] = []
+
+    def failed(step: str, _about: Resource, meta: ObjectMeta, _error: Exception, /) -> float:
+        uids.append(f"{step} {meta.uid}")
+        return 0.0
+
+    follower = Follower(client, server, on_failure=failed, decode=decode_at_the_second_try)
+    lines = await settled(follower)
+    assert sorted(lines) == ["+known@3", "+new@1", "known@3>known@4", "synced"]
+    assert uids == ["decoding uid-new", "decoding uid-known"]
+    assert not follower.reflector.faulty
 
 
 def test_what_stands_for_an_object_is_known_as_unusable() -> None:
@@ -150,6 +177,7 @@ def test_what_stands_for_an_object_is_known_as_unusable() -> None:
     bound = decode_pod(msgspec.json.encode(pod_json("web-0", node_name="node-a")))
     left = unusable(bound, "a bug")
     assert (left.uid, left.node_name, left.meta.unreadable) == (bound.uid, "node-a", "a bug")
+    assert left.spec.scheduler_name == bound.spec.scheduler_name  # or nobody would say why it waits
     assert unusable(node(), "a bug").meta.unreadable == "a bug"
     lock = unusable(reservation(), "a bug")
     assert (lock.pod, lock.spec, lock.problem, lock.failure) == (None, None, "a bug", "a bug")

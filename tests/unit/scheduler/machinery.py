@@ -248,7 +248,8 @@ class Shell(Core):
         self.gates = GateReporter(tools, self.decider, self.binder)
         self.evictor = Evictor(tools, self.decider)
         self.publisher = Publisher(tools, self.book)
-        self.loop = Loop(self.decider, self.binder, self.evictor, self.publisher, self.telemetry, self.clock)
+        acts = (self.binder, self.evictor, self.publisher)
+        self.loop = Loop(self.decider, *acts, self.telemetry, self.clock, self.isolation)
         self.feed.wake = self.loop.wake
 
     def store_lock(self, name: str = "lock", **fields: Any) -> Entry:

@@ -10,19 +10,27 @@ import pytest
 
 from builders import NAMESPACE, SCHEDULER, encode, node, pod, reservation_json
 from isolating import Isolating
+from tidelock.cluster.cache import Follower
+from tidelock.cluster.selection import Choice, Selection
+from tidelock.cluster.tallies import Query
+from tidelock.framework.course import PluginError
 from tidelock.kube.client import PODS, RESERVATIONS
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render
+from tidelock.model.failures import StateLostError
 from tidelock.model.locks import decode_reservation
 from tidelock.model.meta import Key
+from tidelock.model.nodes import Node
 from tidelock.model.quantities import plus
 from tidelock.model.reservations import Phase
 from tidelock.model.unusable import unusable
 from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.decider import Unschedulable
-from unit.scheduler.machinery import Core, Shell, turns
+from tidelock.scheduler.refusal import Refusal
+from unit.scheduler.machinery import Core, Shell, pod_path, turns
 
 BAD = Key(NAMESPACE, "bad")
+EVERY = Query((Choice(frozenset({NAMESPACE}), Selection(())),))
 
 # What Book and Rooms call in the midst of a change, by the name of the part and of its method.
 PARTS = (
@@ -334,6 +342,101 @@ def test_a_pod_for_which_an_index_fails_changes_no_sum(part: str) -> None:
     assert core.used() == 3000
 
 
+def test_a_waiting_pod_that_cannot_be_taken_in_says_so_and_is_placed_later() -> None:
+    """It had an event alone."""
+    core, bad = Fed(node("node-a", cpu="4")), pod("bad", requests={"cpu": "1"})
+    core.feed.pods.upsert(None, unusable(bad, "the operator failed"))
+    assert "pod can't be read: the operator failed." in core.refuse().refusal.message
+    core.feed.pods.upsert(unusable(bad, "the operator failed"), bad)
+    core.clock.advance(10)
+    assert core.place().pod == bad
+
+
+class Plugin(Follower):
+    """Follows the nodes as plugins do, and fails for one that is named, after or before others."""
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.rows: list[str] = []
+
+    def put_node(self, row: int, old: Node | None, new: Node) -> None:
+        del row
+        if new.name == self.name:
+            raise LookupError("planted")
+        if old is None:
+            self.rows.append(new.name)
+
+    def drop_node(self, row: int, end: int) -> None:
+        del end
+        if self.rows[row] == self.name:
+            raise LookupError("planted")
+        self.rows[row] = self.rows[-1]
+        self.rows.pop()
+
+
+def sums(core: Core) -> list[Any]:
+    """Return what is counted of each node."""
+    columns, cache = core.decider.columns, core.cache
+    rows = {name: columns.requested[row].tolist() for name, row in sorted(columns.row_of.items())}
+    counts = {name: int(cache.neighbours(EVERY)[row]) for name, row in sorted(columns.row_of.items())}
+    return [rows, counts, [each.name for each in columns.nodes]]
+
+
+def test_a_node_for_which_a_plugin_fails_is_as_it_was_and_is_taken_in_later() -> None:
+    """Its pods were never counted, as it was known by then."""
+    core = Fed(node("node-a", cpu="4"))
+    first, last = Plugin(), Plugin()
+    core.cache.follow(first)
+    core.cache.follow(last)
+    for name in ("node-a", "bad"):
+        core.add(pod(f"on-{name}", node_name=name, requests={"cpu": "1"}))
+    core.tell("lock", nodeName="bad")
+    before = sums(core)
+    last.name = "bad"
+    for _ in range(2):
+        with pytest.raises(LookupError):
+            core.feed.nodes.upsert(None, node("bad", cpu="4"))
+        assert sums(core) == before
+        assert first.rows == last.rows == ["node-a"]
+    last.name = ""
+    core.feed.nodes.upsert(None, node("bad", cpu="4"))
+    assert core.used("bad") == 1000
+
+    before = sums(core)
+    last.name = "bad"
+    with pytest.raises(LookupError):
+        core.feed.nodes.upsert(node("bad", cpu="4"), node("bad", cpu="1"))
+    assert sums(core) == before
+    assert core.decider.columns.nodes[1].allocatable["cpu"] == 4000
+
+
+def test_a_node_that_can_only_half_be_taken_away_ends_the_process() -> None:
+    core, plugin = Fed(node("node-a"), node("bad")), Plugin()
+    core.cache.follow(plugin)
+    plugin.name = "bad"
+    with pytest.raises(StateLostError, match="node bad can't be taken out of the columns: planted"):
+        core.feed.nodes.remove(node("bad"))
+
+
+@pytest.mark.parametrize("part", ["images.drop", "reserve_pods._count", "_tally"])
+def test_a_node_that_cannot_be_taken_away_stays_as_it_was(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    core = Fed(node("node-a", cpu="4"), node("node-b", cpu="4"))
+    core.add(pod("a", node_name="node-a", requests={"cpu": "1"}))
+    template = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "main"}]}}
+    core.tell("lock", nodeName="node-a", resources=None, template=template)
+    core.steps()
+    before = sums(core)
+    *owner, method = part.split(".")
+    fails: Any = lambda *_: 1 / 0  # noqa: E731
+    with monkeypatch.context() as patch:
+        patch.setattr(attrgetter(".".join(owner))(core.cache) if owner else core.cache, method, fails)
+        with pytest.raises(ZeroDivisionError):
+            core.feed.nodes.remove(node("node-a"))
+    assert sums(core) == before
+    core.feed.nodes.remove(node("node-a"))
+    assert list(core.decider.columns.row_of) == ["node-b"]
+
+
 def test_a_part_that_fails_is_left_out_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     core = Fed(node("node-a", cpu="8"))
     calls: list[float] = []
@@ -383,3 +486,163 @@ async def test_a_binding_that_fails_by_a_fault_gives_the_room_back(monkeypatch: 
     assert shell.isolation.faults == ["binding shop/bad: a bug"]
     await turns()
     assert PODS.item("bad", NAMESPACE) in shell.api.objects
+
+
+PARTS_OF_A_STEP = (
+    "decider._earmarking.step",
+    "decider.moving.step",
+    "decider._line_up",
+    "decider._tell_of_room",
+    "book.places.renew",
+)
+
+
+@pytest.mark.parametrize("path", PARTS_OF_A_STEP)
+def test_a_step_goes_on_without_a_part_that_fails(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some of them ended the process, and of others the loop came back again and again at once."""
+    core = Fed(node("node-a", cpu="8"))
+    core.tell("huge", resources={"cpu": "9"}, pendingDeadlineSeconds=3600)
+    core.steps()
+    *owner, method = path.split(".")
+    part, calls = attrgetter(".".join(owner))(core), list[float]()
+    original = getattr(part, method)
+
+    def fails(*_: Any, **__: Any) -> None:
+        calls.append(core.clock.now())
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(part, method, fails)
+    core.tell("a", owner="a", ttlSeconds=60, pendingDeadlineSeconds=3600)
+    core.tell("next", resources={"cpu": "9"}, pendingDeadlineSeconds=3600)
+    core.clock.advance(20)
+    for _ in range(100):
+        core.add(pod("plain", requests={"cpu": "1"}))
+        for _ in range(5):
+            core.step()
+        due = core.decider.next_due()
+        assert due is None or due > core.clock.now()
+        core.clock.advance(0.1)
+    assert 1 <= len(calls) <= 4
+    assert core.cache.get("uid-plain") is not None
+    monkeypatch.setattr(part, method, original)
+    core.clock.advance(600)
+    core.steps(20)
+    assert core.phases()["huge"] is Phase.PENDING
+    assert core.phases()["a"] in {Phase.ACTIVE, Phase.EXPIRED}
+
+
+def test_a_pod_whose_place_in_the_queue_cannot_be_told_stands_by_its_priority(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    core = Fed(node("node-a", cpu="8"))
+    sort = core.decider.profile.queue_sort
+    key = sort.sort_key
+    odd: dict[str, Any] = {"bad": None, "odd": ("first", "second")}
+    monkeypatch.setattr(
+        sort,
+        "sort_key",
+        lambda each, since: odd[each.meta.name] if each.meta.name in odd else key(each, since),
+    )
+    core.add(pod("bad"), pod("good"), pod("odd"), pod("better", priority=5))
+    assert [core.place().pod.meta.name for _ in range(4)] == ["better", "bad", "good", "odd"]
+    assert {fault.partition(":")[0] for fault in core.isolation.faults} == {"sort shop/bad", "sort shop/odd"}
+
+
+async def test_a_decision_that_cannot_be_shown_keeps_no_other_from_being_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shell = Shell(node("node-a", cpu="8"))
+    monkeypatch.setattr(shell.recent, "refused", lambda *_: 1 / 0)
+    shell.store_pod("bad", requests={"cpu": "9"})
+    shell.store_pod("good", requests={"cpu": "1"})
+    shell.loop._work()
+    await shell.settle()
+    assert shell.api.objects[pod_path("good")]["spec"]["nodeName"] == "node-a"
+    assert shell.isolation.faults == ["decision shop/bad: division by zero"]
+
+
+@pytest.mark.parametrize("path", ["decider.rejected", "book.settle_unseen", "queue.back_off", "cache.forget"])
+@pytest.mark.parametrize("times", [1, 3])
+async def test_a_binding_whose_end_cannot_be_taken_in_is_undone_later(
+    path: str, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its room stayed taken, and the pod in flight, until the next process."""
+    shell = Shell(node("node-a", cpu="1"))
+    shell.isolation.pause = 0.0
+    stored = shell.store_pod("bad", requests={"cpu": "1"})
+    *owner, method = path.split(".")
+    part = attrgetter(".".join(owner))(shell)
+    original, failed = getattr(part, method), list[int]()
+
+    def fails(*arguments: Any) -> Any:
+        if len(failed) < times:
+            failed.append(1)
+            raise LookupError("planted")
+        return original(*arguments)
+
+    async def refuses(*_: Any) -> None:
+        if path == "decider.rejected":
+            return shell.decider.rejected(assumed, Refusal("no", frozenset()), 0.0)
+        raise PluginError("no")
+
+    monkeypatch.setattr(part, method, fails)
+    monkeypatch.setattr(shell.binder, "_wait_on_permit", refuses)
+    assumed = shell.place()
+    shell.binder.bind(assumed, 0.0)
+    await shell.settle()
+    assert failed
+    assert shell.cache.get(stored.uid) is None
+    assert shell.used() == 0
+    shell.clock.advance(20)
+    assert shell.place().pod.uid == stored.uid
+
+
+async def test_a_binding_that_cannot_be_taken_in_is_taken_in_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lock stayed claimed until the next process, if the watch was faster than the answer."""
+    shell = Shell(node("node-a", cpu="1"))
+    shell.isolation.pause = 0.0
+    shell.store_lock("bad", owner="bad")
+    shell.step()
+    await shell.publish()
+    shell.store_pod("bad", requests={"cpu": "1"})
+    with planted(shell.book, "owner_bound", times=2) as failed:
+        shell.binder.bind(shell.place(), 0.0)
+        await shell.settle()
+    assert len(failed) == 2
+    assert shell.book.entries[BAD].phase is Phase.CONSUMED
+    assert (shell.used(), shell.locked()) == (1000, 0)
+
+
+def test_a_pod_that_cannot_be_queued_is_queued_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was in the queue, and in no place there."""
+    core, bad = Fed(node("node-a", cpu="4")), pod("bad")
+    with monkeypatch.context() as patch:
+        patch.setattr(core.queue, "_on_enqueue", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            core.feed.pods.upsert(None, bad)
+    core.feed.pods.upsert(None, bad)
+    assert core.place().pod is bad
+
+
+@pytest.mark.parametrize("part", ["cache.assume", "book.rooms.hold", "book._touch", "book._note"])
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_decision_that_fails_midway_leaves_its_pod_nowhere_and_its_lock_active(
+    part: str, times: int
+) -> None:
+    core = Fed(node("node-a", cpu="1"))
+    core.tell("bad", owner="bad")
+    core.steps()
+    core.store("bad")
+    core.add(pod("bad", requests={"cpu": "1"}))
+    with planted(core, part, times=times) as failed:
+        for _ in range(times):
+            core.step()
+            core.clock.advance(20)
+    assert failed
+    core.check()
+    if core.cache.get("uid-bad") is None:
+        assert core.used() == 0
+        assert core.phases() == {"bad": Phase.ACTIVE}
+        core.steps()
+    core.check()
+    assert core.used() == 1000
