@@ -1,0 +1,154 @@
+"""Faults that are planted in an operator's process: a step fails for each object that is named after it.
+
+`offer` installs a plugin as users do (docs/writing-a-plugin.md). The plugin fails at its extension points for
+pods that are named `fails-…`. When it is made it also plants faults in steps to which no plugin comes.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from inspect import iscoroutinefunction
+from math import inf
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from tidelock.cluster.cache import Cache
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.api import (
+    SUCCESS,
+    EnqueueExtensions,
+    Filter,
+    Handle,
+    Mask,
+    PreBind,
+    PreEnqueue,
+    Reserve,
+    Status,
+)
+from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.events import ANY_EVENT, Registration
+from tidelock.framework.installed import GROUP
+from tidelock.ledger.book import Book
+from tidelock.model import locks
+from tidelock.model.pods import Pod
+from tidelock.scheduler.binding import Binder
+from tidelock.scheduler.groups import GroupKeeper
+from tidelock.scheduler.publisher import Publisher
+from tidelock.scheduler.quota_status import QuotaReporter
+from tidelock.scheduler.quotes import QuoteDesk
+from tidelock.scheduler.schedules import ScheduleKeeper
+
+# Which method fails for the objects that have a word in their names.
+_STEPS: tuple[tuple[Any, str, str], ...] = (
+    (Book, "upsert", "event"),
+    (Book, "remove", "removal"),
+    (Book, "_expire", "due"),
+    (Cache, "upsert", "event"),
+    (Cache, "put_node", "event"),
+    (GroupKeeper, "_demand", "keeping"),
+    (ScheduleKeeper, "_demand", "keeping"),
+    (Publisher, "_news", "status"),
+    (Publisher, "_tell", "telling"),
+    (Publisher, "_audit", "audit"),
+    (QuotaReporter, "_report", "status"),
+    (QuoteDesk, "_judge", "quote"),
+    (Binder, "_look_up", "look-up"),
+    (Binder, "_tell", "condition"),
+    (locks, "stand_in_pod", "decoding"),
+)
+
+
+# How often a step fails, where that is not for ever.
+_TIMES: Mapping[str, int] = MappingProxyType({"removal": 2})
+_failed: Counter[tuple[str, str]] = Counter()
+
+
+class Planted(Filter, PreEnqueue, EnqueueExtensions, Reserve, PreBind):
+    """Fails for pods, and reserve pods, that are named after the point at which it is to fail."""
+
+    name = "Planted"
+
+    def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
+        """Plant the other faults, too."""
+        super().__init__(handle, args)
+        for owner, method, word in _STEPS:
+            _plant(owner, method, word)
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        """Fail for `fails-gate`."""
+        _fail("gate", pod)
+        return SUCCESS
+
+    def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
+        """Fail for `fails-decision`; rule out all nodes for `fails-hint`, or its hint would not be asked."""
+        del state
+        _fail("decision", pod)
+        fits: Mask = np.full(len(snapshot), "fails-hint" not in pod.meta.name)
+        return fits
+
+    def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
+        """Say that it was this plugin."""
+        del state, pod, snapshot, row
+        return ("node(s) that were ruled out by a test",)
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """Hear of everything, and fail for `fails-hint`."""
+        return (replace(ANY_EVENT, hint=_hint),)
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> Status:
+        """Take what comes."""
+        del state, pod, node_name, now
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> None:
+        """Fail for `fails-binding`, whose binding failed before."""
+        del state, node_name, now
+        _fail("binding", pod)
+
+    async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """Fail for `fails-binding`."""
+        del state, node_name
+        _fail("binding", pod)
+        return SUCCESS
+
+
+def _hint(pod: Pod, _old: Any, _new: Any) -> bool:
+    _fail("hint", pod)
+    return False
+
+
+def _plant(owner: Any, method: str, word: str) -> None:
+    original: Callable[..., Any] = getattr(owner, method)
+
+    def fails(*arguments: Any, **options: Any) -> Any:
+        for each in arguments:
+            _fail(word, each)
+        return original(*arguments, **options)
+
+    async def fails_later(*arguments: Any, **options: Any) -> Any:
+        return await fails(*arguments, **options)
+
+    setattr(owner, method, fails_later if iscoroutinefunction(original) else fails)
+
+
+def _fail(word: str, about: Any) -> None:
+    """Raise for an object that is named after a step, other than for what stands for it as unusable."""
+    for part in ("reservation", "pod", "meta"):
+        about = getattr(about, part, about)
+    name = getattr(about, "name", None)
+    if not isinstance(name, str) or f"fails-{word}" not in name or getattr(about, "faults", None):
+        return
+    _failed[word, name] += 1
+    if _failed[word, name] <= _TIMES.get(word, inf):
+        raise LookupError(f"planted in {word}")
+
+
+def offer(folder: Path) -> None:
+    """Install the plugin into a folder of PYTHONPATH, as a distribution that offers it."""
+    info = folder / "planted-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: planted\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{GROUP}]\nPlanted = attacks.planted:Planted\n")
