@@ -15,8 +15,8 @@ from tidelock.kube.client import WATERLEVELS, KubeClient
 from tidelock.kube.errors import ApiError, Conflict, NotFound, NotLeading
 from tidelock.load.loop import LoadLoop
 from tidelock.model.conditions import Aspect, dated
-from tidelock.model.waterlevels import WaterLevelSpec
-from tidelock.model.wire import spec_problems
+from tidelock.model.waterlevels import WaterLevelSpec, WaterLevelStatus
+from tidelock.model.wire import legible, spec_problems
 
 logger = logging.getLogger(__name__)
 
@@ -37,13 +37,14 @@ def register(
         if type == "DELETED" or "deletionTimestamp" in body.metadata:
             load.forget(body.metadata["name"], body.metadata["uid"])
             return
+        readable = dict(body) | {"status": legible(WaterLevelStatus, body.get("status"))}
         try:
             spec = WaterLevelSpec.model_validate(body.get("spec", {}))
         except ValidationError as error:
             load.forget(body.metadata["name"], body.metadata["uid"])
-            await _refuse(dict(body), spec_problems(error), client, clock, retry_pauses())
+            await _refuse(readable, spec_problems(error), client, clock, retry_pauses())
         else:
-            load.observe(dict(body), spec)
+            load.observe(readable, spec)
 
 
 async def _refuse(

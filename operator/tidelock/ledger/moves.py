@@ -87,8 +87,8 @@ def approved(reservation: Reservation, plan: Plan) -> bool:
 
 def stored(reservation: Reservation, plan: Plan) -> bool:
     """Whether the stored status tells of the plan, and that it is under way if it is."""
-    told, wanted = reservation.status.get("plan", {}), render_plan(plan)
-    return all(told.get(name) == wanted.get(name) for name in ("token", "begunAt"))
+    told, wanted = reservation.status.get("plan"), render_plan(plan)
+    return isinstance(told, dict) and all(told.get(name) == wanted.get(name) for name in ("token", "begunAt"))
 
 
 def read_plan(status: MovePlan | None) -> Plan | None:

@@ -379,7 +379,7 @@ class LoadLoop:
         self._tell_transitions(group, stored, conditions)
 
     def _tell_transitions(self, group: Group, stored: Mapping[str, Any], conditions: list[Aspect]) -> None:
-        before = {each["type"]: each["status"] for each in stored.get("conditions", ())}
+        before = told_before(stored)
         about = ObjectReference(WATERLEVELS.api_version, WATERLEVELS.kind, group.name, uid=group.uid)
         for each in conditions:
             bad = each.status == ("True" if each.type == METRICS_STALE else "False")
@@ -387,6 +387,11 @@ class LoadLoop:
                 self._recorder.record(
                     about, "Warning" if bad else "Normal", each.reason, "Measure", each.message
                 )
+
+
+def told_before(stored: Mapping[str, Any]) -> dict[str, str]:
+    """Return the status of each condition of a stored status."""
+    return {each["type"]: each["status"] for each in stored.get("conditions", ())}
 
 
 def _version(body: Mapping[str, Any]) -> int:

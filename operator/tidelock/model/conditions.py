@@ -32,7 +32,7 @@ def dated(
 ) -> list[dict[str, Any]]:
     """Write conditions: each holds since it was first stored with this status."""
     earlier = {
-        (condition["type"], condition["status"]): condition["lastTransitionTime"]
+        (condition["type"], condition["status"]): condition.get("lastTransitionTime")
         for condition in stored.get("conditions", ())
     }
     return [
@@ -41,7 +41,7 @@ def dated(
             "status": each.status,
             "reason": each.reason,
             "message": each.message,
-            "lastTransitionTime": earlier.get((each.type, each.status), format_instant(int(now))),
+            "lastTransitionTime": earlier.get((each.type, each.status)) or format_instant(int(now)),
             "observedGeneration": generation,
         }
         for each in conditions

@@ -56,15 +56,17 @@ class Reader(Generic[T]):
 
         Args:
             kind: the struct; a `str | int` in it is a quantity.
-            spare: a regular expression of the paths that no decision needs, such as `status\.images.*`.
+            spare: a regular expression of the paths that no decision needs, such as `status\.images.*`; of
+                Tidelock's own kinds, all of the status.
             check: raises QuantityError for a quantity that would fail in the midst of a decision.
 
         """
         self.kind = kind
         self._decode = msgspec.json.Decoder(kind).decode
-        self._spare = re.compile(f"{_SPARE}|{spare}" if spare else _SPARE)
         self._check = check
         self._keeps_plain = issubclass(kind, Stored)
+        spare = spare or ("status.*" if self._keeps_plain else "")
+        self._spare = re.compile(f"{_SPARE}|{spare}" if spare else _SPARE)
 
     def __call__(self, raw: bytes | msgspec.Raw) -> T:
         """Decode an object; raises ValueError if its JSON is broken, or if it has no name."""
@@ -91,7 +93,7 @@ class Reader(Generic[T]):
             return bounded(self._decode_or_salvage)(raw)
         decoded: Any = bounded(self._decode_or_salvage)(left.raw)
         path = field_path(left.path)
-        needed = left.path[:1] != ("status",) and self._spare.fullmatch(path) is None
+        needed = self._spare.fullmatch(path) is None
         fault = Fault(path, f"is nested more than {DEEPEST} levels deep", needed=needed)
         metadata = msgspec.structs.replace(decoded.metadata, faults=(fault, *decoded.metadata.faults))
         cut_down: T = msgspec.structs.replace(decoded, metadata=metadata)

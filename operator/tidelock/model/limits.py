@@ -10,8 +10,8 @@ import pydantic
 from tidelock.model.lenient import Reader
 from tidelock.model.meta import ObjectMeta, Stored
 from tidelock.model.quantities import Resources, capped_quantity, parse_quantity, parse_resources
-from tidelock.model.reservationquotas import ReservationQuotaSpec
-from tidelock.model.wire import spec_problems
+from tidelock.model.reservationquotas import ReservationQuotaSpec, ReservationQuotaStatus
+from tidelock.model.wire import legible, spec_problems
 
 _NO_LIMITS = ReservationQuotaSpec()
 
@@ -38,19 +38,20 @@ _READ = Reader(Stored)
 def decode_reservation_quota(raw: bytes | msgspec.Raw) -> ReservationQuota:
     """Decode a ReservationQuota from its JSON; a bad spec becomes the result's `problem`."""
     stored = _READ(raw)
+    status = legible(ReservationQuotaStatus, stored.status)
     try:
         spec = ReservationQuotaSpec.model_validate(stored.spec)
     except pydantic.ValidationError as error:
-        return ReservationQuota(stored.metadata, problem=spec_problems(error), status=stored.status)
+        return ReservationQuota(stored.metadata, problem=spec_problems(error), status=status)
     if stored.problem:
-        return ReservationQuota(stored.metadata, problem=stored.problem, status=stored.status)
+        return ReservationQuota(stored.metadata, problem=stored.problem, status=status)
     return ReservationQuota(
         stored.metadata,
         spec,
         hard=parse_resources(spec.hard or {}),
         hard_seconds=parse_resources(spec.hard_seconds or {}),
         max_amounts=parse_resources(spec.max_amounts or {}),
-        status=stored.status,
+        status=status,
     )
 
 

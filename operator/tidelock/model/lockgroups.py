@@ -11,8 +11,8 @@ from tidelock.model.instants import stored_instant
 from tidelock.model.lenient import Reader
 from tidelock.model.lifetimes import removable_at, too_late_at
 from tidelock.model.meta import Key, ObjectMeta, Stored, controlled_by
-from tidelock.model.reservationgroups import ReservationGroupSpec
-from tidelock.model.wire import spec_problems
+from tidelock.model.reservationgroups import ReservationGroupSpec, ReservationGroupStatus
+from tidelock.model.wire import legible, spec_problems
 
 _API_VERSION = "tidelock.dev/v1alpha1"
 _OWN = ("name", "count")
@@ -89,14 +89,15 @@ _READ = Reader(Stored)
 def decode_group(raw: bytes | msgspec.Raw) -> ReservationGroup:
     """Decode a ReservationGroup from its JSON; a bad spec becomes the result's `problem`."""
     stored = _READ(raw)
+    status = legible(ReservationGroupStatus, stored.status)
     try:
         spec = ReservationGroupSpec.model_validate(stored.spec)
     except pydantic.ValidationError as error:
-        return ReservationGroup(stored.metadata, problem=spec_problems(error), status=stored.status)
+        return ReservationGroup(stored.metadata, problem=spec_problems(error), status=status)
     if stored.problem:
-        return ReservationGroup(stored.metadata, problem=stored.problem, status=stored.status)
+        return ReservationGroup(stored.metadata, problem=stored.problem, status=status)
     members = _members(stored.metadata, spec, stored.spec)
-    return ReservationGroup(stored.metadata, spec, "", members, stored.status)
+    return ReservationGroup(stored.metadata, spec, "", members, status)
 
 
 def _members(

@@ -11,9 +11,9 @@ import pydantic
 from tidelock.model.instants import format_instant, stored_instant
 from tidelock.model.lenient import Reader
 from tidelock.model.meta import Key, ObjectMeta, Stored, controlled_by
-from tidelock.model.reservationschedules import ReservationScheduleSpec
+from tidelock.model.reservationschedules import ReservationScheduleSpec, ReservationScheduleStatus
 from tidelock.model.timetables import Timetable
-from tidelock.model.wire import spec_problems
+from tidelock.model.wire import legible, spec_problems
 
 TEMPLATE_ANNOTATION = "tidelock.dev/schedule-template"
 """Tells of a window which template it was made of."""
@@ -105,13 +105,14 @@ _READ = Reader(Stored)
 def decode_schedule(raw: bytes | msgspec.Raw) -> ReservationSchedule:
     """Decode a ReservationSchedule from its JSON; a bad spec becomes the result's `problem`."""
     stored = _READ(raw)
+    status = legible(ReservationScheduleStatus, stored.status)
     try:
         spec = ReservationScheduleSpec.model_validate(stored.spec)
     except pydantic.ValidationError as error:
-        return ReservationSchedule(stored.metadata, problem=spec_problems(error), status=stored.status)
+        return ReservationSchedule(stored.metadata, problem=spec_problems(error), status=status)
     if stored.problem:
-        return ReservationSchedule(stored.metadata, problem=stored.problem, status=stored.status)
+        return ReservationSchedule(stored.metadata, problem=stored.problem, status=status)
     template = stored.spec["template"]
     made_of = msgspec.json.encode([spec.duration_seconds, template], order="deterministic")
     digest = sha256(made_of).hexdigest()[:16]
-    return ReservationSchedule(stored.metadata, spec, spec.timetable, "", template, digest, stored.status)
+    return ReservationSchedule(stored.metadata, spec, spec.timetable, "", template, digest, status)

@@ -12,8 +12,8 @@ from tidelock.model.locks import stand_in_pod
 from tidelock.model.meta import Key, ObjectMeta, Stored
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import QuantityError
-from tidelock.model.reservationquotes import ReservationQuoteSpec
-from tidelock.model.wire import spec_problems
+from tidelock.model.reservationquotes import ReservationQuoteSpec, ReservationQuoteStatus
+from tidelock.model.wire import legible, spec_problems
 
 _ORDINARY = ReservationQuoteSpec()
 
@@ -57,14 +57,15 @@ _READ = Reader(Stored)
 def decode_quote(raw: bytes | msgspec.Raw) -> Quote:
     """Decode a ReservationQuote from its JSON; a bad spec becomes the result's `problem`."""
     stored = _READ(raw)
+    status = legible(ReservationQuoteStatus, stored.status)
     try:
         spec = ReservationQuoteSpec.model_validate(stored.spec)
     except pydantic.ValidationError as error:
-        return Quote(stored.metadata, problem=spec_problems(error), status=stored.status)
+        return Quote(stored.metadata, problem=spec_problems(error), status=status)
     if stored.problem:
-        return Quote(stored.metadata, spec, problem=stored.problem, status=stored.status)
+        return Quote(stored.metadata, spec, problem=stored.problem, status=status)
     try:
         pod = stand_in_pod(stored.metadata, spec, stored.spec)
     except (QuantityError, msgspec.ValidationError) as error:
-        return Quote(stored.metadata, spec, problem=f"spec: {error}", status=stored.status)
-    return Quote(stored.metadata, spec, pod, status=stored.status)
+        return Quote(stored.metadata, spec, problem=f"spec: {error}", status=status)
+    return Quote(stored.metadata, spec, pod, status=status)

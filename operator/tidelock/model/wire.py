@@ -213,6 +213,21 @@ def list_map(key: str) -> dict[str, Any]:
 Conditions = Annotated[list[Condition], Field(max_length=16, json_schema_extra=list_map("type"))]
 
 
+def legible(kind: type[StatusWire], plain: object) -> dict[str, Any]:
+    """Return the fields of a stored status that can be read, as plain JSON values.
+
+    The others count as not there: an older or a newer version, or whoever may write statuses, wrote them.
+    """
+    if not isinstance(plain, dict):
+        return {}
+    try:
+        kind.model_validate(plain)
+    except ValidationError as error:
+        odd = {problem["loc"][0] for problem in error.errors(include_url=False) if problem["loc"]}
+        return {name: value for name, value in plain.items() if name not in odd}
+    return plain
+
+
 def spec_problems(error: ValidationError) -> str:
     """Tell in one line which fields of a spec are wrong: `spec.owners[0].pod.name: ...; ...`."""
     text = "; ".join(
