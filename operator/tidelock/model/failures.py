@@ -37,7 +37,7 @@ class Attempt(AbstractContextManager["Attempt"]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        if not isinstance(error, Exception) or isinstance(error, self._fatal):
+        if error is None or not isinstance(error, Exception) or isinstance(error, self._fatal):
             return False
         self.error, self.pause = error, self._failed(error)
         return True

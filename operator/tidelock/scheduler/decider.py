@@ -189,12 +189,16 @@ class Decider:
             with self._shielded(entry, now):
                 look_for_owner(self.book, self.cache, entry, now)
         self._wake_rested(now)
-        self._step_of("line", self._place_some, now)
-        self._step_of("rooms", self._tell_of_room, now)
+        if self._lined_up or self._parts:
+            self._step_of("line", self._place_some, now)
+        if self._room_changed or self._parts:
+            self._step_of("rooms", self._tell_of_room, now)
         if self._line:
             return None  # locks first: they were promised an answer at once
-        self._step_of("moves", self.moving.step, now)
-        self._step_of("earmarks", self._earmarking.step, now)
+        if not self.moving.idle or self._parts:
+            self._step_of("moves", self.moving.step, now)
+        if not self._earmarking.idle or self._parts:
+            self._step_of("earmarks", self._earmarking.step, now)
         if self._consultation is not None:
             return self._conclude(self._consultation, now)
         waiting = self.queue.pop(now)
@@ -210,10 +214,9 @@ class Decider:
 
     def next_due(self) -> float | None:
         """Instant at which there is something to do without any event; 0 for at once, None for never."""
-        lined_up = self._line or self.book.waitlist.untried or self._freed != self.columns.freed
         if (
             self._advice is not None
-            or (lined_up and "line" not in self._parts)
+            or (self._lined_up and "line" not in self._parts)
             or (self.book.rooms.shifts and "rooms" not in self._parts)
         ):
             return 0.0
@@ -276,6 +279,16 @@ class Decider:
         self.cache.evicting.discard(uid)
         self.columns.freed += 1
         self.queue.activate(waiting_uid, now)
+
+    @property
+    def _lined_up(self) -> bool:
+        """Whether locks stand in line, or are to."""
+        return bool(self._line or self.book.waitlist.untried) or self._freed != self.columns.freed
+
+    @property
+    def _room_changed(self) -> bool:
+        """Whether the queue is to be told of room."""
+        return bool(self.book.rooms.shifts or self.cache.nominator.ended)
 
     def _place_some(self, now: float) -> None:
         """Place a few locks, as they stand in line; if that fails, all that wait are lined up anew."""
@@ -386,7 +399,8 @@ class Decider:
         if isinstance(outcome, Assumed):
             if self.waiting_pods.get(uid) is None:
                 self.queue.done(uid)  # what may still go wrong is no refusal
-            self._step_of("rooms", partial(self._tell_of_room, claimed_by=outcome), now)
+            if self._room_changed:
+                self._step_of("rooms", partial(self._tell_of_room, claimed_by=outcome), now)
             return outcome
         if isinstance(outcome, Candidates):
             self._consultation = Consultation(waiting, (), outcome.victims, advice)

@@ -58,9 +58,14 @@ class Earmarking:
         waits = self._book.waitlist.waiting or self._entry is not None
         return self._steady.instant(self._next) if waits else None
 
+    @property
+    def idle(self) -> bool:
+        """Whether no lock waits, and none is kept room for."""
+        return self._entry is None and not self._book.waitlist.waiting
+
     def step(self, now: float) -> None:
         """Let go of what is not needed any more, and look now and then for what is to be kept for whom."""
-        if self._entry is None and not self._book.waitlist.waiting:
+        if self.idle:
             return
         if self._entry is not None and not self._waits(self._entry):
             self._let_go()

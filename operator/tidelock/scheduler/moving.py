@@ -73,9 +73,14 @@ class Moving:
         due = self._looks.next()
         return None if due is None else self._steady.instant(max(due, self._free_at))
 
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to do, now or later."""
+        return not (self._awaited or self._urgent or self._book.planned)
+
     def step(self, now: float) -> None:
         """Go on with the plans of which there is news, and look for one."""
-        if not (self._awaited or self._urgent or self._book.planned):
+        if self.idle:
             return
         at = self._steady.at(now)
         due = self.next_due()
