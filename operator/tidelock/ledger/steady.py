@@ -16,20 +16,21 @@ class Steady:
     """
 
     def __init__(self) -> None:
-        self._last = -inf
+        self._last = self._at = -inf
         self.ahead = 0.0
 
     @property
     def last(self) -> float:
         """The steady time of the instant that it was asked with last."""
-        return round(self._last + self.ahead, 3)
+        return self._at
 
     def at(self, now: float) -> float:
         """Return the steady time of an instant, which is now; both in seconds, of whole milliseconds."""
         if now < self._last:
             self.ahead = round(self.ahead + self._last - now, 3)
-        self._last = now
-        return self.last
+        if now != self._last:
+            self._last, self._at = now, round(now + self.ahead, 3)
+        return self._at
 
     def instant(self, at: float) -> float:
         """Return the time of day at which a steady time comes, unless the clock is set anew before."""
