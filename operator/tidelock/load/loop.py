@@ -37,7 +37,8 @@ from tidelock.load.slices import AT_LEISURE, in_slices, paced
 from tidelock.load.source import Reading, Source, SourceError, Use
 from tidelock.load.status import METRICS_STALE, Census, aspects, render
 from tidelock.load.workloads import Workloads
-from tidelock.model.conditions import Aspect
+from tidelock.model.conditions import Aspect, failed
+from tidelock.model.failures import failure_note
 from tidelock.model.groups import decode_water_level
 from tidelock.model.levels import PodMeans, Uses, WorkloadKey
 from tidelock.model.meta import Key
@@ -207,6 +208,8 @@ class LoadLoop:
             started = self._clock.monotonic()
             with self._isolation.attempt("measuring", WATERLEVELS, group.meta) as attempt:
                 await self._refresh(group, source)
+            if attempt.error is not None:
+                await self._tell_fault(group, attempt.error)
             await asyncio.sleep(attempt.pause)
             ended = self._clock.monotonic()
             self._metrics.refresh.observe(ended - started)
@@ -356,16 +359,25 @@ class LoadLoop:
                 census.add(item, group.estimate.levels.get(item))
         found = census.survey()
         self._metrics.surveyed(group.name, found)
-        body = group.body
-        stored = body.get("status", {})
-        generation = body["metadata"].get("generation", 0)
+        stored, generation = group.body.get("status", {}), _generation(group.body)
         examples = (f"{name}: {problem}" for name, problem in sorted(reading.invalid.items())[:3])
         conditions = aspects(found, group.failure, [*reading.problems, *examples])
-        wanted = render(stored, generation, found, conditions, now)
+        if await self._put_status(group, render(stored, generation, found, conditions, now)):
+            self._tell_transitions(group, stored, conditions)
+
+    async def _tell_fault(self, group: Group, error: Exception) -> None:
+        """Have the status say that a step failed, until one does not."""
+        stored, note = group.body.get("status", {}), failure_note(error)
+        told = failed(stored, _generation(group.body), "InternalError", note, self._clock.now())
+        await self._put_status(group, told)
+
+    async def _put_status(self, group: Group, wanted: dict[str, Any]) -> bool:
+        """Write a status if it is news; return whether that was done."""
+        stored = group.body.get("status", {})
         if stored == wanted:
-            return
+            return False
         patch = {
-            "metadata": {"resourceVersion": body["metadata"]["resourceVersion"]},
+            "metadata": {"resourceVersion": group.body["metadata"]["resourceVersion"]},
             "status": wanted | dict.fromkeys(stored.keys() - wanted.keys()),
         }
         try:
@@ -374,9 +386,9 @@ class LoadLoop:
             logger.info(
                 "a WaterLevel's status was not written", extra={"waterlevel": group.name, "error": str(error)}
             )
-            return
+            return False
         group.body = msgspec.json.decode(answer)  # the next status may be written before the watch tells
-        self._tell_transitions(group, stored, conditions)
+        return True
 
     def _tell_transitions(self, group: Group, stored: Mapping[str, Any], conditions: list[Aspect]) -> None:
         before = told_before(stored)
@@ -392,6 +404,10 @@ class LoadLoop:
 def told_before(stored: Mapping[str, Any]) -> dict[str, str]:
     """Return the status of each condition of a stored status."""
     return {each["type"]: each["status"] for each in stored.get("conditions", ())}
+
+
+def _generation(body: Mapping[str, Any]) -> int:
+    return int(body["metadata"].get("generation", 0))
 
 
 def _version(body: Mapping[str, Any]) -> int:

@@ -417,3 +417,29 @@ async def test_metrics_tell_of_a_group_until_it_is_forgotten(bench: Bench) -> No
     assert bench.registry.get_sample_value("tidelock_water_level_lag_seconds", {"waterlevel": "pool"}) == 0
     bench.forget("pool", "uid-pool")
     assert bench.registry.get_sample_value("tidelock_water_level_percent", labels) is None
+
+
+async def test_a_water_level_for_which_measuring_fails_says_so(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had an event alone."""
+    group = bench.see()
+
+    async def fails(_now: float) -> Reading:
+        raise LookupError("a bug")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.source, "read", fails)
+        following = asyncio.create_task(bench._follow(group, bench.source))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        following.cancel()
+        await asyncio.wait([following])
+    [told] = bench.statuses()
+    assert [(each["type"], each["reason"]) for each in told["conditions"]] == [
+        ("Ready", "InternalError"),
+        ("Stalled", "InternalError"),
+    ]
+    assert "LookupError: a bug" in told["conditions"][0]["message"]
+    await bench.refresh()
+    assert [each["reason"] for each in bench.statuses()[-1]["conditions"]] == ["Measured", "Fresh"]
