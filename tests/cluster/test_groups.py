@@ -265,7 +265,7 @@ def test_neither_a_group_nor_a_member_can_be_edited(world: World) -> None:
     membership = {"name": "train", "uid": group.uid, "members": 2, "minMembers": 2}
     with pytest.raises(RefusedError, match="neither joins a group nor leaves one"):
         lock.edit(group=membership)
-    with pytest.raises(RefusedError, match="lease is refused beside group"):
+    with pytest.raises(RefusedError, match="reuse is refused beside group"):
         world.lock("member", group=membership, reuse="Always")
 
 
