@@ -48,8 +48,8 @@ def install_answerer(cluster: LocalCluster) -> Path:
 
     Not its ServiceAccount, as the API server refuses what that writes without leading.
     """
-    # Kopf patches where the operator puts.
-    right = ("--verb=patch", "--resource=reservations.tidelock.dev/status")
+    # Kopf patches where the operator puts. Others than the operator need `restore` to write a status.
+    right = ("--verb=patch,restore", "--resource=reservations.tidelock.dev/status")
     cluster.kubectl("create", "clusterrole", "bench-answerer", *right)
     return _install_peer(cluster, "bench-answerer", (SERVICE_ACCOUNT, "bench-answerer"))
 

@@ -54,7 +54,9 @@ STATUSES: Sequence[Rule] = (
         "verbs": ["get", "update", "patch"],
     },
 )
-"""Rights to statuses in a namespace. No role of the manifests has them: they are a cluster's own mistake."""
+"""Rights to statuses in a namespace. No role of the manifests has them: they are a cluster's own mistake.
+
+A policy of the manifests refuses the statuses of tidelock.dev all the same."""
 
 
 def tenant_account(

@@ -25,7 +25,7 @@ from bench.programs import tidelock
 from bench.world import admin
 from devcluster import LocalCluster, start_cluster
 from devcluster.output import say
-from devcluster.tenants import AUTHOR, MANAGER, STATUSES, tenant_account
+from devcluster.tenants import AUTHOR, MANAGER, tenant_account
 from fuzz.objects import RESOURCES, Source
 from fuzz.run import Outcome, Plan, Tenancy, fuzz
 from fuzz.schema import Schema, of_openapi
@@ -48,23 +48,17 @@ async def play(cluster: LocalCluster, plan: Plan) -> Outcome:
     for namespace in (_NAMESPACE, _LIMITED, _CANARIES):
         manifest = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
         cluster.kubectl("apply", "--server-side", "-f", "-", input=manifest)
-    files = [
-        tenant_account(cluster, _NAMESPACE, name, roles, cluster.directory)
-        for name, roles in (("team", (MANAGER, AUTHOR)), ("forger", (STATUSES,)))
-    ]
+    file = tenant_account(cluster, _NAMESPACE, "team", (MANAGER, AUTHOR), cluster.directory)
     await asyncio.to_thread(program.start)
     try:
         async with AsyncExitStack() as stack:
             client = await stack.enter_async_context(admin(cluster))
-            team, forger = [
-                await stack.enter_async_context(
-                    KubeClient(load_connection(file), user_agent="fuzz", timeout_seconds=60.0)
-                )
-                for file in files
-            ]
+            team = await stack.enter_async_context(
+                KubeClient(load_connection(file), user_agent="fuzz", timeout_seconds=60.0)
+            )
             source = Source(plan.seed, await _schemas(client))
             outcome = await fuzz(
-                Tenancy(client, team, forger, _NAMESPACE, _LIMITED, _CANARIES), source, program, plan
+                Tenancy(client, team, _NAMESPACE, _LIMITED, _CANARIES), source, program, plan
             )
     finally:
         await asyncio.to_thread(program.stop)

@@ -88,7 +88,7 @@ class Case:
         strict: whether the API server refuses unknown fields, as kubectl has it; else it prunes them.
         limited: whether it is in the namespace that has quotas.
         patches: merge patches of the object.
-        forged: merge patches of its status, by an account with the right to write it.
+        forged: merge patches of its status, which no tenant may write.
 
     """
 

@@ -53,11 +53,10 @@ class Plan:
 
 
 class Tenancy(NamedTuple):
-    """The clients that write: an admin's, and of a namespace those of a team and of a writer of statuses."""
+    """The clients that write, an admin's and a team's, and the namespaces that they write in."""
 
     admin: KubeClient
     team: KubeClient
-    forger: KubeClient
     namespace: str
     limited: str
     canaries: str
@@ -145,9 +144,8 @@ class _Run:
 
     async def _send(self, case: Case, method: str, path: str, body: object, *, forged: bool = False) -> bool:
         """Send a request as who may; whether it was accepted."""
-        client = self._tenancy.forger if forged else self._tenancy.team
-        if case.by_admin or case.limited or (method == "PATCH" and not forged and case.resource is QUOTES):
-            client = self._tenancy.admin
+        by_admin = forged or case.by_admin or case.limited or (method == "PATCH" and case.resource is QUOTES)
+        client = self._tenancy.admin if by_admin else self._tenancy.team
         validation = {"fieldValidation": "Strict" if case.strict else "Ignore"}
         content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
         try:

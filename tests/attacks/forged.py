@@ -1,11 +1,10 @@
-"""Statuses that a tenant with the right to write them forges, to take room or to end who reads them."""
+"""Statuses that are forged to take capacity or to end the operator, by an account that may restore them."""
 
 from collections.abc import Mapping
 
 from attacks.tenant import Tenant
 from cluster.api import Api, Manifest
 from cluster.live import Live, Lock, Node
-from devcluster.tenants import STATUSES
 
 LONG_AGO, NEVER, ODD = "1970-01-01T00:00:01Z", "9999-12-31T23:59:59.9999999Z", "2035-01-01t00:00:00z"
 _AT = {
@@ -45,8 +44,8 @@ def forge(api: Api, live: Live, status: Manifest) -> None:
 
 
 def attack(tenant: Tenant, node: Node) -> list[Lock]:
-    """Have Reservations wait for a full node, and forge a status of each."""
-    forger = tenant.account("forger", STATUSES)
+    """Have Reservations wait for a full node, and forge a status of each as an administrator."""
+    forger = tenant.admin
     locks = []
     for number, status in enumerate(of_lock(node).values()):
         lock = tenant.lock(f"forged-{number}", "4", node, pendingDeadlineSeconds=3600, retention="Retain")

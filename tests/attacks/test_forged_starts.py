@@ -3,7 +3,6 @@
 from attacks.forged import forge, of_lock
 from attacks.operators import Replica, until_led
 from attacks.tenant import Canary, Tenant
-from devcluster.tenants import STATUSES
 
 
 def test_a_start_beside_forged_statuses_serves_others(
@@ -15,10 +14,9 @@ def test_a_start_beside_forged_statuses_serves_others(
     tenant_b.active_lock("web-0", "3", node)
     assert first.stop() == 0
 
-    forger = tenant_a.account("forger", STATUSES)
     for number, status in enumerate(of_lock(node).values()):
         lock = tenant_a.lock(f"forged-{number}", "4", node, pendingDeadlineSeconds=3600, retention="Retain")
-        forge(forger, lock, status)
+        forge(tenant_a.admin, lock, status)
     second = replica("second")
     until_led(second)
     canary.answered()

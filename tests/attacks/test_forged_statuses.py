@@ -1,4 +1,4 @@
-"""A tenant with the right to write statuses neither takes room by them nor ends the operator."""
+"""A forged status, whoever may write it, neither takes capacity nor ends the operator."""
 
 from attacks.forged import attack
 from attacks.tenant import Canary, Tenant

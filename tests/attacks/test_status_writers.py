@@ -1,0 +1,107 @@
+"""The policy by which nobody but the operator writes a status of Tidelock, except to restore a backup.
+
+A status that was forged while no operator ran took capacity from other tenants at the next start.
+"""
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+
+import pytest
+
+from attacks.forged import forge, of_lock
+from attacks.tenant import Tenant
+from cluster.api import Api, Manifest, RefusedError
+from cluster.live import Live
+from devcluster import wait_for
+from devcluster.tenants import STATUSES, Rule
+from tidelock.kube.client import RESERVATIONQUOTAS, WATERLEVELS, Resource
+
+_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
+_BINDINGS = Resource(
+    "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
+)
+ALL: Sequence[Rule] = ({"apiGroups": ["tidelock.dev"], "resources": ["*"], "verbs": ["*"]},)
+"""All rights to Tidelock's kinds, as a role of a namespace may have them by mistake."""
+
+
+@pytest.fixture
+def targets(tenant_a: Tenant) -> list[Live]:
+    """Objects of each kind that has a status, which no operator looks at."""
+    admin, namespace = tenant_a.admin, tenant_a.namespace
+    node = tenant_a.node(cpu="4")
+    quota, level = [
+        Live(admin, resource, admin.create(resource.collection(namespace), _manifest(resource, name, spec)))
+        for resource, name, spec in (
+            (RESERVATIONQUOTAS, "team", {"maxPriority": 1}),
+            (WATERLEVELS, namespace, {"source": {"metricsServer": {}}}),
+        )
+    ]
+    quote = tenant_a.quote(resources={"cpu": "1"})
+    return [tenant_a.lock("held", "4", node), tenant_a.group(), tenant_a.schedule(), quote, quota, level]
+
+
+def _manifest(resource: Resource, name: str, spec: Mapping[str, object]) -> Manifest:
+    metadata = {"name": name}
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, "spec": spec}
+
+
+def answer(api: Api, live: Live) -> str:
+    """Try to write a status, which is not stored; return why it is forbidden, or nothing."""
+    try:
+        api.merge(f"{live.path}/status?dryRun=All", {"status": {"observedGeneration": 1}})
+    except RefusedError as refused:
+        if refused.status != HTTPStatus.FORBIDDEN:
+            raise
+        return str(refused)
+    return ""
+
+
+@pytest.mark.parametrize("rights", [STATUSES, ALL], ids=["statuses", "all"])
+def test_a_right_to_statuses_in_a_namespace_forges_none(
+    tenant_a: Tenant, targets: list[Live], rights: Sequence[Rule]
+) -> None:
+    forger = tenant_a.account("forger", rights)
+    told = "status: the operator alone writes it"
+    *of_the_namespace, _level = targets
+    for live in of_the_namespace:
+        # The API server takes a moment to enforce a policy that is new.
+        wait_for(
+            lambda live=live: answer(forger, live),  # type: ignore[misc]
+            until=lambda text: told in text,
+            what=f"{live.path} to be protected",
+        )
+
+
+def test_forged_room_is_not_stored(tenant_a: Tenant, targets: list[Live]) -> None:
+    forger, lock = tenant_a.account("forger", STATUSES), targets[0]
+    wait_for(lambda: answer(forger, lock), what="the policy to be enforced")
+    before = tenant_a.api.get(lock.path)["status"]
+    for status in of_lock(tenant_a.node("b", cpu="4")).values():
+        with pytest.raises(RefusedError, match="verb restore on reservations/status"):
+            forge(forger, lock, status)
+    assert tenant_a.api.get(lock.path)["status"] == before
+
+
+def test_a_backup_is_restored_by_those_who_may(tenant_a: Tenant, targets: list[Live]) -> None:
+    """The rights are those that docs/security.md names, and those of an administrator."""
+    name = f"restorer-{tenant_a.namespace}"
+    tool = tenant_a.account("tool", ALL)
+    wait_for(lambda: answer(tool, targets[0]), what="the policy to be enforced")
+    admin = tenant_a.admin
+    rule = {"apiGroups": ["tidelock.dev"], "resources": ["*/status"], "verbs": ["update", "patch", "restore"]}
+    admin.create(_ROLES.collection(), {"metadata": {"name": name}, "rules": [rule]})
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    subject = {"kind": "ServiceAccount", "name": "tool", "namespace": tenant_a.namespace}
+    try:
+        admin.create(
+            _BINDINGS.collection(), {"metadata": {"name": name}, "roleRef": reference, "subjects": [subject]}
+        )
+        for live in targets:
+            wait_for(
+                lambda live=live: not answer(tool, live),  # type: ignore[misc]
+                what=f"{live.path} to be restorable",
+            )
+            assert not answer(admin, live)
+    finally:
+        admin.delete(_BINDINGS.item(name))
+        admin.delete(_ROLES.item(name))
