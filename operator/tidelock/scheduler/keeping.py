@@ -8,6 +8,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager
 from itertools import chain
 from typing import Any, Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
@@ -267,7 +268,7 @@ class Keeper(ABC, Generic[K]):
 
     async def _store(self, kept: K, status: object) -> None:
         """Write a status; raises ApiError."""
-        async with self._tasks.turn.of(kept.meta.namespace):
+        async with self._turn(kept):
             written = await self._client.replace_status(self._resource, kept.meta, status)
         # The watch may be faster than the answer, and have told that it is gone.
         if self._is_there(kept):
@@ -293,13 +294,13 @@ class Keeper(ABC, Generic[K]):
             self._rests.pop(kept.key, None)
         left = self._ask(kept)
         while left.surplus:  # looked at anew each time, as a request may take long
-            await self._unmake(left.surplus[0])
+            await self._unmake(kept, left.surplus[0])
             left = self._ask(kept)
         status = self._status(kept, left)
         if status != kept.status:
             await self._store(kept, status)
         elif left.removable:
-            async with self._tasks.turn.of(kept.meta.namespace):
+            async with self._turn(kept):
                 await self._client.delete(
                     self._resource.item(kept.meta.name, kept.meta.namespace),
                     uid=kept.meta.uid,
@@ -342,7 +343,7 @@ class Keeper(ABC, Generic[K]):
         """Make a Reservation; gives the error if that fails."""
         namespace = kept.meta.namespace
         try:
-            async with self._tasks.turn.of(namespace):
+            async with self._turn(kept):
                 await self._client.create(RESERVATIONS.collection(namespace), self._manifest(kept, name))
         except AlreadyExists:
             return ApiError(f"there is another Reservation {name}")
@@ -352,16 +353,20 @@ class Keeper(ABC, Generic[K]):
             self._made.setdefault(kept.key, {})[name] = self._clock.monotonic()
         return None
 
-    async def _unmake(self, entry: Entry) -> None:
+    async def _unmake(self, kept: K, entry: Entry) -> None:
         """Delete a Reservation, if nothing has become of it meanwhile."""
         meta = entry.reservation.meta
-        async with self._tasks.turn.of(meta.namespace):
+        async with self._turn(kept):
             await self._client.delete(
                 RESERVATIONS.item(meta.name, meta.namespace),
                 uid=meta.uid,
                 resource_version=meta.resource_version,
             )
         entry.deleted = True
+
+    def _turn(self, kept: K) -> AbstractAsyncContextManager[None]:
+        """Hold a turn of the namespace in the object's own line: a large group delays no other object."""
+        return self._tasks.turn.of(kept.meta.namespace, kept.meta.uid)
 
     def _is_unmet(self, kept: K, demand: Demand) -> bool:
         if demand.surplus or demand.removable or (self._missing(kept, demand) and not self._rests_now(kept)):

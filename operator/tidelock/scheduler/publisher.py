@@ -142,7 +142,7 @@ class Publisher:
             while True:
                 version = self._version_of(key)
                 try:
-                    async with self._tasks.turn.of(key.namespace):
+                    async with self._tasks.turn.of(key.namespace, self._line(key)):
                         if not await self._write_once(key):
                             self._book.await_removal(key)
                             return
@@ -187,6 +187,11 @@ class Publisher:
         was_active = stored.get("phase") == Phase.ACTIVE
         if wanted["phase"] == Phase.ACTIVE and not was_active:
             self._telemetry.activated(self._clock.now() - entry.seen_waiting_at, waited=entry.tried)
+
+    def _line(self, key: Key) -> str:
+        """Name the line that a write waits in: all Reservations of one group or schedule share one."""
+        meta = self._meta(key)
+        return meta.controller.uid if meta.controller is not None else meta.uid
 
     def _version_of(self, key: Key) -> str | None:
         entry = self._book.find(key)

@@ -81,7 +81,7 @@ class QuotaReporter:
             return True
         meta = quota.meta
         try:
-            async with self._turn.of(meta.namespace):
+            async with self._turn.of(meta.namespace, meta.uid):
                 await self._client.replace_status(RESERVATIONQUOTAS, meta, wanted)
         except (Conflict, NotFound):
             return True  # the watch will tell, or has told

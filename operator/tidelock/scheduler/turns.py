@@ -12,7 +12,9 @@ _NOBODY = ""
 class Turns:
     """A semaphore for which tenants wait in lines of their own, which are served in turn.
 
-    As a context manager it is held for no tenant in particular, which is one line among the others.
+    A tenant may have several lines, such as one for each of its objects, which share its turns in turn: an
+    object that needs hundreds of requests does not delay the others of its tenant. As a context manager the
+    semaphore is held for no tenant in particular, which is one line among the others.
     """
 
     def __init__(self, most: int, most_of_one: int) -> None:
@@ -20,11 +22,11 @@ class Turns:
         self._free = most
         self._most_of_one = most_of_one
         self._held: Counter[str] = Counter()
-        self._lines: dict[str, deque[asyncio.Future[None]]] = {}
+        self._lines: dict[str, dict[str, deque[asyncio.Future[None]]]] = {}
 
-    def of(self, tenant: str) -> AbstractAsyncContextManager[None]:
-        """Hold a turn of a tenant for the length of the context."""
-        return self._holding(tenant)
+    def of(self, tenant: str, line: str = "") -> AbstractAsyncContextManager[None]:
+        """Hold a turn of a tenant, after waiting in this line of it, for the length of the context."""
+        return self._holding(tenant, line)
 
     async def __aenter__(self) -> None:
         await self._acquire(_NOBODY)
@@ -35,16 +37,16 @@ class Turns:
         self._release(_NOBODY)
 
     @asynccontextmanager
-    async def _holding(self, tenant: str) -> AsyncIterator[None]:
-        await self._acquire(tenant)
+    async def _holding(self, tenant: str, line: str) -> AsyncIterator[None]:
+        await self._acquire(tenant, line)
         try:
             yield
         finally:
             self._release(tenant)
 
-    async def _acquire(self, tenant: str) -> None:
+    async def _acquire(self, tenant: str, line: str = "") -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._lines.setdefault(tenant, deque()).append(turn)
+        self._lines.setdefault(tenant, {}).setdefault(line, deque()).append(turn)
         self._hand_out()
         try:
             await turn
@@ -63,10 +65,14 @@ class Turns:
     def _hand_out(self) -> None:
         """Give what is free to the tenants that have not had a turn for longest."""
         while self._free and (tenant := self._next()) is not None:
-            line = self._lines.pop(tenant)
+            lines = self._lines.pop(tenant)
+            name = next(iter(lines))
+            line = lines.pop(name)
             turn = line.popleft()
             if line:
-                self._lines[tenant] = line  # behind the others
+                lines[name] = line  # behind the tenant's other lines
+            if lines:
+                self._lines[tenant] = lines  # behind the other tenants
             if not turn.done():
                 self._free -= 1
                 self._held[tenant] += 1

@@ -108,6 +108,26 @@ async def test_members_are_made_once_and_belong_to_their_group() -> None:
     assert works.condition("Active")["message"] == "0 of 2 locks are made"
 
 
+async def test_a_large_group_does_not_delay_the_next_one_of_its_namespace() -> None:
+    """With 256 members and a busy API server, others of its namespace got no status for many seconds."""
+    works = Works()
+    works.api.gate.clear()
+    large = [{"name": "worker", "count": 100, "resources": {"cpu": "1"}, "owners": OWNERS}]
+    small = group_json()
+    small["metadata"] |= {"name": "small", "uid": "uid-small"}
+    works.api.objects[RESERVATIONGROUPS.item("small", NAMESPACE)] = small
+    async with works.open():
+        works.ask(members=large)
+        await turns(30)
+        works.keeper.upsert(None, decode_group(encode(small)))
+        await turns(30)
+        works.api.gate.set()
+        await turns(300)
+    asked = [each.path if each.method == "PUT" else each.body["metadata"]["name"] for each in works.api.asked]
+    answered = asked.index(f"{RESERVATIONGROUPS.item('small', NAMESPACE)}/status")
+    assert answered < asked.index("train-worker-60")
+
+
 async def test_its_status_tells_how_it_stands_from_beginning_to_end() -> None:
     works = Works()
     works.ask(retention="Retain")

@@ -19,7 +19,7 @@ class Queue:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def enter(self, *names: str) -> None:
-        """Begin tasks; the first letter is the tenant, a dash is nobody."""
+        """Begin tasks; the first letter is the tenant, a dash is nobody, a second letter is the line."""
         for name in names:
             self._ends[name] = asyncio.Event()
             self._tasks[name] = asyncio.create_task(self._work(name))
@@ -40,7 +40,8 @@ class Queue:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def _work(self, name: str) -> None:
-        async with self.turns if name[0] == "-" else self.turns.of(name[0]):
+        line = name[1] if name[1].isalpha() else ""
+        async with self.turns if name[0] == "-" else self.turns.of(name[0], line):
             self.begun.append(name)
             await self._ends[name].wait()
 
@@ -60,6 +61,22 @@ async def test_a_newcomer_does_not_wait_for_a_line() -> None:
     await queue.enter("b1")
     await queue.end("a1", "a2")
     assert queue.begun == ["a1", "a2", "b1"]
+    await queue.close()
+
+
+async def test_the_lines_of_a_tenant_are_served_in_turn() -> None:
+    """A group of hundreds of members delayed every other object of its namespace until all were made."""
+    queue = Queue(most=1)
+    await queue.enter("ax1", "ax2", "ax3", "ax4", "ay1", "az1", "b1")
+    await queue.end("ax1", "ax2", "b1", "ay1", "az1", "ax3")
+    assert queue.begun == ["ax1", "ax2", "b1", "ay1", "az1", "ax3", "ax4"]
+    await queue.close()
+
+
+async def test_more_lines_are_no_more_turns() -> None:
+    queue = Queue(most=3, most_of_one=2)
+    await queue.enter("ax1", "ay1", "az1", "b1")
+    assert queue.begun == ["ax1", "ay1", "b1"]
     await queue.close()
 
 
