@@ -30,6 +30,9 @@ CEILING = 2**53
 # the API server refuses.
 _QUANTITY = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d{1,3})?", re.ASCII)
 _LARGEST = 2**63 - 1
+# Characters of a quantity. The API server stores fewer, except in content of which it knows no type.
+# Computing a number of 900,000 digits takes 20 s, and the cache would keep the text.
+_LONGEST = 1000
 _EXACT = Context(prec=1000)
 _BINARY_SUFFIXES = (("Ei", 2**60), ("Pi", 2**50), ("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 _BYTES = {MEMORY, EPHEMERAL_STORAGE}
@@ -48,10 +51,14 @@ def parse_quantity(resource: str, value: str | int) -> int:
     """Read a quantity in the unit of its resource.
 
     Raises:
-        QuantityError: the value is no quantity of the API, or is beyond 64 bits.
+        QuantityError: the value is no quantity of the API, is too long, or is beyond 64 bits.
 
     """
     text = str(value)
+    if len(text) > _LONGEST:
+        raise QuantityError(
+            f"{resource}: a quantity of {len(text)} characters; expected at most {_LONGEST}, as in 500m"
+        )
     if not _QUANTITY.fullmatch(text):
         raise QuantityError(f"{resource}: {text!r} is not a quantity such as 2, 500m or 4Gi")
     with localcontext(_EXACT):

@@ -146,3 +146,9 @@ def test_lists_are_combined_resource_by_resource() -> None:
 )
 def test_a_list_covers_what_is_nowhere_more(small: dict[str, int], covered: bool) -> None:
     assert covers({"cpu": 2}, small) is covered
+
+
+def test_a_quantity_of_a_megabyte_is_refused_by_its_length() -> None:
+    """One of 900,000 digits was computed for 20 s, and repeated in the message that refused it."""
+    with pytest.raises(QuantityError, match=r"^cpu: a quantity of 900000 characters; expected at most 1000"):
+        parse_quantity("cpu", "1" * 900_000)
