@@ -100,14 +100,14 @@ def report(plan: Plan, outcome: Outcome) -> None:
     """Print what was done and what was found."""
     vitals = outcome.vitals
     ends = sorted({end for _, end in outcome.verdicts})
-    rows = [("kind", *ends)] + [
-        (kind, *(str(outcome.verdicts[kind, end]) for end in ends))
+    rows = [("kind", *ends, "accepted")] + [
+        (kind, *(str(outcome.verdicts[kind, end]) for end in ends), f"{outcome.accepted(kind):.0%}")
         for kind in sorted({kind for kind, _ in outcome.verdicts})
     ]
     print(columns(rows))
     print(
         f"seed {plan.seed}: {plan.objects} objects, {outcome.patches} patches, "
-        f"slowest answer {outcome.slowest:.2f} s"
+        f"slowest answer {outcome.slowest[0]:.2f} s ({outcome.slowest[1]})"
     )
     print(
         f"/healthz: p99 {_percentile(vitals.probes, 0.99):.3f} s of {len(vitals.probes)}; "

@@ -1,13 +1,16 @@
 """Hostile values for a schema: at its bounds, beyond them, of another type, too long, too many, too deep."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import datetime
 from random import Random
 from typing import Any
 
 import msgspec
 
 from fuzz.schema import Schema
+from tidelock.model.quantities import QuantityError, parse_quantity
 
 _MISSING: Any = object()
 _TRIES = 12  # of a value at the bounds of its schema that the schema allows
@@ -66,6 +69,36 @@ _LIKELY = (
     ),
     *("0 0 * * *", "apps/v1", "Deployment", "metadata.name", "2035-01-01T00:00:00Z", "0.5", "nvidia.com/gpu"),
 )
+# Texts for fields of which a schema does not say what they take.
+_BY_NAME: Mapping[str, tuple[str, ...]] = {
+    "schedule": (
+        "0 2 * * *",
+        "*/5 * * * *",
+        "@yearly",
+        "59 23 31 12 7",
+        "0 0 29 2 *",
+        "0 0 31 2 *",
+        "1-59/58 * L * 0#1",
+    ),
+    "timeZone": ("Etc/UTC", "Europe/Berlin", "Pacific/Apia", "Antarctica/Troll", "America/St_Johns"),
+    "image": ("example.org/none", "a" * 255),
+    "apiVersion": ("v1", "apps/v1"),
+    **dict.fromkeys(
+        (
+            "name",
+            "claimName",
+            "volumeName",
+            "storageClassName",
+            "serviceName",
+            "drivers",
+            "attacher",
+            "hostname",
+        ),
+        ("a", "web-0", "0", "a" * 63),
+    ),
+}
+_RESOURCE_NAMES = ("cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "nvidia.com/gpu", "example.com/r0")
+_KEYS = ("app", "job", "tidelock.dev/a", "kubernetes.io/hostname", "A.b_c", "a" * 63)
 _NUMBERS = (0, 1, -1, 2, 100, 2**31 - 1, 2**31, -(2**31), 2**53 + 1, 2**63 - 1, 2**63, -(2**63), 10**30)
 _RAW = (
     msgspec.Raw(b'"\\ud800"'),  # half of a character
@@ -103,8 +136,10 @@ def plain(rng: Random, schema: Schema, depth: int = 0) -> Any:
 def _plain_object(rng: Random, schema: Schema, depth: int) -> dict[str, Any]:
     if schema.values is not None:
         count = max(schema.get("minProperties", 0), rng.choice((0, 1, 1)))
-        return {name: plain(rng, schema.values, depth + 1) for name in ("cpu", "memory", "a")[:count]}
-    wanted = (name for name in schema.properties if depth < _DEPTH and rng.random() < _OPTIONAL)
+        usual = _RESOURCE_NAMES if schema.values.type == "quantity" else _KEYS
+        return {name: plain(rng, schema.values, depth + 1) for name in usual[:count]}
+    allowed = [name for name in schema.properties if name not in schema.refused]
+    wanted = (name for name in allowed if depth < _DEPTH and rng.random() < _OPTIONAL)
     names = dict.fromkeys((*schema.required, *wanted))
     return {
         name: plain(rng, schema.properties[name], depth + 1) for name in names if name in schema.properties
@@ -115,17 +150,20 @@ def _plain_text(rng: Random, schema: Schema) -> str:
     if schema.get("format") == "date-time":
         return rng.choice(("2035-01-01T00:00:00Z", "2035-01-01T00:00:00.5Z"))
     words = [each for each in schema.words if isinstance(each, str)]
-    candidates = [each for each in (*_LIKELY, *words) if _matches(schema, each)]
+    candidates = [each for each in _BY_NAME.get(schema.name, (*_LIKELY, *words)) if _matches(schema, each)]
     return rng.choice(candidates) if candidates else "a"
 
 
 def _matches(schema: Schema, text: str) -> bool:
-    pattern = schema.get("pattern", "")
+    long_enough = schema.get("minLength", 0) <= len(text) <= schema.get("maxLength", 2**31)
+    return long_enough and all(_found(pattern, text) for pattern in schema.patterns)
+
+
+def _found(pattern: str, text: str) -> bool:
     try:
-        found = re.search(pattern, text) is not None
+        return re.search(pattern, text) is not None
     except re.error:  # Go knows more classes than Python
-        found = True
-    return found and schema.get("minLength", 0) <= len(text) <= schema.get("maxLength", 2**31)
+        return True
 
 
 def mutated(
@@ -155,12 +193,15 @@ def _mutated_object(
     rng: Random, schema: Schema, value: dict[str, Any], depth: int, *, beyond: bool
 ) -> dict[str, Any]:
     if schema.values is not None:
-        name = rng.choice([*value, *(TEXTS if beyond else ()), *_LIKELY])
+        usual = _RESOURCE_NAMES if schema.values.type == "quantity" else _KEYS
+        name = rng.choice([*value, *usual, *((*TEXTS, *_LIKELY) if beyond else ())])
         return value | {
             name: mutated(rng, schema.values, value.get(name, _MISSING), depth + 1, beyond=beyond)
         }
     kept = {"status"} if depth else {"apiVersion", "kind", "metadata", "status"}
-    fields = [name for name in schema.properties if name not in kept]
+    fields = [
+        name for name in schema.properties if name not in kept and (beyond or name not in schema.refused)
+    ]
     if not fields or (beyond and depth and rng.random() < 1 / _TRIES):
         return value | {rng.choice((*TEXTS, "unknownField")): _anything(rng)}
     # What is there is changed more often than what is not: it is in use.
@@ -188,17 +229,39 @@ def _fits(schema: Schema, value: Any) -> bool:
         return value in choices
     fits = value is not None
     match schema.type:
+        case "quantity":
+            fits = _is_quantity(value)
         case "integer":
             least = 2**31 if schema.get("format") == "int32" else 2**63
             low, high = schema.get("minimum", -least), schema.get("maximum", least - 1)
             fits = type(value) is int and low <= value <= high
         case "string":
-            fits = isinstance(value, str) and _matches(schema, value)
+            fits = isinstance(value, str) and _is_text(schema, value)
         case "array":
-            fits = isinstance(value, list) and len(value) <= schema.get("maxItems", 2**31)
+            fits = isinstance(value, list)
+            fits = fits and schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", 2**31)
         case "object":
-            fits = isinstance(value, dict) and len(value) <= schema.get("maxProperties", 2**31)
+            fits = isinstance(value, dict) and set(schema.required) <= value.keys()
+            fits = fits and schema.get("minProperties", 0) <= len(value) <= schema.get("maxProperties", 2**31)
+            fits = fits and all(_found(schema.key_pattern, key) for key in value)
     return fits
+
+
+def _is_quantity(value: object) -> bool:
+    """Whether a value is an amount above 0 and below 1P: our kinds take no others."""
+    with suppress(QuantityError):
+        return isinstance(value, str | int) and 0 < parse_quantity("", value) < 10**15
+    return False
+
+
+def _is_text(schema: Schema, value: str) -> bool:
+    if schema.get("format") == "date-time":
+        with suppress(ValueError):
+            return datetime.fromisoformat(value).year in range(1970, 9999)
+        return False
+    if schema.name in _BY_NAME and not schema.patterns:
+        return value in _BY_NAME[schema.name]
+    return _matches(schema, value)
 
 
 def _at_bounds(rng: Random, schema: Schema) -> Any:
@@ -210,6 +273,8 @@ def _at_bounds(rng: Random, schema: Schema) -> Any:
         return rng.choice(INSTANTS)
     if choices := schema.get("enum"):
         return rng.choice((*choices, *TEXTS))
+    if schema.name in _BY_NAME and rng.random() < 1 / 2:
+        return rng.choice(_BY_NAME[schema.name])
     return _AT_BOUNDS.get(schema.type, _free)(rng, schema)
 
 
@@ -275,7 +340,7 @@ def _large(rng: Random, schema: Schema) -> Any:
             one = plain(rng, schema.items, _DEPTH)
             return [one] * (size // max(len(msgspec.json.encode(one)), 1))
         case "object" if schema.values is not None:
-            return {f"a-{number}": plain(rng, schema.values, _DEPTH) for number in range(size // 20)}
+            return dict.fromkeys((f"a-{n}" for n in range(size // 20)), plain(rng, schema.values, _DEPTH))
         case "object":
             return msgspec.Raw(b"{" + b",".join(b'"a%d":1' % n for n in range(size // 12)) + b"}")
         case "integer" | "number":

@@ -70,7 +70,7 @@ _ANNOTATIONS = (
     *(REQUIRE_RESERVATION, RUN_SECONDS, BORROWS, CLAIMED_LOCKS, NODE_LEVEL, POD_USAGE),
     *("tidelock.dev/movable", "tidelock.dev/schedule-template", "tidelock.dev/faults", "example.com/a"),
 )
-_ORDINARY = 0.8
+_ORDINARY = 0.95
 _SHARE_OF_PATCHES = 0.7
 _LIMITED = 0.1
 _READ = 0.85  # how often only fields are drawn that the operator reads
@@ -271,35 +271,78 @@ def _pod(rng: Random) -> Json:
     return {"spec": {name: value for name, value in spec.items() if value is not None}}
 
 
-def _reservation(rng: Random) -> Json:
-    """Draw a Reservation with some of what it may have; some of these exclude each other."""
+def _held(rng: Random) -> Json:
+    """Draw what a Reservation, a member of a group or a window of a schedule holds, and for whom."""
     requests = {"cpu": rng.choice(("100m", "1", "63")), "memory": "1Gi"}
     container = {"name": "main", "resources": {"requests": requests}}
     labels = {"app": "fuzz"}
     owners: list[Json] = [{"pod": {"name": "fuzz"}}, {"selector": {"matchLabels": labels}}]
     owners.append({"controller": {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "fuzz"}})
-    spec: Json = {"owners": [rng.choice(owners)], "ttlSeconds": rng.choice((1, 60, 31_536_000))}
+    spec: Json = {"owners": [rng.choice(owners)]}
     if rng.random() < 1 / 4:
         template = _pod(rng)["spec"] | {"containers": [container]}
         spec["template"] = {"metadata": {"labels": labels}, "spec": template}
     else:
         spec["resources"] = requests
         spec["nodeSelector"] = {GROUND: "fuzz"}
-    if rng.random() < 1 / 8:
-        spec["startAt"] = rng.choice(("2035-01-01T00:00:00Z", "2026-01-01T00:00:00Z"))
+        if rng.random() < 1 / 8:
+            spec["tolerations"] = [{"operator": "Exists"}]
+    return spec
+
+
+def _reservation(rng: Random) -> Json:
+    """Draw a Reservation with some of what it may have, and that does not exclude each other."""
+    spec = _held(rng) | {"ttlSeconds": rng.choice((1, 60, 31_536_000))}
+    excluding: list[Json] = [
+        {},
+        {"reuse": "Always"},
+        {"borrowable": True, "borrowerNamespaces": ["fuzz"]},
+        {"commit": {"withinSeconds": rng.choice((1, 600))}},
+        {"startAt": rng.choice(("2035-01-01T00:00:00Z", "2026-01-01T00:00:00Z"))},
+        {"lease": {"durationSeconds": rng.choice((1, 60)), "renewTime": "2026-01-01T00:00:00.5Z"}},
+        {"runSeconds": rng.choice((1, 3600))},
+    ]
+    spec |= rng.choice(excluding)
     for field, value in {
-        "lease": {"durationSeconds": rng.choice((1, 60)), "renewTime": "2026-01-01T00:00:00.5Z"},
-        "commit": {"withinSeconds": rng.choice((1, 600))},
-        "reuse": "Always",
-        "borrowable": True,
         "pendingDeadlineSeconds": rng.choice((0, 60, 31_536_000)),
         "retention": "Retain",
         "ttlSecondsAfterFinished": rng.choice((0, 60)),
-        "runSeconds": rng.choice((1, 3600)),
         "priority": rng.choice((-1, 100)),
-        "tolerations": [{"operator": "Exists"}],
     }.items():
-        if rng.random() < 1 / 8 and not (field == "tolerations" and "template" in spec):
+        if rng.random() < 1 / 8:
+            spec[field] = value
+    return {"spec": spec}
+
+
+def _group(rng: Random) -> Json:
+    kinds = rng.choice((("worker",), ("driver", "worker")))
+    members = [{"name": name, "count": rng.choice((1, 2, 8))} | _held(rng) for name in kinds]
+    spec: Json = {"members": members, "ttlSeconds": rng.choice((1, 60, 31_536_000))}
+    for field, value in {
+        "minMembers": 1,
+        "topology": {"mode": rng.choice(("Pack", "Spread")), "key": "kubernetes.io/hostname"},
+        "pendingDeadlineSeconds": rng.choice((0, 60, 31_536_000)),
+        "retention": "Retain",
+        "priority": rng.choice((-1, 100)),
+    }.items():
+        if rng.random() < 1 / 5:
+            spec[field] = value
+    return {"spec": spec}
+
+
+def _schedule(rng: Random) -> Json:
+    spec: Json = {
+        "schedule": rng.choice(("0 2 * * *", "*/1 * * * *", "@yearly", "0 0 29 2 *", "0 0 31 2 *")),
+        "durationSeconds": rng.choice((1, 1800, 31_536_000)),
+        "template": {"spec": _held(rng)},
+    }
+    for field, value in {
+        "timeZone": rng.choice(("Europe/Berlin", "Pacific/Apia")),
+        "ahead": rng.choice((2, 16)),
+        "startingDeadlineSeconds": rng.choice((0, 60)),
+        "suspend": True,
+    }.items():
+        if rng.random() < 1 / 4:
             spec[field] = value
     return {"spec": spec}
 
@@ -308,6 +351,19 @@ def _quote(rng: Random) -> Json:
     asked = _reservation(rng)["spec"]
     kept = ("resources", "template", "nodeSelector", "tolerations", "priority")
     return {"spec": {name: asked[name] for name in kept if name in asked} | {"ttlSeconds": 60}}
+
+
+def _quota(rng: Random) -> Json:
+    amounts = {"cpu": rng.choice(("40", "0", "1m")), "memory": "160Gi"}
+    fields: list[Json] = [{"hard": amounts}, {"hardSeconds": amounts}, {"maxAmounts": amounts}]
+    fields += [{"maxLifeSeconds": rng.choice((1, 3600))}, {"maxPriority": rng.choice((0, 1_000_000_000))}]
+    return {"spec": rng.choice(fields) | rng.choice(fields)}
+
+
+def _level(rng: Random) -> Json:
+    source: Json = rng.choice(({"metricsServer": {}}, {"prometheus": {"address": "http://127.0.0.1:9"}}))
+    selector = {"matchLabels": {GROUND: "fuzz"}}
+    return {"spec": {"source": source, "nodeSelector": selector, "refreshSeconds": 30}}
 
 
 def _node(rng: Random) -> Json:
@@ -319,12 +375,54 @@ def _node(rng: Random) -> Json:
 def _workload(rng: Random) -> Json:
     labels = {"app": "fuzz"}
     pod = _pod(rng)["spec"]
-    return {
-        "spec": {
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": pod},
-        }
-    }
+    pod.pop("activeDeadlineSeconds", None)
+    pod["schedulerName"] = "nobody"
+    template = {"metadata": {"labels": labels}, "spec": pod}
+    return {"spec": {"selector": {"matchLabels": labels}, "template": template}}
+
+
+def _job(rng: Random) -> Json:
+    pod = _pod(rng)["spec"] | {"schedulerName": "nobody", "restartPolicy": "Never"}
+    return {"spec": {"template": {"spec": pod}, "completions": 2, "backoffLimit": rng.choice((0, 6))}}
+
+
+def _controller(rng: Random) -> Json:
+    """Draw a ReplicationController, whose selector is a map."""
+    spec = _workload(rng)["spec"]
+    return {"spec": spec | {"selector": spec["selector"]["matchLabels"]}}
+
+
+def _volume(rng: Random) -> Json:
+    modes = [rng.choice(("ReadWriteOnce", "ReadOnlyMany", "ReadWriteOncePod"))]
+    expressions = [{"key": GROUND, "operator": "In", "values": ["fuzz"]}]
+    affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}
+    spec = {"accessModes": modes, "capacity": {"storage": "1Gi"}, "local": {"path": "/a"}}
+    return {"spec": spec | {"nodeAffinity": affinity, "storageClassName": "a"}}
+
+
+def _service(rng: Random) -> Json:
+    port = {"port": rng.choice((1, 80, 65535))}
+    return {"spec": {"selector": rng.choice(({"app": "fuzz"}, {GROUND: "fuzz"})), "ports": [port]}}
+
+
+def _driver_of_node(rng: Random) -> Json:
+    driver = {"name": "example.org", "nodeID": "a", "topologyKeys": [GROUND]}
+    return {"spec": {"drivers": [driver | {"allocatable": {"count": rng.choice((0, 1, 2**31 - 1))}}]}}
+
+
+def _attachment(rng: Random) -> Json:
+    source = {"persistentVolumeName": rng.choice(("a", "fuzz"))}
+    return {"spec": {"attacher": "example.org", "nodeName": "fuzz-node-0", "source": source}}
+
+
+def _class(rng: Random) -> Json:
+    modes = ("Immediate", "WaitForFirstConsumer")
+    return {"provisioner": "example.org", "volumeBindingMode": rng.choice(modes), "parameters": {"a": "b"}}
+
+
+def _storage(rng: Random) -> Json:
+    size = rng.choice(("0", "1Gi", "9E"))
+    return {"storageClassName": "a", "capacity": size, "nodeTopology": {"matchLabels": {GROUND: "fuzz"}}}
 
 
 def _budget(rng: Random) -> Json:
@@ -340,10 +438,22 @@ def _claim(rng: Random) -> Json:
 
 _BASES: Mapping[str, Callable[[Random], Json]] = {
     "Reservation": _reservation,
+    "ReservationGroup": _group,
+    "ReservationSchedule": _schedule,
     "ReservationQuote": _quote,
+    "ReservationQuota": _quota,
+    "WaterLevel": _level,
     "Pod": _pod,
     "Node": _node,
     "PodDisruptionBudget": _budget,
     "PersistentVolumeClaim": _claim,
+    "PersistentVolume": _volume,
+    "Service": _service,
+    "CSINode": _driver_of_node,
+    "VolumeAttachment": _attachment,
+    "StorageClass": _class,
+    "CSIStorageCapacity": _storage,
+    "Job": _job,
+    "ReplicationController": _controller,
     **dict.fromkeys(("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"), _workload),
 }

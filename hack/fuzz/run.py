@@ -69,7 +69,7 @@ class Outcome:
     Attributes:
         verdicts: what became of the objects, by kind and end.
         patches: how many changes were sent.
-        slowest: the most seconds that an answer took.
+        slowest: the most seconds that an answer took, and of which object.
         vitals: of the operator.
         findings: what went wrong, in words that name a file with the object.
 
@@ -77,9 +77,14 @@ class Outcome:
 
     verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
     patches: int = 0
-    slowest: float = 0.0
+    slowest: tuple[float, str] = (0.0, "")
     vitals: Vitals = field(default_factory=Vitals)
     findings: list[str] = field(default_factory=list)
+
+    def accepted(self, kind: str) -> float:
+        """Return which share of the drawn objects of a kind the API server took."""
+        taken, refused = (self.verdicts[kind, f"POST {end}"] for end in ("accepted", "refused"))
+        return taken / max(taken + refused, 1)
 
 
 async def fuzz(tenancy: Tenancy, source: Source, program: Component, plan: Plan) -> Outcome:
@@ -126,9 +131,8 @@ class _Run:
 
     async def _play(self, case: Case) -> None:
         """Make an object and change it; each time it must be refused with a reason, or answered."""
-        if not await self._send(
-            case, "POST", case.resource.collection(self._tenancy.namespace), case.manifest
-        ):
+        collection = case.resource.collection(self._namespace(case))
+        if not await self._send(case, "POST", collection, case.manifest):
             return
         self._live.append(case)
         await self._await_answer(case)
@@ -171,7 +175,8 @@ class _Run:
             with suppress(msgspec.MsgspecError, RecursionError):
                 seen = decode(raw)
                 if answered(case, seen):
-                    self.outcome.slowest = max(self.outcome.slowest, time.perf_counter() - begin)
+                    took = time.perf_counter() - begin, f"{case.kind} {case.name}"
+                    self.outcome.slowest = max(self.outcome.slowest, took)
                     if wrong := of_answer(seen):
                         self._found(case, wrong)
                     return

@@ -16,6 +16,9 @@ CRDS = Path(__file__).parents[2] / "crds"
 _NESTED = {"properties", "items", "additionalProperties"}
 _DEEPEST = 6
 _INT_OR_STRING = "x-kubernetes-int-or-string"
+_REFUSED = re.compile(r"!has\(self\.(\w+)\)")
+_TEXT_PATTERN = re.compile(r"self\.matches\(r'([^']+)'\)")
+_KEY_PATTERN = re.compile(r"self\.all\(key, key\.matches\(r'([^']+)'\)\)")
 _LITERALS = re.compile(r"'([^']{1,40})'|\b(\d{1,19})\b")
 
 
@@ -27,12 +30,14 @@ class Schema:
         plain: the schema as OpenAPI writes it.
         components: schemas that references lead to, by name.
         words: texts and numbers that the rules (CEL) of this kind compare with.
+        name: the field that has this schema; a list's items have the name of the list.
 
     """
 
     plain: Json
     components: Mapping[str, Json] = field(default_factory=dict)
     words: tuple[str | int, ...] = ()
+    name: str = ""
 
     @property
     def type(self) -> str:
@@ -44,7 +49,7 @@ class Schema:
     @property
     def properties(self) -> dict[str, "Schema"]:
         """The fields of an object."""
-        return {name: self._follow(each) for name, each in self.plain.get("properties", {}).items()}
+        return {name: self._follow(each, name) for name, each in self.plain.get("properties", {}).items()}
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -52,26 +57,50 @@ class Schema:
         return tuple(self.plain.get("required", ()))
 
     @property
+    def refused(self) -> frozenset[str]:
+        """The fields that a rule refuses whatever their values are."""
+        found = (_REFUSED.fullmatch(rule) for rule in self._rules)
+        return frozenset(each.group(1) for each in found if each)
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """What a text must match."""
+        found = (_TEXT_PATTERN.match(rule) for rule in self._rules)
+        own = (str(self.plain["pattern"]),) if "pattern" in self.plain else ()
+        return (*own, *(each.group(1) for each in found if each))
+
+    @property
+    def key_pattern(self) -> str:
+        """What the keys of a map must match; empty for any."""
+        found = (_KEY_PATTERN.fullmatch(rule) for rule in self._rules)
+        return next((each.group(1) for each in found if each), "")
+
+    @property
+    def _rules(self) -> Iterator[str]:
+        return (rule["rule"] for rule in self.plain.get("x-kubernetes-validations", ()))
+
+    @property
     def items(self) -> "Schema":
         """What a list has."""
-        return self._follow(self.plain.get("items", {}))
+        return self._follow(self.plain.get("items", {}), self.name)
 
     @property
     def values(self) -> "Schema | None":
         """What the values of a map are; None for an object that has fields, or whatever it wants."""
         values = self.plain.get("additionalProperties")
-        return self._follow(values) if isinstance(values, dict) else None
+        return self._follow(values, self.name) if isinstance(values, dict) else None
 
     def get(self, name: str, default: Any = None) -> Any:
         """Look up a bound, format or pattern."""
         return self.plain.get(name, default)
 
-    def _follow(self, plain: Json) -> "Schema":
+    def _follow(self, plain: Json, name: str) -> "Schema":
         parts = [plain, *plain.get("allOf", ())]
         for part in parts:
             if "$ref" in part:
-                return Schema(self.components[part["$ref"].rpartition("/")[2]], self.components, self.words)
-        return Schema(plain, self.components, self.words)
+                plain = self.components[part["$ref"].rpartition("/")[2]]
+                break
+        return Schema(plain, self.components, self.words, name)
 
 
 def of_wire(schema: Schema, hint: Any) -> Json:
