@@ -189,9 +189,12 @@ class Publisher:
             self._telemetry.activated(self._clock.now() - entry.seen_waiting_at, waited=entry.tried)
 
     def _line(self, key: Key) -> str:
-        """Name the line that a write waits in: all Reservations of one group or schedule share one."""
+        """Name the line that a write waits in: all Reservations of one group or schedule share one.
+
+        The writes of the group or schedule itself have another line, so its status does not wait for theirs.
+        """
         meta = self._meta(key)
-        return meta.controller.uid if meta.controller is not None else meta.uid
+        return f"made by {meta.controller.uid}" if meta.controller is not None else meta.uid
 
     def _version_of(self, key: Key) -> str | None:
         entry = self._book.find(key)
