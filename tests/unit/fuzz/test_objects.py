@@ -89,3 +89,40 @@ def test_a_schema_is_cut_to_what_is_read() -> None:
 def test_nesting_needs_no_encoder_that_calls_itself() -> None:
     assert msgspec.json.encode({"a": deep(4)}) == b'{"a":{"a":[{"a":[1]}]}}'
     assert len(msgspec.json.encode(deep(100_000))) > 300_000
+
+
+RULES = Schema(
+    {
+        "type": "object",
+        "x-kubernetes-validations": [{"rule": "!has(self.namespace)"}],
+        "properties": {
+            "namespace": {"type": "string"},
+            "labels": {
+                "type": "object",
+                "additionalProperties": {"type": "string"},
+                "x-kubernetes-validations": [{"rule": "self.all(key, key.matches(r'^[a-z/.]+$'))"}],
+            },
+            "zone": {"type": "string", "x-kubernetes-validations": [{"rule": "self.matches(r'^[A-Z]+$')"}]},
+        },
+    }
+)
+
+
+def test_what_rules_always_refuse_is_drawn_beyond_them_alone() -> None:
+    """Nine of ten Reservations were refused, so the operator saw few of them."""
+    inside = [mutated(Chance(number), RULES, {}) for number in range(200)]
+    assert not any("namespace" in each for each in inside)
+    assert any("namespace" in mutated(Chance(number), RULES, {}, beyond=True) for number in range(200))
+
+
+def test_texts_heed_the_patterns_of_rules() -> None:
+    zones = {mutated(Chance(number), RULES, {"zone": "UTC"}).get("zone") for number in range(200)}
+    assert zones >= {"UTC", "A"}
+    assert all(zone.isupper() for zone in zones)
+
+
+def test_resources_have_names_that_the_api_takes() -> None:
+    amounts = Schema({"type": "object", "additionalProperties": {"x-kubernetes-int-or-string": True}})
+    names = {name for number in range(100) for name in mutated(Chance(number), amounts, {"cpu": "1"})}
+    assert {"cpu", "nvidia.com/gpu"} <= names
+    assert "unknownField" not in names
