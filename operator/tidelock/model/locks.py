@@ -150,7 +150,7 @@ def stand_in_pod(
 
     Raises:
         QuantityError: an amount is no quantity.
-        msgspec.ValidationError: the template is no pod template, or one of a pod that is too large.
+        msgspec.ValidationError: the template is missing, no pod template, or one of a pod that is too large.
 
     """
     labels: dict[str, str] = {}
@@ -161,8 +161,10 @@ def stand_in_pod(
         wanted = Container(resources=ResourceRequirements(requests=plain["resources"]))
         pod_spec = msgspec.structs.replace(convert(constraints, PodSpec), containers=(wanted,))
         requests: Resources = {**parse_resources(spec.resources), PODS: 1}
+    elif spec.template is None:  # refused by a rule of the CRD, which may have been edited
+        raise msgspec.ValidationError("exactly one of resources and template is required")
     else:
-        if spec.template is not None and spec.template.metadata is not None:
+        if spec.template.metadata is not None:
             labels = spec.template.metadata.labels or {}
         pod_spec = _with_default_requests(convert(plain["template"]["spec"], PodSpec))
         pod_spec = with_label_keys(pod_spec, labels)

@@ -183,6 +183,7 @@ def test_the_stored_status_is_kept_as_it_is() -> None:
     [
         ({"resources": {"cpu": "two"}}, "spec.resources: cpu: 'two' is not a quantity"),
         ({"owners": []}, "spec.owners: "),
+        ({"resources": None}, "spec: exactly one of resources and template is required"),
         ({"resources": None, "template": {"spec": {"containers": []}}}, "spec.template.spec.containers: "),
         (
             {"resources": None, "template": {"spec": {"containers": [container(limits={"cpu": "1K"})]}}},
