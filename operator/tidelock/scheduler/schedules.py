@@ -72,11 +72,12 @@ class ScheduleKeeper(Keeper[ReservationSchedule]):
     def _demand(self, kept: ReservationSchedule) -> Demand:
         windows, now = self._book.schedules.windows(kept.meta.uid), self._clock.now()
         plan = plan_windows(kept, windows, self._begun.get(kept.meta.uid, 0.0), now)
+        starts = (plan.next, *(entry.reservation.start_at for entry in windows))
         return Demand(
             names=plan.wanted,
             there=[entry.key for entry in windows],
             status=partial(render_schedule, kept, windows, plan, now),
-            next_look=plan.next,
+            next_look=min((start for start in starts if start is not None and start > now), default=None),
             surplus=plan.surplus,
         )
 

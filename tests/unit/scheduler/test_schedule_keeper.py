@@ -327,6 +327,19 @@ async def test_a_spec_that_cannot_be_read_is_told_and_changes_nothing() -> None:
     assert works.condition("Ready")["message"].startswith("spec.timeZone: 'Mars/Olympus' should be")
 
 
+async def test_windows_that_begin_while_the_spec_cannot_be_read_are_told() -> None:
+    works = Works()
+    works.ask()
+    await works.go_on()
+    works.edit(schedule="0 26 * * *")
+    await works.go_on()
+    assert "lastStart" not in works.status
+    assert works.keeper._due.next() == NOW + FIRST
+    await works.at(NOW + FIRST)
+    assert works.status["lastStart"] == format_instant(NOW + FIRST)
+    assert works.keeper._due.next() is None
+
+
 async def test_a_schedule_whose_times_clocks_always_skip_says_so() -> None:
     """It was searched for up to the year 9999, and then ended in an OverflowError."""
     works = Works()
