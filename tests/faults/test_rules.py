@@ -610,3 +610,18 @@ def test_a_schedule_goes_without_its_windows(tale: Tale) -> None:
     window(tale)
     tale.tell("reservationschedules", tale.happenings[1].state, gone=True)
     assert broken(tale.judged_at_rest(), "the schedule of daily-30000001 is gone")
+
+
+@pytest.mark.parametrize("shrinks", [False, True])
+def test_a_pod_takes_a_lock_for_its_workload_on_another_node(tale: Tale, shrinks: bool) -> None:
+    """It may if that node shrank: the lock has moved, and its status could not be written yet."""
+    for cpu in ("4", "2" if shrinks else "4"):
+        status = {"allocatable": {"cpu": cpu}, "conditions": [{"type": "Ready", "status": "True"}]}
+        tale.tell("nodes", {"metadata": {"name": "b", "uid": "m"}, "spec": {}, "status": status})
+    for_any = {"owners": [{"selector": {"matchLabels": {"app": "web"}}}], "nodeName": None}
+    tale.lock(also=for_any, nodeName="b", nodeUID="m")
+    tale.pod("web", "", cpu="1")
+    pod = tale.happenings[-1].state
+    metadata = pod["metadata"] | {"annotations": {"tidelock.dev/claimed-locks": "lock"}}
+    tale.tell("pods", pod | {"metadata": metadata, "spec": pod["spec"] | {"nodeName": "a"}})
+    assert ("it took a lock on b" in str(tale.judged())) is not shrinks
