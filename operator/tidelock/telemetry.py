@@ -35,6 +35,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 _SAMPLE = 0.1
 _VIOLATIONS = {Event.VIOLATE: "Keep", Event.DISPLACE: "Move"}
+_CALLERS = ("admission", "extender", "other")  # the paths by which refused callers are counted
 _ENDS_OF_TIME = frozenset({Event.EXPIRE, Event.FORFEIT, Event.ABORT})
 _RELEASES = _ENDS_OF_TIME | {Event.CLAIM, Event.LOSE_NODE, Event.DISPLACE}
 
@@ -220,6 +221,12 @@ class Telemetry(Recorder):
             buckets=_exponential(0.0001, 2, 14),
             registry=self.registry,
         )
+        self.refused_callers = Counter(
+            "tidelock_refused_callers_total",
+            "Requests to the webhook and the extender answered 404, as the caller proved nothing, by path.",
+            ("path",),
+            registry=self.registry,
+        )
         self.activation = Histogram(
             "tidelock_reservation_activation_seconds",
             "Seconds from first seeing a Reservation, or the loss of its room, to its stored Active=True, "
@@ -278,6 +285,8 @@ class Telemetry(Recorder):
             self.violations.labels(policy)
         for cause in _RELEASES:
             self.releases.labels(cause.value)
+        for path in _CALLERS:
+            self.refused_callers.labels(path)
         for waited in (False, True):
             self._activation(waited)
 
@@ -309,6 +318,11 @@ class Telemetry(Recorder):
         self.lives.labels(life.namespace, life.outcome).inc()
         self.idle.labels(life.namespace, str(life.used).lower()).inc(life.idle)
         self.occupied.labels(life.namespace).inc(life.occupied)
+
+    def caller_refused(self, path: str) -> None:
+        """Count a caller that proved nothing, by the first part of the path that it asked for."""
+        first = path.split("/", 2)[1] if path.startswith("/") else ""
+        self.refused_callers.labels(first if first in _CALLERS else "other").inc()
 
     def object_failed(self, step: str, resource: str) -> None:
         """Count a fault of the operator that cost an object, or a part, a step."""

@@ -169,6 +169,7 @@ class Door:
             proven = self._keeper.tokens.count(request.match_info.get("token", ""))
         if proven:
             return await handler(request)
+        self._telemetry.caller_refused(request.path)
         response = web.Response(status=404)
         response.force_close()
         return response

@@ -178,3 +178,26 @@ async def test_the_leader_is_the_endpoint_of_its_service(scene: DoorScene) -> No
     slices += [patch for path, patch in scene.api.patches if path.endswith("/tidelock-binders")]
     assert {each["endpoints"][0]["addresses"][0] for each in slices} == {"10.0.0.7"}
     assert {each["ports"][0]["port"] for each in slices} == {scene.port}
+
+
+@pytest.mark.parametrize(
+    ("path", "counted"),
+    [("/admission/none", "admission"), ("/extender/filter", "extender"), ("/metrics", "other")],
+)
+async def test_a_caller_that_proves_nothing_is_counted(scene: DoorScene, path: str, counted: str) -> None:
+    status, _ = await scene.ask(path, {}, scene.tls())
+    metric = "tidelock_refused_callers_total"
+    counts = {
+        each: scene.telemetry.registry.get_sample_value(metric, {"path": each})
+        for each in ("admission", "extender", "other")
+    }
+
+    assert status == 404
+    assert counts == {each: float(each == counted) for each in counts}
+
+
+async def test_a_caller_that_proves_itself_is_not_counted_as_refused(scene: DoorScene) -> None:
+    scene.arrivals.upsert(None, pod("web-0"))
+    await scene.review(uid="uid-web-0")
+    metric = "tidelock_refused_callers_total"
+    assert scene.telemetry.registry.get_sample_value(metric, {"path": "admission"}) == 0
