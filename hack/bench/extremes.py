@@ -59,6 +59,8 @@ def cases() -> list[Case]:
         Case("resources-of-locks-512", partial(_locks_with_resources, 16, 32, 16)),
         Case("claimed-locks", partial(_claims, 5_800, 700)),
         Case("owners", partial(_owners, 1_000, 16, MOST_CONDITIONS // 16)),
+        Case("owners-placed", partial(_owners_among_placed, "Exists")),
+        Case("owners-placed-all", partial(_owners_among_placed, "DoesNotExist")),
         Case("anti-affinity", partial(_anti_affinity, LIMITS[POD_TERMS])),
         Case("anti-affinity-4000", partial(_anti_affinity, 4_000)),
         Case("anti-affinity-of-placed-4000", partial(_placed_anti_affinity, 4_000)),
@@ -191,6 +193,18 @@ def _owners(locks: int, owners: int, expressions: int, _nodes: int) -> Iterator[
         ]
         yield _lock(f"worst-{number}", {"owners": terms, "resources": {"cpu": "1m"}})
     yield _pod("worst", labels={"app": "worst"})
+
+
+def _owners_among_placed(last: str, _nodes: int) -> Iterator[Thing]:
+    """Make a member of a group with many expressions for all placed pods to satisfy; the last one decides."""
+    owners = []
+    for owner in range(MOST_CONDITIONS // 16):
+        wanted: list[Json] = [
+            {"key": f"k-{owner}-{each}", "operator": "NotIn", "values": ["none"]} for each in range(15)
+        ]
+        owners.append({"selector": {"matchExpressions": [*wanted, {"key": "none", "operator": last}]}})
+    group = {"name": "worst", "uid": "worst", "members": 1, "minMembers": 1}
+    yield _lock("worst", {"owners": owners, "resources": {"cpu": "1m"}, "group": group})
 
 
 def _terms(count: int) -> list[Json]:

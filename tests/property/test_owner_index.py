@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import NAMESPACE, pod, reservation
-from tidelock.ledger.matching import OwnerIndex, owns
+from tidelock.ledger.matching import OwnerIndex, owners_among, owns
 from tidelock.model.meta import Key
 from tidelock.model.reservations import ReservationSpec
 
@@ -16,7 +16,12 @@ LABELS = st.dictionaries(
 )
 CONTROLLERS = st.tuples(st.sampled_from(["ReplicaSet", "Deployment", "StatefulSet"]), NAMES)
 EXPRESSIONS = st.sampled_from(
-    [{"key": "app", "operator": "Exists"}, {"key": "tier", "operator": "NotIn", "values": ["web"]}]
+    [
+        {"key": "app", "operator": "Exists"},
+        {"key": "app", "operator": "In", "values": ["web", "5d9"]},
+        {"key": "tier", "operator": "NotIn", "values": ["web"]},
+        {"key": "tier", "operator": "DoesNotExist"},
+    ]
 )
 TERMS = st.fixed_dictionaries(
     {},
@@ -26,7 +31,7 @@ TERMS = st.fixed_dictionaries(
         "controller": CONTROLLERS.map(lambda c: {"apiVersion": "apps/v1", "kind": c[0], "name": c[1]}),
         "selector": st.one_of(
             LABELS.filter(bool).map(lambda labels: {"matchLabels": labels}),
-            EXPRESSIONS.map(lambda expression: {"matchExpressions": [expression]}),
+            st.lists(EXPRESSIONS, min_size=1, max_size=2).map(lambda some: {"matchExpressions": some}),
         ),
     },
 ).filter(bool)
@@ -72,3 +77,27 @@ def test_the_index_finds_exactly_the_locks_that_the_pod_owns(
     )
 
     assert index.of(owner) == sorted(key for key, spec in kept.items() if owns(spec, owner))
+
+
+@given(
+    terms=st.lists(TERMS, min_size=1, max_size=3),
+    pods=st.lists(
+        st.tuples(NAMES, LABELS, st.one_of(st.none(), CONTROLLERS), NAMES | st.just("")), max_size=8
+    ),
+)
+def test_the_owners_among_many_pods_are_those_that_the_lock_owns_one_by_one(
+    terms: list[dict[str, Any]], pods: list[tuple[str, dict[str, str], tuple[str, str] | None, str]]
+) -> None:
+    spec = owners(terms)
+    many = [
+        pod(
+            name,
+            uid=f"uid-{number}",
+            labels=labels,
+            controller=f"apps/v1/{controller[0]}/{controller[1]}" if controller else "",
+            serviceAccountName=account,
+        )
+        for number, (name, labels, controller, account) in enumerate(pods)
+    ]
+
+    assert owners_among(spec, many) == {each.uid for each in many if owns(spec, each)}

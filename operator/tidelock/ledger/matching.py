@@ -6,13 +6,14 @@ select by expressions alone are tried one by one, a namespace at a time.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from math import floor
 
 from tidelock.ledger.entry import Entry
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.model.reservations import ControllerOwner, Owner, ReservationSpec
+from tidelock.model.selectors import Labelled
 
 POD_TEMPLATE_HASH = "pod-template-hash"
 
@@ -20,6 +21,24 @@ POD_TEMPLATE_HASH = "pod-template-hash"
 def owns(spec: ReservationSpec, pod: Pod) -> bool:
     """Whether any owner term matches the pod, namespaces aside."""
     return any(_term_matches(term, pod) for term in spec.owners)
+
+
+def owners_among(spec: ReservationSpec, pods: Collection[Pod]) -> set[str]:
+    """Return the uids of all pods that any owner term matches, namespaces aside.
+
+    A namespace may have 10,000 pods, so each expression is compared with all of them in one pass.
+    """
+    found: set[str] = set()
+    for term in spec.owners:
+        left: Labelled[str] = [
+            (pod.meta.labels, pod.uid)
+            for pod in pods
+            if pod.uid not in found and _matches_besides_labels(term, pod)
+        ]
+        if term.selector is not None:
+            left = term.selector.read.select(left)
+        found.update(uid for _, uid in left)
+    return found
 
 
 def is_owner(pod: Pod, key: Key, spec: ReservationSpec | None) -> bool:
@@ -76,13 +95,17 @@ def owner_names(key: Key, spec: ReservationSpec | None) -> list[Key] | None:
 
 
 def _term_matches(term: Owner, pod: Pod) -> bool:
+    return _matches_besides_labels(term, pod) and (
+        term.selector is None or term.selector.read.matches(pod.meta.labels)
+    )
+
+
+def _matches_besides_labels(term: Owner, pod: Pod) -> bool:
     if term.pod is not None and term.pod.name != pod.meta.name:
         return False
     if term.controller is not None and not _controls(term.controller, pod):
         return False
-    if term.service_account_name is not None and term.service_account_name != pod.spec.service_account_name:
-        return False
-    return term.selector is None or term.selector.read.matches(pod.meta.labels)
+    return term.service_account_name in (None, pod.spec.service_account_name)
 
 
 def _controls(owner: ControllerOwner, pod: Pod) -> bool:

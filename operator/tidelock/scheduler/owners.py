@@ -3,7 +3,7 @@
 from tidelock.cluster.cache import Cache
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
-from tidelock.ledger.matching import is_for_any, may_claim, owner_names, owns
+from tidelock.ledger.matching import is_for_any, may_claim, owner_names, owners_among
 from tidelock.ledger.transitions import SETTLED
 from tidelock.model.pods import Pod
 from tidelock.model.reservations import Phase, ReservationSpec
@@ -53,10 +53,8 @@ def _bound_owners(cache: Cache, entry: Entry, spec: ReservationSpec) -> list[tup
         if names is None
         else (placed for name in names if (placed := cache.named(name)) is not None)
     )
-    found = [
-        placed
-        for placed in candidates
-        if not placed.assumed and may_claim(entry, placed.pod) and owns(spec, placed.pod)
-    ]
+    able = [placed for placed in candidates if not placed.assumed and may_claim(entry, placed.pod)]
+    owners = owners_among(spec, [placed.pod for placed in able])
+    found = [placed for placed in able if placed.pod.uid in owners]
     found.sort(key=lambda placed: (placed.pod.bound_at, placed.pod.key))
     return [(placed.pod, placed.node_name) for placed in found]
