@@ -31,6 +31,8 @@ _UNSEEN_SECONDS = 10.0
 # Seconds after which a Reservation that was refused is asked for again: each time twice as many.
 _SHORTEST_REST = 1.0
 _LONGEST_REST = 60.0
+# Seconds for which objects are looked at in one turn of the event loop; the object under way is finished.
+_TURN_SECONDS = 0.05
 
 
 class Kept(Protocol):
@@ -154,10 +156,15 @@ class Keeper(ABC, Generic[K]):
                 soon = clock.now() + awake - clock.monotonic()
                 due = soon if due is None else min(due, soon)
             await until_news(self._news, due, clock)
-            self.look()
+            while self.look():  # noqa: ASYNC110 -- all else has its turn, and nothing is waited for
+                await asyncio.sleep(0)
 
-    def look(self) -> None:
-        """Look at the objects that something happened to, and at those whose time has come."""
+    def look(self) -> bool:
+        """Look at the objects that something happened to, and at those whose time has come.
+
+        Returns whether some are left for the next turn of the event loop: a tenant may have thousands.
+        """
+        end = self._clock.monotonic() + _TURN_SECONDS
         due = self._due.pop_due(self._clock.now()), self._awake.pop_due(self._clock.monotonic())
         for key in chain(*due):
             self._note(key)
@@ -165,6 +172,9 @@ class Keeper(ABC, Generic[K]):
         for key in ready:
             del self._changed[key]
             self._see_to(key)
+            if self._clock.monotonic() >= end:
+                return any(key not in self._writing for key in self._changed)
+        return False
 
     def _see_to(self, key: Key) -> None:
         """Make one object what it ought to be; one for which that fails is looked at again later."""

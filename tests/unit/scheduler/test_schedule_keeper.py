@@ -13,7 +13,7 @@ from tidelock.model.limits import decode_reservation_quota
 from tidelock.model.lockschedules import decode_schedule
 from tidelock.model.meta import Key
 from unit.scheduler.machinery import lock_path, turns
-from unit.scheduler.scheduled import KEY, OWNERS, PATH, Works, name, schedule
+from unit.scheduler.scheduled import KEY, OWNERS, PATH, Works, name, schedule, schedule_json
 
 MINUTE, HOUR = 60, 3600
 FIRST = 30 * MINUTE
@@ -526,3 +526,16 @@ async def test_one_that_was_made_and_is_never_seen_is_made_again_though_the_cloc
     works.keeper.look()
     await works.shell.settle()
     assert works.posted.count(name(FIRST)) == 2
+
+
+async def test_many_schedules_are_looked_at_in_several_turns_of_the_event_loop() -> None:
+    """All that had changed were looked at in one turn, so 1,000 of a tenant kept the loop for seconds."""
+    works = Works()
+    for number in range(3):
+        raw = schedule_json(uid=f"uid-{number}")
+        raw["metadata"]["name"] = f"nightly-{number}"
+        works.keeper.upsert(None, decode_schedule(encode(raw)))
+    works.clock.tick = 1.0
+
+    assert [works.keeper.look() for _ in range(3)] == [True, True, False]
+    await works.shell.settle()
