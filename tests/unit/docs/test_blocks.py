@@ -29,6 +29,7 @@ from tidelock.plugins.registry import BUILTINS
 ELSEWHERE: Mapping[str, str] = {
     "docker": "needs a Docker engine and a registry",
     "helm": "is asked in tests/cluster/test_docs.py",
+    "jq": "is no part of the project",
     "openssl": "is run in tests/cluster/test_docs.py",
     "pip": "is asked in tests/installation/test_package.py",
 }
