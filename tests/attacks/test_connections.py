@@ -1,32 +1,45 @@
 """Anybody on the network: connections that ask nothing, and more probes than anybody needs."""
 
-import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 from attacks.tenant import Canary
 from cluster.operator_process import OperatorProcess
 from devcluster.loopback import HOST
 
 CONNECTIONS = 1_500
-HALF_A_REQUEST = b"GET /healthz HTTP/1.1\r\nHost: a\r\nX-Pad: "
+HALF_A_REQUEST = "GET /healthz HTTP/1.1\r\nHost: a\r\nX-Pad: "
+
+# A process of its own: one that has more than 1,024 descriptors can't run other tests after that.
+_CLIENT = """
+import socket, sys
+host, port, count, first = sys.argv[1:]
+held = []
+for _ in range(int(count)):
+    made = socket.create_connection((host, int(port)), timeout=10)
+    made.sendall(first.encode())
+    held.append(made)
+print("connected", flush=True)
+sys.stdin.read()
+"""
 
 
 @contextmanager
-def connected(port: int, first: bytes) -> Iterator[list[socket.socket]]:
+def connected(port: int, first: str) -> Iterator[None]:
     """Hold connections open that have sent so much."""
-    with ExitStack() as stack:
-        held = []
-        for _ in range(CONNECTIONS):
-            made = stack.enter_context(socket.create_connection((HOST, port), timeout=10))
-            made.sendall(first)
-            held.append(made)
-        yield held
+    command = [sys.executable, "-c", _CLIENT, HOST, str(port), str(CONNECTIONS), first]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as client:
+        assert client.stdout is not None
+        assert client.stdout.readline() == "connected\n"
+        yield
+        client.communicate()
 
 
 def test_idle_connections_keep_no_probe_out(operator: OperatorProcess, canary: Canary) -> None:
-    with connected(operator.port, b""):
+    with connected(operator.port, ""):
         for _ in range(20):
             assert operator.healthy()
         canary.answered()
