@@ -47,10 +47,10 @@ def operator_kubeconfig(cluster: Cluster, directory: Path, installation: Path = 
     return token_kubeconfig(cluster, SERVICE_ACCOUNT, SYSTEM_NAMESPACE, directory / _FILE_NAME)
 
 
-def token_kubeconfig(cluster: Cluster, account: str, namespace: str, kubeconfig: Path, *flags: str) -> Path:
-    """Write a kubeconfig with nothing but a token of a ServiceAccount, made with flags, and its namespace."""
+def token_kubeconfig(cluster: Cluster, account: str, namespace: str, kubeconfig: Path) -> Path:
+    """Write a kubeconfig with nothing but a token of a ServiceAccount, and its namespace."""
     token = cluster.kubectl(
-        "create", "token", account, f"--namespace={namespace}", f"--duration={_VALIDITY}", *flags
+        "create", "token", account, f"--namespace={namespace}", f"--duration={_VALIDITY}"
     ).strip()
     content = json.loads(cluster.kubectl("config", "view", "--minify", "--raw", "--flatten", "-o", "json"))
     for user in content["users"]:
