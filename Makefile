@@ -10,7 +10,8 @@ OBJECTS ?= 10000
 # two lines of them fit on any machine.
 PURE := tests/unit tests/property tests/contract tests/model
 SPREAD := --numprocesses=auto --dist=worksteal
-TWO_LINES := --numprocesses=2 --dist=loadfile
+# A line that dies is not replaced: pytest-xdist may then wait for its files for ever.
+TWO_LINES := --numprocesses=2 --dist=loadfile --max-worker-restart=0
 export PYTHONPATH := operator:hack
 
 .DEFAULT_GOAL := help

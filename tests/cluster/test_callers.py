@@ -17,13 +17,13 @@ from cluster.world import World
 from devcluster import LocalCluster, wait_for
 from devcluster.identity import EXTENDER, SYSTEM_NAMESPACE, operator_kubeconfig, rendered
 from devcluster.loopback import HOST, free_ports
+from tidelock import main
 from tidelock.binders import server, tokens
 from tidelock.binders.keeper import CONFIGURATION, Keeper
 from tidelock.binders.tokens import TOKEN_PATH
 from tidelock.clock import SystemClock
 from tidelock.kube.client import WEBHOOKS, KubeClient
 from tidelock.kube.config import load_connection
-from tidelock.main import operate
 from tidelock.model.meta import Key
 from tidelock.settings import Settings
 
@@ -53,7 +53,8 @@ async def hasty(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[None]:
-    """An operator in this process that replaces the token many times a second."""
+    """An operator in this process, which outlives it, that replaces the token many times a second."""
+    monkeypatch.setattr(main, "end_within", lambda _seconds: None)
     monkeypatch.setattr(tokens, "LIFETIME", 0.0)
     monkeypatch.setattr(tokens, "OVERLAP", OVERLAP)
     monkeypatch.setattr(server, "_LOOK_AT_CERTIFICATE", 0.1)
@@ -67,7 +68,7 @@ async def hasty(
         admission=True,
     )
     stop = asyncio.Event()
-    operator = asyncio.create_task(operate(settings, stop))
+    operator = asyncio.create_task(main.operate(settings, stop))
     with closing(World(installed)) as trial:
         await asyncio.to_thread(until_reviewed, trial)
     yield

@@ -114,7 +114,9 @@ def test_kubectl_and_helm_know_the_commands(shell: Shell) -> None:
             ):
                 done = shell.run(dry(command, shell.namespace), folder)
                 absent = ABSENT.search(done.stderr)
-                wrong += [f"{command}: {done.stderr}"] * bool(done.returncode and not absent)
+                # "no" is an answer, too, by which the command fails; of an unknown kind it would warn.
+                no = command.words[1:3] == ("auth", "can-i") and (done.stdout, done.stderr) == ("no\n", "")
+                wrong += [f"{command}: {done.stderr}"] * bool(done.returncode and not absent and not no)
     assert not wrong, "\n".join(wrong)
 
 

@@ -185,8 +185,8 @@ class Moving:
     def _have_none(self, entry: Entry, why: str, now: float) -> None:
         if entry.plan is not None:
             self._book.plan_moves(entry, None, Event.DROP_MOVES, why, now)
-        elif why == _NONE_FOUND and entry.move_problem.startswith(_GIVEN_UP):
-            return  # what went wrong tells more
+        elif why in (_NONE_FOUND, _NONE_LEFT) and entry.move_problem.startswith(_GIVEN_UP):
+            return  # what went wrong tells more, and `status.moved` how many have gone
         elif entry.move_problem != why:
             self._book.plan_moves(entry, None, None, why, now)
 

@@ -212,6 +212,23 @@ def test_who_was_evicted_counts_for_the_plans_to_come() -> None:
     assert entry.plan is None or not entry.plan.under_way
 
 
+def test_why_a_plan_was_given_up_is_told_though_no_more_pods_may_move() -> None:
+    core = fragmented()
+    entry = ask(core, may_move={"maxPods": 1})
+    store(core, entry)
+    store(core, entry, mayMove={"maxPods": 1, "approve": plan_of(entry).token})
+    store(core, entry)
+    found = victim(core)
+    assert found is not None
+    core.feed.pods.remove(found)
+    core.add(web("urgent", "node-a", "2"))
+    for _ in range(3):
+        core.clock.advance(10)
+        core.step()
+        assert entry.moves_left == 0
+        assert "given up: node-a would have no room" in told(core, entry)[2]
+
+
 def test_the_next_process_goes_on_with_what_is_under_way() -> None:
     core, entry = under_way()
     stored = entry.reservation.status
