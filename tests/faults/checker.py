@@ -147,9 +147,7 @@ class Checker:
             return expiry(each.state) <= world.latest_shown(each.state, each)
         if reason == "Consumed":
             return bool(world.owners[each.uid])
-        if reason in _TROUBLED:
-            return disturbed or world.binding_was_cut_short(before, each.at)
-        return reason in ROOMLESS and (disturbed or world.owner_was_tried(each.state, each.at))
+        return reason in _TROUBLED | ROOMLESS and disturbed
 
     # Room.
 

@@ -18,6 +18,7 @@ class Deadlines:
         self._world = world
         self._since: dict[str, float] = {}  # when a lock began to wait, by its uid and the operator's clock
         self._made_at: dict[str, float] = {}  # of those that no status tells of yet, by the loop's time
+        self._told_at: dict[str, float] = {}  # when a status first told since when a lock waits
 
     def see(self, each: Happening, before: Json | None) -> None:
         """Check a lock that is told to be active for the first time, and was not rejected before."""
@@ -27,7 +28,10 @@ class Deadlines:
         if each.uid not in self._since:
             self._since[each.uid], self._made_at[each.uid] = each.clock + SLACK, each.at
         if phase == "Pending" and (told := condition(each.state, "Reconciling")):
-            self._since[each.uid] = parse_instant(told["lastTransitionTime"])
+            since = parse_instant(told["lastTransitionTime"])
+            if self._since[each.uid] != since:
+                self._told_at[each.uid] = each.at
+            self._since[each.uid] = since
             self._made_at.pop(each.uid, None)
         seconds = each.state["spec"].get("pendingDeadlineSeconds")
         if seconds and before is not None and self._revives(each, before, self._since[each.uid] + seconds):
@@ -36,7 +40,7 @@ class Deadlines:
             first = "activatedAt" not in before.get("status", {})
             late = self._since[each.uid] + seconds + 1
             in_time = not first or parse_instant(status["activatedAt"]) <= late + _ROUNDED
-            in_time |= self._was_told_late(each)
+            in_time |= self._was_told_late(each) or self._may_have_been_planned(each, seconds)
             self._world.expect(in_time, f"I2: {each}: given after its deadline, which was at {late}")
 
     def _revives(self, each: Happening, before: Json, late: float) -> bool:
@@ -49,6 +53,15 @@ class Deadlines:
         made_at = self._made_at.get(each.uid)
         jumps = (at for at, _ in self._world.circumstances.peaks)
         return made_at is not None and any(made_at < at <= each.at for at in jumps)
+
+    def _may_have_been_planned(self, each: Happening, seconds: float) -> bool:
+        """Whether a window was planned by its deadline, and no status could say so until it had begun."""
+        told_at = self._told_at.get(each.uid)
+        if told_at is None or "startAt" not in each.state["spec"]:
+            return False
+        asked = self._world.circumstances.asked
+        tried = (one.start for one in asked if (one.point, one.name) == ("status", each.name))
+        return any(told_at < at <= told_at + seconds + 1 for at in tried)
 
     def see_rest(self, now: float) -> None:
         """Nothing waits at rest for longer than its deadline."""

@@ -14,7 +14,8 @@ class Gangs:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._members: defaultdict[str, dict[str, Happening]] = defaultdict(dict)  # newest, by uids
+        # Where each member was, by uids: it does not say so any more once it has lost its room there.
+        self._members: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
         self._whole_at: dict[str, float] = {}
         self._whole: set[str] = set()
         self._least: dict[str, int] = {}
@@ -30,7 +31,7 @@ class Gangs:
         if each.kind != "reservations" or "group" not in each.state["spec"]:
             return
         asked = each.state["spec"]["group"]
-        self._members[asked["uid"]][each.uid] = each
+        self._members[asked["uid"]][each.uid].add(each.state.get("status", {}).get("nodeName", ""))
         self._least[asked["uid"]] = asked["minMembers"]
         members = self._world.members(asked["uid"])
         self._note_whole(asked["uid"], each.at)
@@ -89,14 +90,8 @@ class Gangs:
 
     def _is_troubled(self, uid: str) -> bool:
         """Whether anything is known for which a member may have lost its room."""
-        world = self._world
-        for member_uid, each in self._members[uid].items():
-            node = each.state.get("status", {}).get("nodeName")
-            if node in world.disturbed or member_uid in world.circumstances.deleted:
-                return True
-            if world.owner_was_tried(each.state, each.at):
-                return True
-        return False
+        disturbed, deleted = self._world.disturbed, self._world.circumstances.deleted
+        return any(nodes & disturbed or member in deleted for member, nodes in self._members[uid].items())
 
     @staticmethod
     def _has_taken(pod: Json, group_uid: str, members: list[Json]) -> bool:

@@ -48,7 +48,7 @@ class Holds:
         )
         self._world.expect(grows and same, f"I2: {each}: its hold was {earlier} before")
         if says(before, "Committed") and not says(each.state, "Committed") and says(each.state, "Active"):
-            lost = self._lost_room(before, each)
+            lost = self._lost_room(before)
             self._world.expect(lost, f"I2: {each}: it was committed, and is so no more")
         if reason_of(each.state) == "NotCommitted" and phase_of(before) != "Expired":
             self._check_abort(each, before)
@@ -67,9 +67,8 @@ class Holds:
                 heard + SLACK >= due, f"I2: {each}: committed {due - heard:g} s before it was due"
             )
 
-    def _lost_room(self, before: Json, each: Happening) -> bool:
-        disturbed = before["status"].get("nodeName") in self._world.disturbed
-        return disturbed or self._world.owner_was_tried(each.state, each.at)
+    def _lost_room(self, before: Json) -> bool:
+        return before["status"].get("nodeName") in self._world.disturbed
 
     # Sets.
 
@@ -89,8 +88,7 @@ class Holds:
         if not _is_chosen(lock) or self._world.is_due(lock, each):
             return False
         disturbed = lock["status"].get("nodeName") in self._world.disturbed
-        tried = self._world.owner_was_tried(lock, each.at) or any(self._world.bound_owners(lock))
-        return not disturbed and not tried
+        return not disturbed and not any(self._world.bound_owners(lock))
 
     def _may_have_been_chosen(self, uid: str) -> bool:
         """Whether a lock was told as chosen, or may have been so and be over before that was told."""

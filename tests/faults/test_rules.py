@@ -406,6 +406,16 @@ def test_a_lock_is_given_after_its_deadline(tale: Tale) -> None:
     assert broken(tale.judged(), "lock", "given after its deadline")
 
 
+def test_a_window_that_was_planned_in_time_may_be_told_to_be_active_first(tale: Tale) -> None:
+    waiting(tale, startAt=at(8))
+    tried = Passed("status", "lock", start=tale.clock + 3)
+    tale.clock = START + 9
+    tale.lock(also={"pendingDeadlineSeconds": 5, "startAt": at(8)}, activatedAt=at(8))
+    assert tale.judged(asked=[tried]) == []
+    tried.start = tale.clock
+    assert broken(tale.judged(asked=[tried]), "given after its deadline")
+
+
 @pytest.mark.parametrize(("edited", "late"), [(3, True), (8, False)])
 def test_an_edit_revives_a_lock_whose_deadline_has_passed(tale: Tale, edited: float, late: bool) -> None:
     waiting(tale)
@@ -459,29 +469,6 @@ def test_a_window_is_given_up_for_nothing(tale: Tale) -> None:
     planned(tale)
     planned(tale, phase="Pending")
     assert broken(tale.judged(), "no reason is known")
-
-
-def test_a_lock_gives_way_if_its_own_owner_was_to_be_bound_when_the_operator_crashed(tale: Tale) -> None:
-    tale.node(cpu="4")
-    tale.lock("large", owner="db")
-    crash = tale.clock
-    tale.lock("large", "Overcommitted", owner="db", phase="Pending", nodeName=None)
-    tried = Passed("bind", "db", start=crash - 1, end=crash)
-    assert tale.judged(crashes=[crash], asked=[tried]) == []
-    assert broken(tale.judged(asked=[tried]), "no reason")
-
-
-def test_a_window_is_given_up_for_a_lock_whose_owner_was_to_be_bound_when_the_operator_crashed(
-    tale: Tale,
-) -> None:
-    tale.lock("other", owner="db")
-    planned(tale)
-    crash = tale.clock
-    planned(tale, phase="Pending")
-    tried = Passed("bind", "db", start=crash - 1, end=crash)
-    assert tale.judged(crashes=[crash], asked=[tried]) == []
-    assert broken(tale.judged(asked=[tried]), "no reason is known")
-    assert broken(tale.judged(crashes=[crash]), "no reason is known")
 
 
 # Schedules.

@@ -88,10 +88,10 @@ class Usage:
 
     def explains(self, reason: str, before: Json, each: Happening) -> bool:
         """Who has lost its room is held to the quota like a new lock."""
+        del each
         if reason != "QuotaExceeded" or not self._versions:
             return False
-        disturbed = before["status"].get("nodeName") in self._world.disturbed
-        return disturbed or self._world.owner_was_tried(each.state, each.at)
+        return before["status"].get("nodeName") in self._world.disturbed
 
 
 def _beyond(held: Amounts, limits: Iterable[Amounts], unit: str = "") -> Iterator[str]:

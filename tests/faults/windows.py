@@ -57,7 +57,6 @@ class Windows:
             known = (
                 edited or node in self._world.disturbed | self._world.unsound | self._passed | self._ending
             )
-            known = known or self._world.binding_was_cut_short(before, each.at)
             self._world.expect(known, f"I1: {each}: it was planned, and no reason is known why it is not")
 
     def _check_room(self, name: str, each: Happening) -> None:

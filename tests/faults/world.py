@@ -30,10 +30,6 @@ tells of: a claim of a lock, which is no write, is seen by the requests about it
 ROOMLESS = frozenset({"InsufficientCapacity", "NoMatchingNode", "NodeNotFound", "DeadlineExceeded"})
 """A lock that has lost its place waits anew, and may be told why before anybody sees that it has."""
 
-_SAME_CLAIM = 10.0
-# Seconds of the loop in which an operator knows all that there is.
-_START = 60.0
-
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
@@ -181,12 +177,18 @@ class World:
             return False  # what is left of a group that falls short is given back at once
         if lock["spec"].get("reuse") == "Always":
             return True  # its owners use it, and it goes on
-        if not {"group", "startAt"} & lock["spec"].keys() and self.owners[lock["metadata"]["uid"]]:
-            return False  # it has ended, as soon as that can be written
+        if "group" not in lock["spec"] and self._may_have_ended(lock):
+            return False  # it is told as soon as that can be written
         taken = any(
             not self._took_another(pod, lock) for pod in self.bound_owners(lock) if _may_take(lock, pod)
         )
-        return not taken and not self.owner_was_tried(lock, each.at, recently=True)
+        return not taken
+
+    def _may_have_ended(self, lock: Json) -> bool:
+        """Whether an owner was bound that may not have been there before the lock's window."""
+        begins = lock["spec"].get("startAt")
+        came = float("-inf") if begins is None else parse_instant(begins) - SLACK
+        return any(self.bound_at[uid] >= came for uid in self.owners[lock["metadata"]["uid"]])
 
     def members(self, group_uid: str) -> list[Json]:
         """Give the locks of a group."""
@@ -215,35 +217,13 @@ class World:
         shown = [clock for at, clock in self.circumstances.peaks if given_at - SLACK < at <= each.at]
         return max([each.clock, *shown])
 
-    def owner_was_tried(self, lock: Json, at: float, *, recently: bool = False) -> bool:
-        """Whether the operator was binding an owner, or asking whether it is bound, around a time.
-
-        If that was in vain, the lock may have lost room that was given on, and it says so as soon as its
-        status can be written: for as long as that is tried, it was recently.
-        """
-        last_end = float("-inf")
-        for each in self.circumstances.asked:
-            if each.start - SLACK > at:
-                break
-            if each.point in {"bind", "read"} and may_be_owned_by(lock, each.name):
-                if not recently:
-                    return True
-                last_end = max(last_end, each.end)
-            elif (each.point, each.name) == ("status", lock["metadata"]["name"]):
-                last_end = each.end if each.start <= last_end + _SAME_CLAIM else last_end
-        return recently and last_end + _SAME_CLAIM >= at
-
-    def binding_was_cut_short(self, lost: Json, at: float) -> bool:
-        """Whether the operator crashed while it bound an owner of a lock on a node, shortly before a time.
-
-        What it had given on of that lock's room counts twice for the next one. `lost` is a lock as it was
-        before it lost its place on the node, maybe that very lock.
-        """
-        node_name = lost["status"].get("nodeName", "")
-        crashes = [crash for crash in self.circumstances.crashes if crash <= at < crash + _START]
-        there = (lock for lock in self.locks.values() if lock.get("status", {}).get("nodeName") == node_name)
-        locks = [lost, *there]
-        return any(self.owner_was_tried(lock, crash, recently=True) for lock in locks for crash in crashes)
+    def owner_was_tried(self, lock: Json, at: float) -> bool:
+        """Whether the operator has begun to bind an owner, or to ask whether it is bound, by a time."""
+        return any(
+            each.point in {"bind", "read"} and may_be_owned_by(lock, each.name)
+            for each in self.circumstances.asked
+            if each.start - SLACK <= at
+        )
 
     def sent_at(self, point: str, each: Happening) -> float:
         """Tell when the request was sent at the earliest that wrote a version, by the loop's time.

@@ -121,6 +121,9 @@ class Observer:
             if change.event is Event.DISPLACE and change.reason == reasons.PREEMPTED:
                 entry = process.book.entries.get(change.meta.key)
                 assert entry is None or entry.priority < highest, f"{change.meta.key} was broken"
+            if change.event is Event.RETURN and change.reason == reasons.INSUFFICIENT_CAPACITY:
+                known = any(name in change.message for name in self._disturbed)
+                assert known, f"{change.meta.key} lost room beside its owner: {change.message}"
         process.book.changes.clear()
 
     def _check_what_was_held(self) -> None:
@@ -157,7 +160,8 @@ def check_sums(process: Process) -> None:
         held = [entry for entry in process.book.entries.values() if entry.node == name and entry.held]
         assert columns.named(columns.requested[row]) == _total(pod.requests for pod in placed), name
         assert columns.nonzero[row].tolist() == [sum(pod.nonzero[i] for pod in placed) for i in (0, 1)], name
-        assert columns.named(columns.locked[row]) == needed_by(held, on_node), name
+        kept = [shift.before for shift in process.book.rooms.rests.values() if shift.node == name]
+        assert columns.named(columns.locked[row]) == _total([needed_by(held, on_node), *kept]), name
         assert np.array_equal(columns.allocatable[row], columns.vector(columns.nodes[row].allocatable)), name
 
 
@@ -173,6 +177,7 @@ def check_holders(process: Process) -> None:
     )
     assert all(count == 1 for count in claims.values()), claims
     assert book._claims.keys() <= process.in_flight.keys(), "a claim without a binding"
+    assert book.rooms.rests.keys() <= claims.keys(), "room is kept beside no binding"
     for entry in book.entries.values():
         assert bool(entry.room) == (entry.phase in (Phase.ACTIVE, Phase.PLANNED)), (
             entry.key,

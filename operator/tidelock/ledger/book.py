@@ -47,7 +47,16 @@ from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
-from tidelock.model.quantities import NOTHING, PODS, Resources, at_most, covers, format_resources, minus
+from tidelock.model.quantities import (
+    NOTHING,
+    PODS,
+    Resources,
+    at_most,
+    beyond,
+    covers,
+    format_resources,
+    minus,
+)
 from tidelock.model.reservations import BoundPod, Phase
 from tidelock.model.unusable import unusable
 
@@ -471,7 +480,8 @@ class Book:
         if not own:
             return None
         text = f"pod {pod.key} is being bound to {node_name}"
-        claim = self._claims[pod.uid] = self._claim(pod, own, text, "the owner's binding failed", now)
+        failure = "the owner's binding failed"
+        claim = self._claims[pod.uid] = self._claim(pod, node_name, own, text, failure, now)
         return claim
 
     def used_by(self, pod_uid: str, node_name: str) -> list[Entry]:
@@ -483,7 +493,7 @@ class Book:
         return [*(claim.entries if claim is not None else ()), *reused]
 
     def unclaim(self, pod_uid: str, now: float) -> None:
-        """Take locks back after their owner's binding failed, as far as they live and their room is there."""
+        """Take locks back whose owner is gone or was not bound, as far as they live and have room."""
         claim = self._claims.pop(pod_uid, None)
         if claim is not None:
             self.settle_claim(claim, "", now)
@@ -519,7 +529,7 @@ class Book:
         ]
         if own or chooses:
             text = f"pod {pod.key} seems to be bound to {node_name}"
-            claim = self._claim(pod, own, text, "the owner is not bound after all", now)
+            claim = self._claim(pod, node_name, own, text, "the owner is not bound after all", now)
             self.hearsay.append(replace(claim, unwritten=chooses))
             if chooses:
                 self._has_chosen.add(pod.uid)
@@ -532,9 +542,14 @@ class Book:
             for entry in self.ownership.of(claim.pod):
                 if entry in claim.entries and entry.phase not in SETTLED:
                     self._consume(entry, claim.pod, node_name, now)
-        for entry, held in claim.taken:
-            if self.entries.get(entry.key) is not entry or entry.phase is not Phase.BOUND:
-                continue
+        returned = [
+            (entry, held)
+            for entry, held in claim.taken
+            if self.entries.get(entry.key) is entry and entry.phase is Phase.BOUND
+        ]
+        for entry, _ in returned:
+            self.rooms.hold(entry, NOTHING)
+        for entry, held in returned:
             entry.bound_pod = None
             if (over := ending(entry, now)) is not None:
                 self._expire(entry, over, now)
@@ -551,6 +566,8 @@ class Book:
         An intruder is a pod that is new to it, or was in the locks in `left` and is their owner no more.
         """
         node = self._node(name)
+        if node is None:
+            self.rooms.drop_rests(name)
         for entry in list(self.rooms.held_on(name)):
             if node is None or node.meta.is_other(entry.node_uid):
                 self._lose(entry, now)
@@ -676,11 +693,16 @@ class Book:
             return False
         return any(is_for_any(entry, pod) for entry in self.ownership.of(pod))
 
-    def _claim(self, pod: Pod, own: list[Entry], text: str, failure: str, now: float) -> Claim:
+    def _claim(
+        self, pod: Pod, node_name: str, own: list[Entry], text: str, failure: str, now: float
+    ) -> Claim:
         taken = tuple((entry, entry.room) for entry in own if entry.phase is not Phase.BOUND)
+        needed = pod.requests
         try:
             for entry, _ in taken:
-                self.rooms.hold(entry, NOTHING)
+                used = at_most(entry.held, needed) if entry.node == node_name else NOTHING
+                needed = beyond(needed, used)
+                self.rooms.pass_on(entry, used)
                 entry.bound_pod = BoundPod(name=pod.meta.name, uid=pod.uid)
                 self._step(entry, Event.CLAIM, reasons.CLAIMED, text, now)
         except Exception:
@@ -735,6 +757,8 @@ class Book:
 
         What a former owner goes on to use of its node is not free for it.
         """
+        if not entry.room:
+            return
         held = entry.held
         self.rooms.hold(entry, entry.room)
         if not covers(held, entry.held) and self._columns.shortfall(entry.node):
@@ -904,8 +928,10 @@ class Book:
     ) -> None:
         """Take room from locks until the node's pods and locks fit: lowest priority first, then newest.
 
-        Those that an intruder has left lose theirs before all others.
+        Those that an intruder has left lose theirs before all others, but for what is kept beside bindings.
         """
+        if self.rooms.rests and self._columns.shortfall(name):
+            self.rooms.drop_rests(name)
         while (found := first_loser(self._columns, self.rooms, name, left)) is not None:
             loser, shortfall = found
             if intruder is None:

@@ -10,7 +10,7 @@ pods that can't borrow, and for locks; and nothing but the node's pods and locks
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from math import inf
 
@@ -24,7 +24,7 @@ from tidelock.ledger.timeline import Span, Timeline
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
-from tidelock.model.quantities import NOTHING, Resources, covers, minus, plus
+from tidelock.model.quantities import NOTHING, Resources, beyond, covers, minus, plus
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,7 @@ class Rooms:
         lenders: borrowable locks that have room.
         in_change: locks of which a change has begun and is not complete, as after an exception.
         timeline: which room is taken for a time alone.
+        rests: what is kept beside owners that are being bound, by their lock, as it will be given back.
 
     """
 
@@ -66,6 +67,7 @@ class Rooms:
         self.visited: dict[Key, None] = {}
         self.lenders: dict[Key, Entry] = {}
         self.in_change: dict[Key, Entry] = {}
+        self.rests: dict[Key, Shift] = {}
         self._columns = columns
         self._reserve_pods = reserve_pods
         self._pods_on = pods_on
@@ -124,9 +126,10 @@ class Rooms:
         self.timeline.recount(node_name)
 
     def hold(self, entry: Entry, room: Resources) -> None:
-        """Make the room that an entry has on its node exactly this much."""
+        """Make the room that an entry has on its node exactly this much, and keep no rest for it."""
         self._lowest = None
         self.in_change[entry.key] = entry
+        self._end_rest(entry)
         came = bool(room) and not entry.room
         entry.room = room
         _list(self._on_node, entry, there=bool(room))
@@ -144,6 +147,26 @@ class Rooms:
         if came and not entry.held:
             self.retell(entry)
         self.in_change.pop(entry.key, None)
+
+    def pass_on(self, entry: Entry, used: Resources) -> None:
+        """Give an owner that is being bound what it uses of a lock's room.
+
+        The rest is nobody's until `hold` is called again: the lock is to have it back if the binding fails.
+        """
+        name, rest, known = entry.node, beyond(entry.held, used), len(self.shifts)
+        self.hold(entry, NOTHING)
+        if not rest:
+            return
+        self.rests[entry.key] = Shift(entry, name, rest, NOTHING)
+        self._columns.lock(name, rest, 1)
+        self.shifts[known:] = [
+            replace(shift, after=rest) if shift.entry is entry else shift for shift in self.shifts[known:]
+        ]
+
+    def drop_rests(self, node_name: str) -> None:
+        """Keep nothing on a node for locks whose owners are being bound."""
+        for shift in [shift for shift in self.rests.values() if shift.node == node_name]:
+            self._end_rest(shift.entry)
 
     def time(self, entry: Entry) -> None:
         """Count what an entry holds for as long as it is needed, and no longer."""
@@ -237,8 +260,8 @@ class Rooms:
 
     @property
     def holds_room(self) -> bool:
-        """Whether any lock holds room, be it in a trial."""
-        return bool(self._on_node or self._tried)
+        """Whether any lock holds room, be it in a trial or beside its owner."""
+        return bool(self._on_node or self._tried or self.rests)
 
     @property
     def neighbourly(self) -> bool:
@@ -256,8 +279,8 @@ class Rooms:
                 yield node_name, span
 
     def nodes_with_locks(self) -> list[str]:
-        """Names of the nodes on which a lock is held, sorted."""
-        return sorted(self._on_node)
+        """Names of the nodes on which locks hold room, or some is kept beside their owners, sorted."""
+        return sorted(self._on_node.keys() | {shift.node for shift in self.rests.values()})
 
     def held_on(self, node_name: str) -> Iterator[Entry]:
         """Locks that hold room on a node, by name."""
@@ -273,6 +296,13 @@ class Rooms:
             held = (entry.priority for entries in self._on_node.values() for entry in entries.values())
             self._lowest = min(held, default=inf)
         return self._lowest
+
+    def _end_rest(self, entry: Entry) -> None:
+        """Let anybody have what was kept while an owner of a lock was being bound."""
+        if entry.key in self.rests:
+            shift = self.rests.pop(entry.key)
+            self._columns.lock(shift.node, shift.before, -1)
+            self.shifts.append(shift)
 
     def _keep_free(self, entry: Entry, resources: Resources) -> None:
         """Make what an entry holds of its node, and nobody else may use, exactly this much."""

@@ -6,6 +6,7 @@ from builders import NOW, pod
 from tidelock.ledger import reasons
 from tidelock.ledger.transitions import Event
 from tidelock.model.instants import format_instant
+from tidelock.model.quantities import CPU
 from tidelock.model.reservations import BoundPod, Phase
 from unit.ledger.ledger import Ledger
 
@@ -17,17 +18,20 @@ def ledger() -> Ledger:
     return Ledger()
 
 
-def test_a_claim_releases_all_locks_of_the_pod_wherever_they_are(ledger: Ledger) -> None:
+def test_a_claim_takes_all_locks_of_the_pod_wherever_they_are(ledger: Ledger) -> None:
     here = ledger.active("here", "node-a")
     there = ledger.active("there", "node-b")
     waiting = ledger.lock("waiting")
-    ledger.book.claim(OWNER, "node-a", NOW)
-    assert (ledger.locked("node-a"), ledger.locked("node-b")) == (0, 0)
+    claim = ledger.book.claim(OWNER, "node-a", NOW)
+    assert claim is not None
+    assert (ledger.locked("node-a"), ledger.locked("node-b")) == (0, 1000), "what it does not use is kept"
     for entry in (here, there, waiting):
         assert (entry.phase, entry.reason) == (Phase.BOUND, reasons.CLAIMED)
         assert entry.message == "pod shop/web-0 is being bound to node-a"
         assert entry.bound_pod == BoundPod(name="web-0", uid="uid-web-0")
     assert not ledger.book.waitlist.waiting
+    ledger.book.settle_claim(claim, "node-a", NOW)
+    assert (ledger.locked("node-a"), ledger.locked("node-b")) == (0, 0)
 
 
 def test_a_pod_without_locks_claims_nothing(ledger: Ledger) -> None:
@@ -74,6 +78,55 @@ def test_the_lock_waits_again_if_its_room_was_taken_meanwhile(ledger: Ledger) ->
     assert (entry.node, entry.pending_since) == ("", NOW + 5)
     assert ledger.locked() == 0
     assert ledger.book.changes[-1].event is Event.RETURN
+
+
+def test_what_an_owner_does_not_use_is_kept_until_it_is_bound(ledger: Ledger) -> None:
+    """It was given on at once: if the binding failed, the lock had lost its room, and nothing was wrong."""
+    entry = ledger.active(resources={"cpu": "3"})
+    ledger.book.claim(OWNER, "node-a", NOW)
+    ledger.use("node-a", 1000)
+    assert ledger.locked() == 2000
+    assert not ledger.columns.fits("node-a", {CPU: 2000})
+    ledger.use("node-a", -1000)
+    ledger.book.unclaim(OWNER.uid, NOW + 1)
+    assert (entry.phase, ledger.locked()) == (Phase.ACTIVE, 3000)
+
+
+def test_what_is_kept_comes_free_for_all_once_the_owner_is_bound(ledger: Ledger) -> None:
+    entry = ledger.active(resources={"cpu": "3"})
+    ledger.book.claim(OWNER, "node-a", NOW)
+    ledger.book.rooms.shifts.clear()
+    ledger.book.owner_bound(OWNER, "node-a", NOW)
+    assert (entry.phase, ledger.locked()) == (Phase.CONSUMED, 0)
+    (shift,) = ledger.book.rooms.shifts
+    assert (shift.node, shift.before[CPU], shift.after) == ("node-a", 2000, {})
+
+
+def test_what_two_locks_hold_beyond_their_owner_is_kept(ledger: Ledger) -> None:
+    for name in ("first", "second"):
+        ledger.active(name, resources={"cpu": "1500m"})
+    ledger.book.claim(pod("web-0", requests={"cpu": "2"}), "node-a", NOW)
+    assert ledger.locked() == 1000
+
+
+def test_what_is_kept_is_given_up_before_any_lock_loses_room(ledger: Ledger) -> None:
+    entry = ledger.active(resources={"cpu": "2"})
+    other = ledger.active("other", resources={"cpu": "2"}, owners=[{"pod": {"name": "db-0"}}])
+    ledger.book.claim(OWNER, "node-a", NOW)
+    ledger.use("node-a", 1000)
+    ledger.put_node("node-a", cpu="3")
+    assert (other.phase, ledger.locked()) == (Phase.ACTIVE, 2000)
+    ledger.use("node-a", -1000)
+    ledger.book.unclaim(OWNER.uid, NOW + 1)
+    assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.INSUFFICIENT_CAPACITY)
+
+
+def test_what_is_kept_goes_with_its_node(ledger: Ledger) -> None:
+    ledger.active(resources={"cpu": "3"})
+    ledger.book.claim(OWNER, "node-a", NOW)
+    ledger.drop_node("node-a")
+    ledger.put_node("node-a")
+    assert (ledger.locked(), ledger.book.rooms.holds_room) == (0, False)
 
 
 def test_the_lock_ends_if_it_expired_meanwhile(ledger: Ledger) -> None:

@@ -53,14 +53,19 @@ def test_other_pods_prefer_nothing(scene: Scene) -> None:
     assert set(scene.judge(Reservation, pod("db-0")).scores.values()) == {0}
 
 
-@pytest.mark.parametrize("node_name", ["node-a", "node-b", "node-c"])
-def test_all_locks_of_an_owner_are_released_wherever_it_is_reserved(scene: Scene, node_name: str) -> None:
+@pytest.mark.parametrize(
+    ("node_name", "kept"),
+    [("node-a", [1000, 3000, 0]), ("node-b", [2000, 2000, 0]), ("node-c", [2000, 3000, 0])],
+)
+def test_all_locks_of_an_owner_are_taken_wherever_it_is_reserved(
+    scene: Scene, node_name: str, kept: list[int]
+) -> None:
     judgement = scene.judge(Reservation, OWNER)
     assert isinstance(judgement.plugin, Reservation)
 
     assert judgement.plugin.reserve(judgement.state, OWNER, node_name, NOW).ok
 
-    assert locked(scene) == [0, 0, 0]
+    assert locked(scene) == kept, "what its pod of 1 cpu does not use stays theirs until it is bound"
     assert {entry.phase for entry in scene.book.entries.values()} == {Phase.BOUND}
 
 

@@ -168,13 +168,18 @@ def test_an_owner_prefers_the_node_of_its_lock() -> None:
     assert (entry.phase, core.locked("node-b")) == (Phase.BOUND, 0)
 
 
-def test_an_owner_that_is_reserved_elsewhere_releases_its_lock_too() -> None:
+def test_an_owner_that_is_reserved_elsewhere_takes_its_lock_too_and_leaves_its_room_once_bound() -> None:
     core = Core(node("node-a", cpu="8"), node("node-b", cpu="2"))
     entry = core.lock(nodeName="node-b", resources={"cpu": "2"})
     core.add(pod(requests={"cpu": "6"}))
 
-    assert core.place().node_name == "node-a"
-    assert (entry.phase, core.locked("node-b")) == (Phase.BOUND, 0)
+    assumed = core.place()
+    assert assumed.node_name == "node-a"
+    assert (entry.phase, core.locked("node-b")) == (Phase.BOUND, 2000)
+
+    core.decider.bound(assumed, NOW)
+
+    assert (entry.phase, core.locked("node-b")) == (Phase.CONSUMED, 0)
 
 
 def test_undoing_gives_the_room_back_and_the_lock_too() -> None:
@@ -186,6 +191,22 @@ def test_undoing_gives_the_room_back_and_the_lock_too() -> None:
     core.decider.binding_failed(assumed, NOW)
 
     assert (core.used(), core.locked(), entry.phase) == (0, 2000, Phase.ACTIVE)
+
+
+def test_a_lock_is_back_at_once_when_its_owner_goes_while_it_is_being_bound() -> None:
+    """What the owner gave back was free for anybody, its successor too, until the binding had failed."""
+    core = Core(node("node-a", cpu="4"))
+    entry = core.lock(resources={"cpu": "3"})
+    core.add(owner := pod(requests={"cpu": "3"}))
+    assumed = core.place()
+    core.add(pod("other", requests={"cpu": "3"}))
+
+    core.feed.pods.remove(owner)
+
+    assert (core.used(), core.locked(), entry.phase) == (0, 3000, Phase.ACTIVE)
+    core.refuse()
+    core.decider.binding_failed(assumed, NOW)
+    assert (core.used(), core.locked(), entry.phase) == (0, 3000, Phase.ACTIVE)
 
 
 def test_a_pod_that_was_bound_after_all_is_not_undone() -> None:

@@ -310,7 +310,9 @@ def test_a_pod_is_woken_when_the_owner_of_two_locks_takes_less_than_both_held() 
     core.add(pod("large", requests={"cpu": "2"}))
     core.refuse()
     core.add(pod("web-0", requests={"cpu": "1"}))
-    assert core.place().pod.meta.name == "web-0"
+    owner = core.place()
+    assert owner.pod.meta.name == "web-0"
+    core.decider.bound(owner, NOW)
     assert core.place().pod.meta.name == "large"
 
 
