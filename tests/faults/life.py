@@ -77,6 +77,19 @@ _QUOTAS = "reservation_quotas"
 _BUDGETS = "pod_disruption_budgets"
 
 
+class _Reporter(QuotaReporter):
+    """Knows whether it is about to write."""
+
+    busy = False
+
+    async def flush(self) -> None:
+        self.busy = True
+        try:
+            await super().flush()
+        finally:
+            self.busy = False
+
+
 class Life:
     """An operator from its start to its end, which may be a crash."""
 
@@ -121,7 +134,7 @@ class Life:
         self.groups = GroupKeeper(tools, self.decider.book)
         self.schedules = ScheduleKeeper(tools, self.decider.book)
         self.desk = QuoteDesk(tools, self.decider)
-        self._reporter = QuotaReporter(tools, self.decider.book.quotas)
+        self._reporter = _Reporter(tools, self.decider.book.quotas)
         binder = Binder(tools, self.decider, self._extenders)
         self._gates = GateReporter(tools, self.decider, binder)
         self._loop = Loop(
@@ -248,7 +261,7 @@ class Life:
             f"groups or schedules lag: {kept}": bool(kept),
             f"groups or schedules were refused a moment ago: {refused}": bool(refused),
             "quotes wait": bool(self.desk._waiting or self.desk._busy),
-            "quotas lag": bool(decider.book.quotas.changed),
+            "quotas lag": self._reporter.busy or bool(decider.book.quotas.changed),
             "gated pods are to be told": bool(
                 self._gates._due or decider.queue.gated or decider.book.touched
             ),

@@ -508,6 +508,10 @@ class Book:
             self.settle_claim(claim, node_name, now)
         self.hear_bound(pod, node_name, now)  # for locks that came meanwhile
 
+    def try_beside(self, owner: Pod) -> None:
+        """Have locks for reuse that wait be tried again, as a pod is bound that may use them where it is."""
+        self.waitlist.retry(entry for entry in self.ownership.of(owner) if entry.sticky)
+
     def forget_owner(self, uid: str) -> None:
         """Learn that a pod is gone, or was not bound after all."""
         self._has_chosen.discard(uid)

@@ -283,7 +283,9 @@ class Cycle:
         kept = rivals_of(self._cache.nominator, state, pod, snapshot)
         spec, namespace = entry.reservation.spec, entry.key.namespace
         placed = [each for each in self._cache.pods_in(namespace) if owns(spec, each.pod)]
-        for name in sorted({each.node_name for each in placed}, key=lambda name: (name != entry.node, name)):
+        # Of one that is being bound the room is to be another lock's again if that fails.
+        names = {each.node_name for each in placed} - {each.node_name for each in placed if each.assumed}
+        for name in sorted(names, key=lambda name: (name != entry.node, name)):
             row = snapshot.row(name)
             credit = self._book.rooms.credit(entry, name, entry.reservation.requests)
             if row is None or not credit or row in kept:

@@ -200,6 +200,7 @@ class PodSink(_Sink):
                 self._feed.book.settle_unseen(before.node_name, self._feed.clock.now())
             self._feed.notify(ASSIGNED_POD_DELETE, assigned_to(before.pod, before.node_name), None)
         if after is not None and came:
+            self._feed.book.try_beside(after.pod)
             self._feed.notify(ASSIGNED_POD_ADD, None, after.pod)
         elif before is not None and after is not None and not after.assumed:
             for event in pod_changes(before.pod, after.pod):

@@ -57,6 +57,24 @@ def test_the_lock_stays_active_with_its_owner_in_it_and_its_room_counts_once(cor
     assert (status["boundPod"]["name"], status["resources"], status["used"]) == ("web-0", TWO, TWO)
 
 
+def test_a_lock_is_given_beside_an_owner_only_once_that_is_bound() -> None:
+    """It was given room that was another lock's again when the binding failed."""
+    core = Core(node("node-a", cpu="2500m"))
+    core.lock("first", resources={"cpu": "1750m"})
+    core.step()
+    core.add(pod("web-0", requests={"cpu": "1500m"}))
+    assumed = core.place()
+    entry = lock(core)
+    assert entry.phase is Phase.PENDING
+
+    core.decider.bound(assumed, NOW)
+    core.step()
+    core.add(pod("web-0", requests={"cpu": "1500m"}, node_name="node-a", version=2))
+    core.step()
+
+    assert (entry.phase, entry.room["cpu"], core.locked()) == (Phase.ACTIVE, 2000, 500)
+
+
 def test_the_room_is_the_locks_again_in_the_step_in_which_the_owner_goes(core: Core) -> None:
     bound = core.run(pod("web-0", requests=TWO))
     thief = pod("thief", requests=TWO)
