@@ -24,6 +24,7 @@ from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import LocalCluster
 from devcluster.binaries import find_binaries
+from tidelock.cli.check import POLICY_BINDINGS
 from tidelock.kube.client import RESERVATIONQUOTES, RESERVATIONS
 
 PLUGIN = Path(sys.executable).with_name("kubectl-tidelock")
@@ -264,6 +265,17 @@ def test_a_healthy_cluster_is_green_and_one_without_an_operator_is_not(
     assert levels.pop("admission") == "note"  # manifests/overlays/extender is not installed
     assert set(levels.values()) == {"ok"}, green.out
     assert green.status == 0
+
+    item = POLICY_BINDINGS.item("tidelock-status-writers")
+    policy = private_world.admin.get(item)
+    private_world.admin.delete(item)
+    try:
+        told = {each["matter"]: each for each in json.loads(plugin("check", "-o", "json").out)}
+        assert told["statuses"]["level"] == "note"
+        assert "tidelock-status-writers is missing" in told["statuses"]["found"]
+    finally:
+        meta = {"name": policy["metadata"]["name"]}
+        private_world.admin.create(POLICY_BINDINGS.collection(), policy | {"metadata": meta})
 
     assert leader.stop() == 0
     red = plugin("check")

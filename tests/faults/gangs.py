@@ -83,10 +83,11 @@ class Gangs:
                 self._world.expect(not names, f"I3: {lock['metadata']['name']} is held beside {names}")
 
     def explains(self, reason: str, before: Json, each: Happening) -> bool:
-        """A member gives its room back if another has lost its own."""
+        """A member gives its room back if another has lost its own, and others may have it at once."""
         del each
         group = before["spec"].get("group")
-        return group is not None and reason in ROOMLESS | _OF_GROUPS and self._is_troubled(group["uid"])
+        known = reason in ROOMLESS | _OF_GROUPS | {"Overcommitted"}
+        return group is not None and known and self._is_troubled(group["uid"])
 
     def _is_troubled(self, uid: str) -> bool:
         """Whether anything is known for which a member may have lost its room."""

@@ -195,11 +195,12 @@ class World:
         return [lock for lock in self.locks.values() if lock["spec"].get("group", {}).get("uid") == group_uid]
 
     def _falls_short(self, group: Json) -> bool:
-        """Whether fewer locks of a group than it needs are on their nodes, or have been taken."""
+        """Whether fewer locks of a group than it needs surely have room, or have been taken."""
         whole = 0
         for lock in self.members(group["uid"]):
-            node = self.nodes.get(lock.get("status", {}).get("nodeName", ""))
-            there = holds(lock) and node is not None and is_on(lock, node)
+            name = lock.get("status", {}).get("nodeName", "")
+            node = self.nodes.get(name)
+            there = holds(lock) and node is not None and is_on(lock, node) and name not in self.disturbed
             whole += there or phase_of(lock) == "Consumed"
         return whole < int(group["minMembers"])
 

@@ -45,7 +45,7 @@ from tidelock.scheduler.watches import OTHERS, OWN, WATCHED
 _CRDS = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
-_POLICIES = Resource(
+POLICY_BINDINGS = Resource(
     "admissionregistration.k8s.io",
     "v1",
     "validatingadmissionpolicybindings",
@@ -145,6 +145,7 @@ async def _check(session: Session, place: Place) -> list[Finding]:
         _looked("rights", _rights, session, place),
         _looked("Lease", _lease, session, place, now),
         _looked("fence", _fence, session),
+        _looked("statuses", _statuses, session),
         _looked("admission", _admission, session),
         _looked("clock", _clock, session),
         _looked("objects", _objects, session),
@@ -281,12 +282,29 @@ def lease_finding(place: Place, spec: Mapping[str, Any] | None, now: float) -> F
 
 
 async def _fence(session: Session) -> Finding:
+    if await _has_policy(session, "tidelock-fence"):
+        return Finding("fence", Level.OK, "the API server refuses writes of a former leader")
+    found = "ValidatingAdmissionPolicyBinding tidelock-fence is missing: a former leader may still write"
+    return Finding("fence", Level.WRONG, found, _BASE)
+
+
+async def _statuses(session: Session) -> Finding:
+    """Look who may write statuses; docs/security.md says how to allow it to all that have the right."""
+    if await _has_policy(session, "tidelock-status-writers"):
+        return Finding("statuses", Level.OK, "the API server refuses all but the operator's")
+    found = (
+        "ValidatingAdmissionPolicyBinding tidelock-status-writers is missing: "
+        "who may write statuses in one namespace can take capacity from others"
+    )
+    return Finding("statuses", Level.NOTE, found, _BASE)
+
+
+async def _has_policy(session: Session, name: str) -> bool:
     try:
-        await session.client.get(_POLICIES.item("tidelock-fence"))
+        await session.client.get(POLICY_BINDINGS.item(name))
     except NotFound:
-        found = "ValidatingAdmissionPolicyBinding tidelock-fence is missing: a former leader may still write"
-        return Finding("fence", Level.WRONG, found, _BASE)
-    return Finding("fence", Level.OK, "the API server refuses writes of a former leader")
+        return False
+    return True
 
 
 async def _admission(session: Session) -> Finding:

@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -64,6 +65,16 @@ def test_a_requirement_reads_one_label(
 )
 def test_numbers_are_compared_as_whole_numbers_of_64_bits(operator: str, value: str, matches: bool) -> None:
     assert Requirement("cores", operator, (value,)).matches(LABELS) is matches
+
+
+@pytest.mark.parametrize("operator", ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Like"])
+@pytest.mark.parametrize("values", [(), ("a",), ("a", ""), ("15",)])
+@pytest.mark.parametrize("key", ["zone", "disk", "cores", "rack"])
+def test_what_is_selected_is_what_matches(key: str, operator: str, values: tuple[str, ...]) -> None:
+    requirement = Requirement(key, operator, values)
+    kinds: tuple[Mapping[str, str], ...] = (LABELS, {}, {"zone": "b", "cores": "many"})
+    things = [(labels, number) for number, labels in enumerate(kinds)]
+    assert requirement.select(things) == [thing for thing in things if requirement.matches(thing[0])]
 
 
 @pytest.mark.parametrize("operator", ["Gt", "Lt"])
