@@ -177,17 +177,22 @@ class World:
             return False  # what is left of a group that falls short is given back at once
         if lock["spec"].get("reuse") == "Always":
             return True  # its owners use it, and it goes on
-        if "group" not in lock["spec"] and self._may_have_ended(lock):
+        if self._may_have_ended(lock, each):
             return False  # it is told as soon as that can be written
         taken = any(
             not self._took_another(pod, lock) for pod in self.bound_owners(lock) if _may_take(lock, pod)
         )
         return not taken
 
-    def _may_have_ended(self, lock: Json) -> bool:
-        """Whether an owner was bound that may not have been there before the lock's window."""
+    def _may_have_ended(self, lock: Json, each: Happening) -> bool:
+        """Whether an owner was bound that may not have been there before the lock's window.
+
+        Of a group it may have taken another lock, of which is told soon.
+        """
         begins = lock["spec"].get("startAt")
         came = float("-inf") if begins is None else parse_instant(begins) - SLACK
+        if "group" in lock["spec"]:
+            came = each.clock - SLACK
         return any(self.bound_at[uid] >= came for uid in self.owners[lock["metadata"]["uid"]])
 
     def members(self, group_uid: str) -> list[Json]:

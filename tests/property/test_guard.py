@@ -84,8 +84,9 @@ class World:
             assert columns.shortfall(name) == {}, name
             placed = self.core.cache.pods_on(name)
             assert self.core.used(name) == sum(each.pod.requests["cpu"] for each in placed)
-            held = (entry.held.get("cpu", 0) for entry in book.entries.values() if entry.node == name)
-            assert self.core.locked(name) == sum(held)
+            held = [entry.held for entry in book.entries.values() if entry.node == name]
+            held += [shift.before for shift in book.rooms.rests.values() if shift.node == name]
+            assert self.core.locked(name) == sum(each.get("cpu", 0) for each in held)
         for entry in book.entries.values():
             assert not entry.violation
             assert bool(entry.held) == (entry.phase is Phase.ACTIVE)

@@ -51,8 +51,10 @@ def test_the_steps_are_those_of_the_tutorial(log: Path, tmp_path: Path) -> None:
     assert reached == sorted(reached, key=lambda step: step.at)
     done = log.read_text().splitlines()
     kubeconfig = tmp_path / "state" / "tidelock" / "devcluster" / "kubeconfig"
+    in_background = "tidelock run --web-view"
+    assert in_background in done
+    done.remove(in_background)  # it may begin at any time until somebody looks
     assert done[:3] == ["venv", "demo", f"kubectl apply -f nodes.yaml {kubeconfig}"]
-    assert "tidelock run --web-view" in done
     assert done[-3:] == [
         f"kubectl wait reservation/web-0 --for=condition=Active {kubeconfig}",
         "look",
