@@ -8,7 +8,6 @@ is not played again, so a run may be stopped and gone on with, with more seeds o
 """
 
 import argparse
-import gc
 import logging
 import os
 import sys
@@ -25,6 +24,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from bench.figures import columns
+from tidelock.running import collect_seldom
 from tidelock.simulation.engine import Simulation
 from tidelock.simulation.measuring import FAULTS, Faults
 from tidelock.simulation.plots import plot_nodes, plot_ratios, plot_spread
@@ -54,7 +54,6 @@ _MIXED = (8, 16, 32)
 _PLAIN = (16,)
 _ROLLOUTS = 8
 _FAULTY_SEEDS = 4
-_GARBAGE = (50_000, 20, 100)
 _SHOWN = ("spread", "range", "mean", "p99", "hot", "pending")
 _BURST_AT = 12 * STEP
 _BURST_STEPS = 14
@@ -185,7 +184,7 @@ def play(task: tuple[Case, Sequence[str]], *, folder: Path, nodes: int, steps: i
 
 def _prepare() -> None:
     """Prepare a process: garbage is rarely looked for, and plugins' warnings are part of the play."""
-    gc.set_threshold(*_GARBAGE)
+    collect_seldom()
     logging.getLogger("tidelock").addHandler(logging.NullHandler())
 
 

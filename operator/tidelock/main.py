@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import gc
 import ipaddress
 import logging
 import sys
@@ -31,7 +30,7 @@ from tidelock.leader import STUCK, Leader
 from tidelock.listening import ListenError
 from tidelock.logs import configure_logs
 from tidelock.plugins.registry import BUILTINS
-from tidelock.running import end_within, until
+from tidelock.running import collect_seldom, end_within, until
 from tidelock.serving import MetricsToken, TokenError, serve
 from tidelock.settings import Settings
 from tidelock.simulation import command as simulate
@@ -42,9 +41,6 @@ logger = logging.getLogger(__name__)
 _LEASE_CONNECTIONS = 2
 # Seconds that the process has to end, by itself, when it has lost its Lease.
 _LAST_MOMENT = 2.0
-# When to look for cyclic garbage. What is decoded lives long and has no cycles: at Python's pace the search
-# would take a third of a start beside 10,000 locks.
-_GARBAGE = (50_000, 20, 100)
 
 
 async def operate(settings: Settings, stop: asyncio.Event) -> None:
@@ -291,7 +287,7 @@ def _lease_seconds(text: str) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; gives the exit status."""
     parsed = _parser().parse_args(argv)
-    gc.set_threshold(*_GARBAGE)
+    collect_seldom()
     if parsed.command == "simulate":
         return simulate.run(parsed)
     arguments = vars(parsed)

@@ -29,12 +29,11 @@ def owners_among(spec: ReservationSpec, pods: Collection[Pod]) -> set[str]:
     A namespace may have 10,000 pods, so each expression is compared with all of them in one pass.
     """
     found: set[str] = set()
+    everyone: Labelled[str] = [(pod.meta.labels, pod.uid) for pod in pods]
     for term in spec.owners:
-        left: Labelled[str] = [
-            (pod.meta.labels, pod.uid)
-            for pod in pods
-            if pod.uid not in found and _matches_besides_labels(term, pod)
-        ]
+        left = everyone
+        if term.pod is not None or term.controller is not None or term.service_account_name is not None:
+            left = [(pod.meta.labels, pod.uid) for pod in pods if _matches_besides_labels(term, pod)]
         if term.selector is not None:
             left = term.selector.read.select(left)
         found.update(uid for _, uid in left)
