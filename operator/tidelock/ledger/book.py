@@ -5,6 +5,7 @@ the columns' `locked` amounts, the list of those that wait, the expiries and the
 is true now and is safe to repeat. Instants (`now`) are seconds since the epoch.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -175,6 +176,7 @@ class Book:
         self._epoch = epoch
         self._move_after = move_after
         self._claims: dict[str, Claim] = {}
+        self._unheard: defaultdict[str, list[Claim]] = defaultdict(list)  # of hearsay, by the pods' uids
         self._has_chosen: set[str] = set()
         self._timers: Timers[Key] = Timers()
         self._group_retries: Timers[GroupKey] = Timers()
@@ -493,17 +495,24 @@ class Book:
         return [*(claim.entries if claim is not None else ()), *reused]
 
     def unclaim(self, pod_uid: str, now: float) -> None:
-        """Take locks back whose owner is gone or was not bound, as far as they live and have room."""
+        """Take locks back after their owner's binding failed, as far as they live and their room is there."""
         claim = self._claims.pop(pod_uid, None)
         if claim is not None:
             self.settle_claim(claim, "", now)
+
+    def lose_owner(self, uid: str, now: float) -> None:
+        """Take locks back whose owner is gone before it was known to be bound: others would get its room."""
+        self.unclaim(uid, now)
+        for claim in tuple(self._unheard.get(uid, ())):
+            self.settle_claim(claim, "", now)
+        self.forget_owner(uid)
 
     def owner_bound(self, pod: Pod, node_name: str, now: float) -> None:
         """End the locks that a pod has claimed, as the API server has confirmed that it is bound."""
         claim = self._claims.pop(pod.uid, None)
         if claim is not None and pod.node_name and self._chooses(pod):
             self._has_chosen.add(pod.uid)
-            self.hearsay.append(replace(claim, pod=pod, unwritten=True))
+            self._ask(replace(claim, pod=pod, unwritten=True))
         elif claim is not None:
             self.settle_claim(claim, node_name, now)
         self.hear_bound(pod, node_name, now)  # for locks that came meanwhile
@@ -534,12 +543,15 @@ class Book:
         if own or chooses:
             text = f"pod {pod.key} seems to be bound to {node_name}"
             claim = self._claim(pod, node_name, own, text, "the owner is not bound after all", now)
-            self.hearsay.append(replace(claim, unwritten=chooses))
+            self._ask(replace(claim, unwritten=chooses))
             if chooses:
                 self._has_chosen.add(pod.uid)
 
     def settle_claim(self, claim: Claim, node_name: str, now: float) -> None:
         """End the locks of a claim whose pod is bound to a node; what is not its any more goes back."""
+        asked = [each for each in self._unheard.pop(claim.pod.uid, ()) if each.taken is not claim.taken]
+        if asked:
+            self._unheard[claim.pod.uid] = asked
         if not node_name:
             self.forget_owner(claim.pod.uid)
         if node_name:
@@ -549,7 +561,7 @@ class Book:
         returned = [
             (entry, held)
             for entry, held in claim.taken
-            if self.entries.get(entry.key) is entry and entry.phase is Phase.BOUND
+            if self.entries.get(entry.key) is entry and _is_taken_by(entry, claim.pod)
         ]
         for entry, _ in returned:
             self.rooms.hold(entry, NOTHING)
@@ -696,6 +708,11 @@ class Book:
         if pod.uid in self._has_chosen or pod.uid in self._claims:
             return False
         return any(is_for_any(entry, pod) for entry in self.ownership.of(pod))
+
+    def _ask(self, claim: Claim) -> None:
+        """Have the API server be asked whether the pod of a claim is bound."""
+        self.hearsay.append(claim)
+        self._unheard[claim.pod.uid].append(claim)
 
     def _claim(
         self, pod: Pod, node_name: str, own: list[Entry], text: str, failure: str, now: float
@@ -1200,6 +1217,11 @@ class Book:
     def _node(self, name: str) -> Node | None:
         row = self._columns.row_of.get(name)
         return None if row is None else self._columns.nodes[row]
+
+
+def _is_taken_by(entry: Entry, pod: Pod) -> bool:
+    """Whether a pod has claimed a lock, and it is not known yet whether it is bound."""
+    return entry.phase is Phase.BOUND and entry.bound_pod is not None and entry.bound_pod.uid == pod.uid
 
 
 def _says(pod: Pod) -> bool:

@@ -182,10 +182,7 @@ class PodSink(_Sink):
         self._feed.gone.discard(last.uid)
         before = self._feed.cache.get(last.uid)
         self._feed.cache.remove(last.uid)
-        self._feed.book.unclaim(
-            last.uid, self.time()
-        )  # else others get what it gives back while it is being bound
-        self._feed.book.forget_owner(last.uid)
+        self._feed.book.lose_owner(last.uid, self.time())
         self._feed.queue.remove(last.uid)
         self._feed.waiting_pods.reject_removed(last.uid)
         self._tell(before, None)

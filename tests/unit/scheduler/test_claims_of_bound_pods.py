@@ -41,3 +41,36 @@ def test_another_that_is_bound_is_asked_for_next() -> None:
     core.answer()
 
     assert (entry.phase, entry.bound_pod and entry.bound_pod.name) == (Phase.CONSUMED, "web-1")
+
+
+def test_a_lock_is_back_at_once_when_its_owner_goes_before_the_answer() -> None:
+    """What the owner gave back was free for others until the API server had said that it is gone."""
+    core = Core(node("node-a", cpu="4"))
+    entry = core.lock(owners=OWNERS, resources={"cpu": "3"})
+    core.step()
+    owner = pod("web-0", node_name="node-a", labels={"app": "web"}, requests={"cpu": "2"})
+    core.add(owner)
+    assert (entry.phase, core.locked()) == (Phase.BOUND, 1000)
+
+    core.feed.pods.remove(owner)
+
+    assert (core.used(), core.locked(), entry.phase) == (0, 3000, Phase.ACTIVE)
+    core.answer(gone=True)
+    assert (core.used(), core.locked(), entry.phase) == (0, 3000, Phase.ACTIVE)
+
+
+def test_an_answer_that_comes_late_takes_no_lock_from_the_next_owner() -> None:
+    core = Core(node("node-a", cpu="4"))
+    entry = core.lock(owners=OWNERS, resources={"cpu": "3"})
+    core.step()
+    owner = pod("web-0", node_name="node-a", labels={"app": "web"}, requests={"cpu": "2"})
+    core.add(owner)
+    core.feed.pods.remove(owner)
+    core.add(pod("web-1", labels={"app": "web"}, requests={"cpu": "2"}))
+    assumed = core.place()
+
+    core.answer(gone=True)
+
+    assert (entry.phase, entry.bound_pod and entry.bound_pod.name) == (Phase.BOUND, "web-1")
+    core.decider.bound(assumed, core.clock.now())
+    assert entry.phase is Phase.CONSUMED
