@@ -507,15 +507,19 @@ class Book:
             self.settle_claim(claim, "", now)
         self.forget_owner(uid)
 
-    def owner_bound(self, pod: Pod, node_name: str, now: float) -> None:
-        """End the locks that a pod has claimed, as the API server has confirmed that it is bound."""
+    def owner_bound(self, pod: Pod, node_name: str, now: float, *, gone: bool = False) -> None:
+        """End the locks that a pod has claimed, as the API server has confirmed that it is bound.
+
+        One that is gone by then takes no more: nothing on its node counts for it.
+        """
         claim = self._claims.pop(pod.uid, None)
         if claim is not None and pod.node_name and self._chooses(pod):
             self._has_chosen.add(pod.uid)
             self._ask(replace(claim, pod=pod, unwritten=True))
         elif claim is not None:
             self.settle_claim(claim, node_name, now)
-        self.hear_bound(pod, node_name, now)  # for locks that came meanwhile
+        if not gone:
+            self.hear_bound(pod, node_name, now)  # for locks that came meanwhile
 
     def try_beside(self, owner: Pod) -> None:
         """Have locks for reuse that wait be tried again, as a pod is bound that may use them where it is."""

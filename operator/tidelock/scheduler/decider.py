@@ -238,7 +238,8 @@ class Decider:
     def bound(self, assumed: Assumed, now: float) -> None:
         """Learn that a pod has been bound as decided."""
         self.queue.remove(assumed.pod.uid)
-        self.book.owner_bound(assumed.pod, assumed.node_name, now)
+        gone = self.cache.get(assumed.pod.uid) is None
+        self.book.owner_bound(assumed.pod, assumed.node_name, now, gone=gone)
 
     @completing
     def binding_failed(self, assumed: Assumed, now: float) -> None:

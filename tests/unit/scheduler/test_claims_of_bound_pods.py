@@ -74,3 +74,21 @@ def test_an_answer_that_comes_late_takes_no_lock_from_the_next_owner() -> None:
     assert (entry.phase, entry.bound_pod and entry.bound_pod.name) == (Phase.BOUND, "web-1")
     core.decider.bound(assumed, core.clock.now())
     assert entry.phase is Phase.CONSUMED
+
+
+def test_an_owner_that_has_come_and_gone_before_its_binding_is_answered_takes_nothing() -> None:
+    """It claimed its lock once more, whose room was then free, as nothing on the node counted for it."""
+    core = Core(node("node-a", cpu="4"))
+    entry = core.lock(owners=OWNERS, resources={"cpu": "3"})
+    core.step()
+    core.add(pod("web-0", labels={"app": "web"}, requests={"cpu": "3"}))
+    assumed = core.place()
+    core.add(
+        owner := pod("web-0", node_name="node-a", labels={"app": "web"}, requests={"cpu": "3"}, version=2)
+    )
+    core.feed.pods.remove(owner)
+
+    core.decider.bound(assumed, core.clock.now())
+
+    assert (core.used(), core.locked(), entry.phase) == (0, 3000, Phase.ACTIVE)
+    assert not core.book.hearsay
