@@ -99,6 +99,8 @@ class Told(NamedTuple):
     at: float
 
 
+# Turns of the loop in which an accepted connection comes to be known to the server, which then closes it.
+_TURNS = 3
 # Objects whose deadlines count from their creation.
 _DATED = frozenset({"Reservation", "ReservationGroup"})
 
@@ -214,6 +216,10 @@ class Proxy:
         if self._handlers:
             await asyncio.wait(self._handlers)
         if runner is not None:
+            for site in tuple(runner.sites):
+                await site.stop()
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
             await runner.cleanup()
         self.crash.clear()
         if self._forwards:

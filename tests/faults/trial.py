@@ -29,6 +29,7 @@ from faults.verdict import Evidence, Verdict
 from faults.world import Circumstances
 from tidelock.kube.client import KubeClient, Resource
 from tidelock.kube.config import load_connection
+from tidelock.kube.errors import TooManyRequests
 from tidelock.logs import TextFormatter
 
 # Seconds of the loop. An operator that converges needs a few; the patience is for machines that stall.
@@ -96,11 +97,15 @@ async def _try(
 
 
 class _Admin(KubeClient):
-    """Whoever may do everything; it does not wait in haste."""
+    """Whoever may do everything; it does not wait in haste, and has patience while a CRD is new."""
 
     async def request(self, *what: Any, **how: Any) -> bytes:
-        with awaiting_answer():
-            return await super().request(*what, **how)
+        while True:
+            try:
+                with awaiting_answer():
+                    return await super().request(*what, **how)
+            except TooManyRequests:
+                await asyncio.sleep(_LOOK)
 
 
 async def _judged(story: Story, record: Record, patience: float) -> list[str]:
