@@ -768,7 +768,7 @@ class Book:
             entry.finished_at = None
             entry.look_ahead(now)
             entry.lease = followed(None, reservation, now)
-            entry.wait(now, asked_at)
+            entry.wait(now, asked_at if entry.told_rejected else entry.pending_since)
             self._step(entry, Event.REVISE, reasons.WAITING, "the spec was edited", now)
         self._renew_expiry(entry)
         self.waitlist.renew(entry)

@@ -225,6 +225,12 @@ class Entry:
         """Whether its stored status says that it has room: now, or for its window."""
         return self.reservation.status.get("phase") in (Phase.ACTIVE, Phase.PLANNED)
 
+    @property
+    def told_rejected(self) -> bool:
+        """Whether who edits it could know that it was rejected; if not, its deadline counts on."""
+        stored = self.reservation.status.get("phase")
+        return self.reason != reasons.DEADLINE_EXCEEDED or stored == Phase.REJECTED
+
     def terminate(self, now: float) -> None:
         """Hold and want nothing any more, as the object is being deleted; how a lock ended before stays."""
         if self.phase in SETTLED:

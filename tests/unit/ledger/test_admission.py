@@ -5,6 +5,7 @@ import pytest
 from builders import NOW, pod
 from tidelock.ledger import reasons, waitlist
 from tidelock.ledger.entry import Entry
+from tidelock.ledger.status import render
 from tidelock.ledger.transitions import Event
 from tidelock.ledger.waitlist import REFUSAL_RENEWAL
 from tidelock.model.instants import format_instant
@@ -239,7 +240,7 @@ def test_an_edit_of_the_deadline_counts_from_the_same_beginning(ledger: Ledger) 
 def test_an_edit_lets_a_rejected_lock_wait_anew(ledger: Ledger) -> None:
     entry = ledger.lock(pendingDeadlineSeconds=0)
     ledger.book.refuse(entry, *FULL, NOW)
-    ledger.edit(pendingDeadlineSeconds=10, at=NOW + 100)
+    ledger.edit(pendingDeadlineSeconds=10, status=render(entry, NOW), at=NOW + 100)
     assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.WAITING)
     assert (entry.pending_since, entry.finished_at, entry.tried) == (NOW + 100, None, False)
     assert ledger.book.waitlist.take(untried_only=True) == [entry]
@@ -247,3 +248,28 @@ def test_an_edit_lets_a_rejected_lock_wait_anew(ledger: Ledger) -> None:
     ledger.book.refuse(entry, *FULL, NOW + 100)
     ledger.book.advance(NOW + 100)
     assert ledger.book.next_deadline() == NOW + 110
+
+
+def test_an_edit_that_knew_nothing_of_the_rejection_does_not_bring_a_lock_back(ledger: Ledger) -> None:
+    """Its watch was silent, so the operator could not tell of the rejection, and heard of an edit late: the
+    lock waited anew and became active 12 s after its deadline, when its manager had gone elsewhere.
+    """
+    entry = ledger.lock(pendingDeadlineSeconds=5)
+    waiting = render(entry, NOW)
+    ledger.book.refuse(entry, *FULL, NOW)
+    ledger.book.advance(NOW + 5)
+    assert entry.phase is Phase.REJECTED
+    ledger.edit(resources={"cpu": "1"}, status=waiting, at=NOW + 20)
+    ledger.book.advance(NOW + 20)
+    assert (entry.phase, entry.reason) == (Phase.REJECTED, reasons.DEADLINE_EXCEEDED)
+    assert not ledger.book.waitlist.untried
+
+
+def test_an_edit_that_knew_nothing_of_the_rejection_may_put_off_the_deadline(ledger: Ledger) -> None:
+    entry = ledger.lock(pendingDeadlineSeconds=5)
+    waiting = render(entry, NOW)
+    ledger.book.refuse(entry, *FULL, NOW)
+    ledger.book.advance(NOW + 5)
+    ledger.edit(pendingDeadlineSeconds=600, status=waiting, at=NOW + 20)
+    ledger.book.advance(NOW + 20)
+    assert (entry.phase, ledger.book.next_deadline()) == (Phase.PENDING, NOW + 601)

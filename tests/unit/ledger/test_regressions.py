@@ -69,8 +69,7 @@ def test_a_rejected_lock_that_is_edited_waits_from_then_on(ledger: Ledger) -> No
     ledger.book.refuse(ledger.entry(), reasons.NO_MATCHING_NODE, "none", NOW - 1000)
     ledger.book.advance(NOW - 900)
     assert ledger.entry().phase is Phase.REJECTED
-    render(ledger.entry(), NOW - 900)
-    ledger.edit(resources={"cpu": "2"})
+    ledger.edit(resources={"cpu": "2"}, status=render(ledger.entry(), NOW - 900))
     assert ledger.entry().pending_since == NOW
     assert ledger.readopted(at=NOW + 5).pending_since == NOW
 
