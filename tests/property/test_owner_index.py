@@ -1,12 +1,13 @@
 """The index of owners finds what a look at every lock would find."""
 
+from itertools import chain
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import NAMESPACE, pod, reservation
-from tidelock.ledger.matching import OwnerIndex, owners_among, owns
+from tidelock.ledger.matching import OwnerIndex, names, owners_among, owns
 from tidelock.model.meta import Key
 from tidelock.model.reservations import ReservationSpec
 
@@ -76,7 +77,11 @@ def test_the_index_finds_exactly_the_locks_that_the_pod_owns(
         serviceAccountName=account,
     )
 
-    assert index.of(owner) == sorted(key for key, spec in kept.items() if owns(spec, owner))
+    own = {key for key, spec in kept.items() if owns(spec, owner)}
+    for_any = {key for key in own if not names(kept[key], owner)}
+    assert index.of(owner) == sorted(own)
+    assert index.of(owner, special_only=True) == sorted(own - for_any)
+    assert sorted(chain.from_iterable(index.for_any(owner))) == sorted(for_any)
 
 
 @given(

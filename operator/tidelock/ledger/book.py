@@ -523,7 +523,7 @@ class Book:
 
     def try_beside(self, owner: Pod) -> None:
         """Have locks for reuse that wait be tried again, as a pod is bound that may use them where it is."""
-        self.waitlist.retry(entry for entry in self.ownership.of(owner) if entry.sticky)
+        self.waitlist.retry(entry for entry in self.ownership.of(owner, ()) if entry.sticky)
 
     def forget_owner(self, uid: str) -> None:
         """Learn that a pod is gone, or was not bound after all."""
@@ -559,7 +559,7 @@ class Book:
         if not node_name:
             self.forget_owner(claim.pod.uid)
         if node_name:
-            for entry in self.ownership.of(claim.pod):
+            for entry in self.ownership.of(claim.pod, claim.entries):
                 if entry in claim.entries and entry.phase not in SETTLED:
                     self._consume(entry, claim.pod, node_name, now)
         returned = [
@@ -711,7 +711,7 @@ class Book:
             return False
         if pod.uid in self._has_chosen or pod.uid in self._claims:
             return False
-        return any(is_for_any(entry, pod) for entry in self.ownership.of(pod))
+        return self.ownership.of_workload(pod)
 
     def _ask(self, claim: Claim) -> None:
         """Have the API server be asked whether the pod of a claim is bound."""

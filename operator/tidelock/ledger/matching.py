@@ -6,8 +6,9 @@ select by expressions alone are tried one by one, a namespace at a time.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from math import floor
+from typing import NamedTuple
 
 from tidelock.ledger.entry import Entry
 from tidelock.model.meta import Key
@@ -132,6 +133,17 @@ def _controls(owner: ControllerOwner, pod: Pod) -> bool:
 _Owners = tuple[str, ...]
 """A namespace, and the owner terms of locks in it as text."""
 
+_Place = tuple[str, ...]
+"""A namespace, and something that pods there may have."""
+
+
+class _Alike(NamedTuple):
+    """Locks of the same owners that are shared alike, and the places where they are found."""
+
+    spec: ReservationSpec
+    keys: dict[Key, None]
+    places: set[_Place]
+
 
 class OwnerIndex:
     """Finds the locks whose owner a pod is, without trying all locks of its namespace.
@@ -141,8 +153,8 @@ class OwnerIndex:
 
     def __init__(self) -> None:
         self._owners: dict[Key, _Owners] = {}
-        self._alike: dict[_Owners, tuple[ReservationSpec, dict[Key, None]]] = {}
-        self._places: defaultdict[tuple[str, ...], dict[_Owners, None]] = defaultdict(dict)
+        self._alike: dict[_Owners, _Alike] = {}
+        self._places: defaultdict[_Place, dict[_Owners, None]] = defaultdict(dict)
 
     def put(self, key: Key, spec: ReservationSpec) -> None:
         """Add a lock, or replace its owners."""
@@ -153,50 +165,66 @@ class OwnerIndex:
         self.discard(key)
         self._owners[key] = owners
         if owners not in self._alike:
-            self._alike[owners] = (spec, {})
-            for term in spec.owners:
-                self._places[key.namespace, *_place(term)][owners] = None
-        self._alike[owners][1][key] = None
+            places = {self._emptiest(key.namespace, term) for term in spec.owners}
+            self._alike[owners] = _Alike(spec, {}, places)
+            for place in places:
+                self._places[place][owners] = None
+        self._alike[owners].keys[key] = None
 
     def discard(self, key: Key) -> None:
         """Drop a lock; one that is not there is ignored."""
         owners = self._owners.pop(key, None)
         if owners is None:
             return
-        spec, keys = self._alike[owners]
-        del keys[key]
-        if keys:
+        alike = self._alike[owners]
+        del alike.keys[key]
+        if alike.keys:
             return
         del self._alike[owners]
-        for place in {(key.namespace, *_place(term)) for term in spec.owners}:
+        for place in alike.places:
             del self._places[place][owners]
             if not self._places[place]:
                 del self._places[place]
 
+    def _emptiest(self, namespace: str, term: Owner) -> _Place:
+        """Choose where a term is kept: a thousand workloads may share one label, and differ in another."""
+        places = [(namespace, *place) for place in _places_for(term)]
+        return min(places, key=lambda place: len(self._places.get(place, ())))
+
     def of(self, pod: Pod, *, special_only: bool = False) -> list[Key]:
         """Keys of the pod's own locks, sorted; if asked, without those for any pod of its workload."""
+        return sorted(
+            key
+            for spec, keys, _ in self._candidates(pod)
+            if not (special_only and _is_for_any(spec, pod)) and owns(spec, pod)
+            for key in keys
+        )
+
+    def for_any(self, pod: Pod) -> Iterator[Iterable[Key]]:
+        """Keys of the pod's own locks for any pod of its workload, those with the same owners at once."""
+        return (keys for spec, keys, _ in self._candidates(pod) if _is_for_any(spec, pod) and owns(spec, pod))
+
+    def _candidates(self, pod: Pod) -> list[_Alike]:
         if not self._owners:
             return []
         candidates: dict[_Owners, None] = {}
         for place in _places_of(pod):
             candidates |= self._places.get((pod.meta.namespace, *place), {})
-        tried = (self._alike[owners] for owners in candidates)
-        own = (each for each in tried if owns(each[0], pod))
-        return sorted(
-            key for spec, keys in own if not (special_only and _is_for_any(spec, pod)) for key in keys
-        )
+        return [self._alike[owners] for owners in candidates]
 
 
-def _place(term: Owner) -> tuple[str, ...]:
-    """Say where in a namespace a term is kept: by something that each pod which matches it has."""
+def _places_for(term: Owner) -> list[tuple[str, ...]]:
+    """Say where in a namespace a term may be kept: by something that each pod which matches it has."""
     if term.pod is not None:
-        return ("pod", term.pod.name)
+        return [("pod", term.pod.name)]
     if term.controller is not None:
-        return ("controller", term.controller.name)
+        return [("controller", term.controller.name)]
     labels = (term.selector.match_labels if term.selector else None) or {}
     if labels:
-        return ("label", *min(labels.items()))
-    return ("account", term.service_account_name) if term.service_account_name is not None else ()
+        return [("label", *item) for item in sorted(labels.items())]
+    if term.service_account_name is not None:
+        return [("account", term.service_account_name)]
+    return [()]
 
 
 def _places_of(pod: Pod) -> Iterator[tuple[str, ...]]:

@@ -6,6 +6,7 @@ What is asked here changes nothing; what a pod's coming does to its locks is up 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import reduce
+from itertools import chain
 
 from tidelock.ledger.bestfit import best_fit, misfit
 from tidelock.ledger.entry import Entry
@@ -88,22 +89,34 @@ class Ownership:
         keys = self._former.of(pod)
         return next((text for key, text in reversed(self._ends.items()) if key in keys), "") if keys else ""
 
-    def of(self, pod: Pod) -> list[Entry]:
-        """All locks of which the pod is an owner and which are not over, by name; of a group one a node."""
+    def of(self, pod: Pod, among: Iterable[Entry] | None = None) -> list[Entry]:
+        """All locks of which the pod is an owner and which are not over, by name; of a group one a node.
+
+        Thousands may be for any pod of its workload: with `among` only these of them.
+        """
         if isinstance(pod, ReservePod):
             return []  # it owns nothing
         claimed = pod.claimed_locks
-        keys = self._index.of(pod, special_only=claimed is not None)
-        if claimed:  # thousands may be for any pod of its workload
+        if claimed is not None:
             took = (self._key_of.get(uid) for uid in claimed)
-            keys = sorted({*keys, *(key for key in took if key is not None and self._owns(pod, key))})
+            among = [self._entries[key] for key in took if key is not None]
+        keys = self._index.of(pod, special_only=among is not None)
+        if among is not None:
+            keys = sorted({*keys, *(entry.key for entry in among if self._owns(pod, entry))})
         if not keys:  # as for most pods
             return []
         entries = (self._entries[key] for key in keys)
         return self._groups.open_to(pod, [entry for entry in entries if may_claim(entry, pod)])
 
-    def _owns(self, pod: Pod, key: Key) -> bool:
-        return is_owner(pod, key, self._entries[key].reservation.spec)
+    def of_workload(self, pod: Pod) -> bool:
+        """Whether any lock of a pod's own is for any pod of its workload."""
+        keys = chain.from_iterable(self._index.for_any(pod))
+        return any(may_claim(self._entries[key], pod) for key in keys)
+
+    def _owns(self, pod: Pod, entry: Entry) -> bool:
+        """Whether a pod is an owner of a lock that is not over."""
+        is_known = self._entries.get(entry.key) is entry and entry.phase not in SETTLED
+        return is_known and is_owner(pod, entry.key, entry.reservation.spec)
 
     def used_by_workloads(self, namespace: str) -> bool:
         """Whether there is, or was, a lock in a namespace that does not name its owners."""
@@ -116,7 +129,7 @@ class Ownership:
         for any pod of its workload those that fit best what it needs beside these. Where its binding says
         which it took, those. With `named_only` it takes none of these.
         """
-        own = self.of(pod)
+        own = self.of(pod, self._rooms.held_on(node_name))
         if not own:
             return own
         loose: list[Entry] = []

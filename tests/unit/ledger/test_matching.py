@@ -166,6 +166,15 @@ def test_nothing_is_kept_for_names_of_pods_that_no_lock_has() -> None:
     assert not owners._places
 
 
+def test_of_many_locks_that_share_a_label_one_is_tried() -> None:
+    """All that had a label in common, the first by its name, were tried for each pod."""
+    selectors = [{"selector": {"matchLabels": {"app": "web", "number": str(n)}}} for n in range(100)]
+    owners = index(**{f"lock-{n}": spec(term) for n, term in enumerate(selectors)})
+    owner = pod(labels={"app": "web", "number": "50"})
+    assert len(owners._candidates(owner)) == 2  # the first lock has the label that was not common yet
+    assert owners.of(owner) == [Key(NAMESPACE, "lock-50")]
+
+
 def test_an_owner_selector_is_read_once() -> None:
     """It was read again for each pod: 256 expressions of each of 5,000 locks."""
     web = spec(expression("In", "front"))
