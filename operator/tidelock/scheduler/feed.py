@@ -30,8 +30,15 @@ from tidelock.ledger.entry import Entry
 from tidelock.model.locks import Reservation
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, assigned_to
-from tidelock.scheduler.owners import look_for_owner, look_for_owners
+from tidelock.scheduler.backlog import Backlog
+from tidelock.scheduler.owners import look_for_owner
 from tidelock.scheduler.queue import SchedulingQueue
+
+# Seconds for which the pods that were bound before a start are heard before anything is decided. What one
+# tenant's locks and pods take beyond that delays no other.
+_AT_ONCE = 1.0
+# Seconds for which they are heard in a turn of the event loop then; all else has as much time afterwards.
+_SLICE = 0.005
 
 # What plugins can register for, by the field of Objects that holds it.
 _RESOURCES = {
@@ -74,6 +81,8 @@ class Feed:
         self.others = {name: ObjectSink(self, name, lister) for name, lister in others.items()}
         self.gone: set[str] = set()  # uids of pods of whose end the API server has told, and no watch yet
         self._missing = {"pods", "nodes", "reservations", *others}
+        self._backlog = Backlog(book, cache)
+        self._rests_until = 0.0  # by the monotonic clock
 
     def listed(self, resource: str) -> None:
         """Note that a resource has been listed; after the last one the ledger is brought in line."""
@@ -81,10 +90,32 @@ class Feed:
         if self._missing or self.ready:
             return
         self.ready = True
-        look_for_owners(self.book, self.cache, self.clock.now())
+        self._backlog.gather(self.clock.now())
         for name in self.book.rooms.nodes_with_locks():
-            self.book.settle_unseen(name, self.clock.now())
+            self.settle_unseen(name)
+        self._hear(_AT_ONCE)
         self.wake()
+
+    @property
+    def next_due(self) -> float | None:
+        """Instant at which more of the pods that were bound before the start are heard; None if all are."""
+        if not self._backlog:
+            return None
+        return self.clock.now() + max(self._rests_until - self.clock.monotonic(), 0.0)
+
+    def catch_up(self) -> None:
+        """Hear some of the pods that were bound before the start, if it is their turn."""
+        if self._backlog and self.clock.monotonic() >= self._rests_until:
+            self._hear(_SLICE)
+
+    def _hear(self, seconds: float) -> None:
+        """Hear pods for so long, but at least one, and judge the nodes for which all are heard."""
+        end = start = self.clock.monotonic()
+        while self._backlog and end <= start + seconds:
+            for name in self._backlog.hear_one(self.clock.now()):
+                self.settle_unseen(name)
+            end = self.clock.monotonic()
+        self._rests_until = end + (end - start)
 
     def notify(self, event: ClusterEvent, old: object, new: object) -> None:
         """Tell the queue what happened; locks are tried again if a plugin that refused one waits for that."""
@@ -98,9 +129,14 @@ class Feed:
 
         `occupied` are the locks that the pod was in before.
         """
-        if self.ready and node_name:
+        if self.ready and node_name and not self._backlog.awaits(node_name):
             left = [entry for entry in occupied if newcomer and newcomer.uid not in entry.occupants]
             self.book.settle_node(node_name, self.clock.now(), newcomer, left)
+
+    def settle_unseen(self, node_name: str) -> None:
+        """Bring the locks of a node in line with it if nobody saw who took their room, once all is known."""
+        if self.ready and not self._backlog.awaits(node_name):
+            self.book.settle_unseen(node_name, self.clock.now())
 
     def look_for_owner(self, entry: Entry, but: str = "") -> None:
         """Have a lock whose owner seems to be bound already be claimed by it."""
@@ -193,8 +229,7 @@ class PodSink(_Sink):
         left = before is not None and (after is None or after.node_name != before.node_name)
         came = after is not None and not after.assumed and (before is None or before.assumed or left)
         if before is not None and left:
-            if self._feed.ready:  # what it used of a lock for reuse is the lock's again
-                self._feed.book.settle_unseen(before.node_name, self._feed.clock.now())
+            self._feed.settle_unseen(before.node_name)  # what it used of a lock for reuse is the lock's again
             self._feed.notify(ASSIGNED_POD_DELETE, assigned_to(before.pod, before.node_name), None)
         if after is not None and came:
             self._feed.book.try_beside(after.pod)

@@ -60,11 +60,13 @@ class Loop:
         self.started.set()
         while True:
             self._work()
+            feed.catch_up()
             self._evictor.flush()
             for claim in self._decider.take_hearsay():
                 self._binder.look_up(claim, partial(feed.answered, claim))
             unwritten = self._publisher.flush()
-            due = self._decider.next_due()
+            instants = (self._decider.next_due(), feed.next_due)
+            due = min((instant for instant in instants if instant is not None), default=None)
             if unwritten or (due is not None and due <= self._clock.now()):
                 await asyncio.sleep(0)
             else:

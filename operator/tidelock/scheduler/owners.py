@@ -9,24 +9,6 @@ from tidelock.model.pods import Pod
 from tidelock.model.reservations import Phase, ReservationSpec
 
 
-def look_for_owners(book: Book, cache: Cache, now: float) -> None:
-    """Have all locks whose owners seem to be bound already be claimed by these, as after a start.
-
-    In a namespace where locks do not name their owners each bound pod is asked once, first the one that was
-    bound first.
-    """
-    namespaces: dict[str, None] = {}
-    for entry in tuple(book.entries.values()):
-        if owner_names(entry.key, entry.reservation.spec) is None:
-            namespaces[entry.key.namespace] = None
-        else:
-            look_for_owner(book, cache, entry, now)
-    for namespace in namespaces:
-        bound = [placed for placed in cache.pods_in(namespace) if not placed.assumed]
-        for placed in sorted(bound, key=lambda placed: (placed.pod.bound_at, placed.pod.key)):
-            book.hear_bound(placed.pod, placed.node_name, now)
-
-
 def look_for_owner(book: Book, cache: Cache, entry: Entry, now: float, but: str = "") -> None:
     """Have a lock whose owner seems to be bound already be claimed by it, if it takes the lock.
 

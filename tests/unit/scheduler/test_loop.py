@@ -5,10 +5,10 @@ from itertools import pairwise
 
 import pytest
 
-from builders import node
+from builders import NOW, node, pod
 from tidelock.model.reservations import Phase
 from tidelock.scheduler.queue import Place
-from unit.scheduler.machinery import Shell, pod_path, turns
+from unit.scheduler.machinery import HELD, Shell, pod_path, turns
 
 
 class Alarm:
@@ -61,6 +61,24 @@ async def test_nothing_is_decided_before_the_feed_is_ready(alarm: Alarm) -> None
         assert shell.loop.started.is_set()
         assert shell.stored_status()["phase"] == "Active"
     assert set(alarm.delays) == {1.0}
+
+
+async def test_pods_that_were_bound_before_the_start_are_heard_beside_decisions(alarm: Alarm) -> None:
+    shell = Shell(node("node-a", cpu="3"), listed=False)
+    owners = [{"selector": {"matchLabels": {"app": "web"}}}]
+    shell.lock(owners=owners, status=HELD)
+    for number in range(9):
+        labels = {"app": "web"} if number == 8 else {}
+        shell.add(pod(f"pod-{number}", node_name="node-a", labels=labels, bound_at=NOW + number, requests={}))
+    shell.clock.tick = 0.4
+    shell.list_all()
+    assert shell.feed.next_due is not None
+    async with running(shell):
+        for _ in range(50):
+            await turns()
+            alarm.ring()
+        assert shell.feed.next_due is None
+    assert [asked.path for asked in shell.api.asked if asked.method == "GET"] == [pod_path("pod-8")]
 
 
 async def test_an_event_wakes_the_loop(alarm: Alarm) -> None:
