@@ -1,8 +1,30 @@
 """Objects at the end of what the API takes, when an operator starts or takes over: none leads before."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 from attacks.hostile import ATTACKS, attacked
 from attacks.operators import Replica, until_led
 from attacks.tenant import Canary, Tenant
+from cluster.api import Manifest
+
+_SELECTORS = 2_000
+_PODS = 800
+_AT_A_TIME = 8
+
+
+def shunning(number: int) -> list[Manifest]:
+    """Write owners that pods with `app=web` are not, as the last of each term's expressions tells."""
+    return [
+        {
+            "selector": {
+                "matchExpressions": [
+                    *({"key": f"k-{number}-{term}-{n}", "operator": "DoesNotExist"} for n in range(15)),
+                    {"key": "app", "operator": "NotIn", "values": ["web"]},
+                ]
+            }
+        }
+        for term in range(4)
+    ]
 
 
 def test_others_are_served_after_a_start_and_a_take_over_beside_all_of_them(
@@ -24,3 +46,31 @@ def test_others_are_served_after_a_start_and_a_take_over_beside_all_of_them(
     first.ready()
     canary.answered()
     assert first.running
+
+
+def test_others_are_served_after_a_start_beside_many_selectors_and_pods(
+    replica: Replica, tenant_a: Tenant, canary: Canary
+) -> None:
+    """Each bound pod was compared with each selector before anything was decided, in one step of minutes: the
+    operator was taken for stuck and ended, at each start.
+    """
+    node = tenant_a.node(cpu="1")
+    web = {"labels": {"app": "web"}}
+    with ThreadPoolExecutor(_AT_A_TIME) as pool:
+        locks = pool.map(
+            lambda number: tenant_a.lock(f"lock-{number}", "2", node, owners=shunning(number)),
+            range(_SELECTORS),
+        )
+        assert len(list(locks)) == _SELECTORS
+        pods = pool.map(
+            lambda number: tenant_a.pod(f"web-{number}", "0", metadata=web, nodeName=node.name), range(_PODS)
+        )
+        assert len(list(pods)) == _PODS
+
+    first = replica("first")
+    until_led(first)
+    canary.answered()
+    begun = first.pid
+    first.ready()
+    assert first.running
+    assert first.pid == begun
