@@ -6,8 +6,8 @@ is true now and is safe to repeat. Instants (`now`) are seconds since the epoch.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
@@ -43,7 +43,7 @@ from tidelock.ledger.timers import Timers
 from tidelock.ledger.transitions import GIVEN, SETTLED, Event, after
 from tidelock.ledger.waitlist import Waitlist
 from tidelock.model.failures import Attempt, OnFailure, failure_note, failure_text, raise_failure
-from tidelock.model.instants import format_instant
+from tidelock.model.instants import earliest, format_instant
 from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.nodes import Node
@@ -344,14 +344,24 @@ class Book:
             with suppress(Exception):  # what it was not known for; the exception before is the one to tell
                 step()
 
+    @contextmanager
+    def isolated(
+        self, step: str, kind: str, meta: ObjectMeta, now: float, anew: Entry | None = None
+    ) -> Iterator[Attempt]:
+        """Isolate a step: a fault costs its object alone. What it was changing is made anew, and `anew`."""
+        self.checkpoint()
+        with Attempt(partial(self.on_failure, step, kind, meta)) as attempt:
+            yield attempt
+        if attempt.error is not None:
+            if anew is not None:
+                self.rooms.in_change[anew.key] = anew
+            self.recover(now)
+
     def _shield(self, entry: Entry, now: float, work: Callable[[], None]) -> None:
         """Do what is due about a lock; one for which that fails is made anew, and is due again later."""
-        self.checkpoint()
-        with Attempt(partial(self.on_failure, "due", "Reservation", entry.reservation.meta)) as attempt:
+        with self.isolated("due", "Reservation", entry.reservation.meta, now, entry) as attempt:
             work()
         if attempt.error is not None:
-            self.rooms.in_change[entry.key] = entry
-            self.recover(now)
             self.note_fault(entry.key, attempt.error)
             if entry.key in self.entries:
                 self._timers.set(entry.key, now + attempt.pause)
@@ -542,7 +552,7 @@ class Book:
         own = [
             entry
             for entry in self.ownership.taken(pod, node_name, named_only=not chooses and not _says(pod))
-            if entry.phase is not Phase.BOUND or entry.bound_pod is None or entry.bound_pod.uid != pod.uid
+            if not _is_taken_by(entry, pod)
         ]
         if own or chooses:
             text = f"pod {pod.key} seems to be bound to {node_name}"
@@ -621,8 +631,7 @@ class Book:
         if places is not None:
             places = max(places, self.waitlist.steady.instant(self._places_from))
         retries = self._group_retries.next(), self._rebuilds.next()
-        instants = (self._timers.next(), places, *retries)
-        return min((instant for instant in instants if instant is not None), default=None)
+        return earliest(self._timers.next(), places, *retries)
 
     def advance(self, now: float) -> None:
         """Do what is due: expiries, deadlines, moves and removals, in the order of their instants."""

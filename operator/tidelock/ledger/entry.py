@@ -12,6 +12,7 @@ from tidelock.ledger.moves import Plan, asked
 from tidelock.ledger.occupancy import Occupant
 from tidelock.ledger.timeline import Span
 from tidelock.ledger.transitions import FINAL, GIVEN, SETTLED, Event, after
+from tidelock.model.instants import earliest
 from tidelock.model.lifetimes import expiry_from, removable_at, too_late_at
 from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key
@@ -393,12 +394,12 @@ class Entry:
             return self.removable_at()
         lease_due = self.lease.due if self.lease is not None else None
         if self.phase is Phase.PENDING:
-            return _earliest(self.ends_at, self._given_up_due(), lease_due, self.begins_at)
+            return earliest(self.ends_at, self._given_up_due(), lease_due, self.begins_at)
         if self.phase is Phase.PLANNED:
-            return _earliest(self.ends_at, lease_due, self.begins_at)
+            return earliest(self.ends_at, lease_due, self.begins_at)
         if self.phase is Phase.ACTIVE:
             commit_due = self.hold.commit_due if self.hold is not None else None
-            return _earliest(self.expires_at, self.move_at, lease_due, commit_due)
+            return earliest(self.expires_at, self.move_at, lease_due, commit_due)
         return None
 
     def _given_up_due(self) -> float | None:
@@ -414,7 +415,3 @@ class Entry:
     def final(self) -> bool:
         """Whether the lock has ended for good."""
         return self.phase in FINAL
-
-
-def _earliest(*instants: float | None) -> float | None:
-    return min((instant for instant in instants if instant is not None), default=None)

@@ -101,7 +101,7 @@ class Ownership:
             took = (self._key_of.get(uid) for uid in claimed)
             among = [self._entries[key] for key in took if key is not None]
         keys = self._index.of(pod, special_only=among is not None)
-        if among is not None:
+        if among is not None and self.used_by_workloads(pod.meta.namespace):
             keys = sorted({*keys, *(entry.key for entry in among if self._owns(pod, entry))})
         if not keys:  # as for most pods
             return []

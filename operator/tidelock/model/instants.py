@@ -39,6 +39,11 @@ def parse_instant(text: str) -> float:
     return from_datetime(moment)
 
 
+def earliest(*instants: float | None) -> float | None:
+    """Return the first of some instants, some of which may never come; None if none does."""
+    return min((instant for instant in instants if instant is not None), default=None)
+
+
 def stored_instant(value: object) -> float | None:
     """Read an instant of a stored status; None for what is none.
 

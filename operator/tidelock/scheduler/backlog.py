@@ -1,14 +1,11 @@
-"""Has the pods claim their locks that were bound while no operator looked."""
+"""Lets pods that were bound before the operator started claim their locks."""
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable
 
 from tidelock.cluster.cache import Cache, Placed
 from tidelock.ledger.book import Book
 from tidelock.ledger.matching import owner_names
-from tidelock.model.failures import Attempt
-from tidelock.model.meta import ObjectMeta
 from tidelock.scheduler.owners import look_for_owner
 
 
@@ -25,7 +22,8 @@ class Backlog:
         self._book = book
         self._cache = cache
         self._left: dict[str, deque[Placed]] = {}  # the pods of a namespace, in their order
-        self._awaited: dict[str, set[str]] = {}  # the namespaces with locks on a node of which some are left
+        self._nodes: defaultdict[str, list[str]] = defaultdict(list)  # with locks of a namespace
+        self._awaited = Counter[str]()  # of how many namespaces that are left a node has locks
 
     def __bool__(self) -> bool:
         """Whether any pod is left."""
@@ -33,7 +31,7 @@ class Backlog:
 
     def awaits(self, node_name: str) -> bool:
         """Whether a node has locks that pods may use which are yet to be heard."""
-        return node_name in self._awaited
+        return self._awaited[node_name] > 0
 
     def gather(self, now: float) -> None:
         """Have the pods that locks name claim these, and line up those that may have taken others."""
@@ -42,43 +40,33 @@ class Backlog:
             if owner_names(entry.key, entry.reservation.spec) is None:
                 locks[entry.key.namespace] += 1
             else:
-                look = partial(look_for_owner, self._book, self._cache, entry, now)
-                self._isolate("Reservation", entry.reservation.meta, look, now)
+                with self._book.isolated("owners", "Reservation", entry.reservation.meta, now):
+                    look_for_owner(self._book, self._cache, entry, now)
         lines = {namespace: self._line(namespace) for namespace in locks}
         least_first = sorted(
             locks, key=lambda namespace: (locks[namespace] * len(lines[namespace]), namespace)
         )
         self._left = {namespace: lines[namespace] for namespace in least_first if lines[namespace]}
         for node_name in self._book.rooms.nodes_with_locks():
-            theirs = {entry.key.namespace for entry in self._book.rooms.held_on(node_name)}
-            if theirs := theirs & self._left.keys():
-                self._awaited[node_name] = theirs
+            for namespace in {entry.key.namespace for entry in self._book.rooms.held_on(node_name)}:
+                if namespace in self._left:
+                    self._nodes[namespace].append(node_name)
+                    self._awaited[node_name] += 1
 
     def hear_one(self, now: float) -> Iterable[str]:
         """Hear the next pod, and return the nodes that can be judged since then."""
         namespace, line = next(iter(self._left.items()))
         placed = self._cache.get(line.popleft().pod.uid)
         if placed is not None and not placed.assumed:
-            hear = partial(self._book.hear_bound, placed.pod, placed.node_name, now)
-            self._isolate("Pod", placed.pod.meta, hear, now)
+            with self._book.isolated("owners", "Pod", placed.pod.meta, now):
+                self._book.hear_bound(placed.pod, placed.node_name, now)
         if line:
             return ()
         del self._left[namespace]
-        for theirs in self._awaited.values():
-            theirs.discard(namespace)
-        clear = [node_name for node_name, theirs in self._awaited.items() if not theirs]
-        for node_name in clear:
-            del self._awaited[node_name]
-        return clear
+        nodes = self._nodes.pop(namespace, [])
+        self._awaited.subtract(nodes)
+        return [node_name for node_name in nodes if not self.awaits(node_name)]
 
     def _line(self, namespace: str) -> deque[Placed]:
         bound = [placed for placed in self._cache.pods_in(namespace) if not placed.assumed]
         return deque(sorted(bound, key=lambda placed: (placed.pod.bound_at, placed.pod.key)))
-
-    def _isolate(self, kind: str, meta: ObjectMeta, step: Callable[[], None], now: float) -> None:
-        """Have a fault cost its object alone."""
-        self._book.checkpoint()
-        with Attempt(partial(self._book.on_failure, "owners", kind, meta)) as attempt:
-            step()
-        if attempt.error is not None:
-            self._book.recover(now)

@@ -37,6 +37,7 @@ from tidelock.ledger.quotas import Quotas
 from tidelock.ledger.rooms import Shift
 from tidelock.ledger.timers import Timers
 from tidelock.model.failures import Attempt, OnFailure, log_failure, raise_failure
+from tidelock.model.instants import earliest
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, assigned_to
@@ -226,8 +227,7 @@ class Decider:
         rested = self._wakes.next()
         wakes = None if rested is None else self.book.waitlist.steady.instant(rested)
         left_out = map(self.book.waitlist.steady.instant, self._parts.values())
-        instants = (self.book.next_deadline(), moves, kept, pods_due, wakes, *left_out)
-        return min((instant for instant in instants if instant is not None), default=None)
+        return earliest(self.book.next_deadline(), moves, kept, pods_due, wakes, *left_out)
 
     def advised(self, consultation: Consultation, advice: Advice) -> None:
         """Learn what the extenders say of a pod; nobody waits for it any more if the pod is gone."""
@@ -424,14 +424,10 @@ class Decider:
     @contextmanager
     def _shielded(self, entry: Entry, now: float) -> Iterator[None]:
         """Do a step about a lock; one for which that fails is made anew, and rests for a while."""
-        meta = entry.reservation.meta
-        self.book.checkpoint()
-        with Attempt(partial(self._on_failure, "decision", "Reservation", meta)) as attempt:
+        with self.book.isolated("decision", "Reservation", entry.reservation.meta, now) as attempt:
             yield
-        if attempt.error is not None:
-            self.book.recover(now)
-            if (made := self.book.waitlist.waiting.get(entry.key)) is not None:
-                self._rest(made, attempt.pause)
+        if attempt.error is not None and (made := self.book.waitlist.waiting.get(entry.key)) is not None:
+            self._rest(made, attempt.pause)
         self.book.note_fault(entry.key, attempt.error)
 
     def _rest(self, entry: Entry, pause: float) -> None:

@@ -7,6 +7,7 @@ from typing import NoReturn
 from tidelock.clock import Clock
 from tidelock.isolation import Isolation
 from tidelock.kube.client import PODS
+from tidelock.model.instants import earliest
 from tidelock.model.pods import Pod
 from tidelock.scheduler.binding import Binder
 from tidelock.scheduler.cycle import Assumed
@@ -65,8 +66,7 @@ class Loop:
             for claim in self._decider.take_hearsay():
                 self._binder.look_up(claim, partial(feed.answered, claim))
             unwritten = self._publisher.flush()
-            instants = (self._decider.next_due(), feed.next_due)
-            due = min((instant for instant in instants if instant is not None), default=None)
+            due = earliest(self._decider.next_due(), feed.next_due)
             if unwritten or (due is not None and due <= self._clock.now()):
                 await asyncio.sleep(0)
             else:

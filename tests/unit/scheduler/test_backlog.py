@@ -25,14 +25,7 @@ def held(core: Core, name: str = "lock", **fields: object) -> Entry:
 
 def bound(number: int, labels: dict[str, str], **fields: object) -> Pod:
     """Give a pod that another scheduler bound after the locks were made."""
-    requests = {"cpu": "0"}
-    return pod(
-        f"pod-{number}",
-        node_name="node-a",
-        labels=labels,
-        bound_at=NOW + number,
-        **{"requests": requests, **fields},
-    )
+    return pod(f"pod-{number}", node_name="node-a", labels=labels, bound_at=NOW + number, **fields)
 
 
 def started(owner: int) -> tuple[Core, Entry]:
@@ -84,7 +77,6 @@ def test_what_no_longer_fits_is_found_after_all_pods_are_heard() -> None:
 
     list(heard(core))
     assert (entry.phase, entry.reason) == (Phase.PENDING, "Overcommitted")
-    core.feed.nodes.upsert(None, node("node-a", cpu="3", version=2))
 
 
 def test_all_else_is_decided_meanwhile_and_has_as_much_time() -> None:
@@ -105,7 +97,7 @@ def test_all_else_is_decided_meanwhile_and_has_as_much_time() -> None:
 def test_a_namespace_with_less_to_do_does_not_wait_for_others() -> None:
     core = Core(node("node-a"), listed=False)
     held(core)
-    core.add(*(bound(number, {}) for number in range(5)))
+    core.add(*(bound(number, {}, requests={}) for number in range(5)))
     small = held(core, "small", namespace="elsewhere")
     core.add(bound(9, {"app": "web"}, namespace="elsewhere", requests={"cpu": "2"}))
     core.clock.tick = A_TURN
@@ -133,7 +125,7 @@ def test_a_fault_costs_one_pod(monkeypatch: pytest.MonkeyPatch) -> None:
 
     core = Core(node("node-a"), listed=False, on_failure=failed)
     entry = held(core)
-    core.add(bound(0, {}), bound(1, {"app": "web"}, requests={"cpu": "2"}))
+    core.add(bound(0, {}, requests={}), bound(1, {"app": "web"}, requests={"cpu": "2"}))
     hear = core.book.hear_bound
 
     def hear_most(owner: Pod, node_name: str, now: float) -> None:

@@ -1,10 +1,20 @@
 """Locks of pods that a watch says are bound, while it is behind what the API server says."""
 
 from builders import node, pod
+from tidelock.ledger.entry import Entry
 from tidelock.model.reservations import Phase
 from unit.scheduler.machinery import Core
 
 OWNERS = [{"pod": {"name": name}, "selector": {"matchLabels": {"app": "web"}}} for name in ("web-0", "web-1")]
+BOUND = pod("web-0", node_name="node-a", labels={"app": "web"}, requests={"cpu": "2"})
+
+
+def holding() -> tuple[Core, Entry]:
+    """Have three of a node's four cpus be locked for either of two pods."""
+    core = Core(node("node-a", cpu="4"))
+    entry = core.lock(owners=OWNERS, resources={"cpu": "3"})
+    core.step()
+    return core, entry
 
 
 def test_one_that_the_watch_still_takes_for_an_owner_is_asked_for_once() -> None:
@@ -45,14 +55,11 @@ def test_another_that_is_bound_is_asked_for_next() -> None:
 
 def test_a_lock_is_back_at_once_when_its_owner_goes_before_the_answer() -> None:
     """What the owner gave back was free for others until the API server had said that it is gone."""
-    core = Core(node("node-a", cpu="4"))
-    entry = core.lock(owners=OWNERS, resources={"cpu": "3"})
-    core.step()
-    owner = pod("web-0", node_name="node-a", labels={"app": "web"}, requests={"cpu": "2"})
-    core.add(owner)
+    core, entry = holding()
+    core.add(BOUND)
     assert (entry.phase, core.locked()) == (Phase.BOUND, 1000)
 
-    core.feed.pods.remove(owner)
+    core.feed.pods.remove(BOUND)
 
     assert (core.used(), core.locked(), entry.phase) == (0, 3000, Phase.ACTIVE)
     core.answer(gone=True)
@@ -60,12 +67,9 @@ def test_a_lock_is_back_at_once_when_its_owner_goes_before_the_answer() -> None:
 
 
 def test_an_answer_that_comes_late_takes_no_lock_from_the_next_owner() -> None:
-    core = Core(node("node-a", cpu="4"))
-    entry = core.lock(owners=OWNERS, resources={"cpu": "3"})
-    core.step()
-    owner = pod("web-0", node_name="node-a", labels={"app": "web"}, requests={"cpu": "2"})
-    core.add(owner)
-    core.feed.pods.remove(owner)
+    core, entry = holding()
+    core.add(BOUND)
+    core.feed.pods.remove(BOUND)
     core.add(pod("web-1", labels={"app": "web"}, requests={"cpu": "2"}))
     assumed = core.place()
 
@@ -78,9 +82,7 @@ def test_an_answer_that_comes_late_takes_no_lock_from_the_next_owner() -> None:
 
 def test_an_owner_that_has_come_and_gone_before_its_binding_is_answered_takes_nothing() -> None:
     """It claimed its lock once more, whose room was then free, as nothing on the node counted for it."""
-    core = Core(node("node-a", cpu="4"))
-    entry = core.lock(owners=OWNERS, resources={"cpu": "3"})
-    core.step()
+    core, entry = holding()
     core.add(pod("web-0", labels={"app": "web"}, requests={"cpu": "3"}))
     assumed = core.place()
     core.add(
