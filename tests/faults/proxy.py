@@ -99,8 +99,11 @@ class Told(NamedTuple):
     at: float
 
 
-# Turns of the loop in which an accepted connection comes to be known to the server, which then closes it.
+# Turns of the loop in which an accepted connection comes to be known to the server, which then closes it. A
+# listener that is closed within them leaves it open for ever (CPython's gh-109564).
 _TURNS = 3
+# Seconds that requests have to end when the door is shut.
+_PARTING = 60.0
 # Objects whose deadlines count from their creation.
 _DATED = frozenset({"Reservation", "ReservationGroup"})
 
@@ -191,7 +194,8 @@ class Proxy:
         self._forwards: set[asyncio.Task[_Answer]] = set()
         self._handlers: set[asyncio.Task[web.StreamResponse]] = set()
         self._gaps: set[str] = set()
-        self._runner: web.ServerRunner | None = None
+        self._door = web.Server(self._handle, handler_cancellation=True)
+        self._listener: asyncio.Server | None = None
         self._calm = asyncio.Event()
         self.log: list[Passed] = []
         self.told: list[Told] = []
@@ -201,26 +205,26 @@ class Proxy:
 
     async def open(self) -> str:
         """Open a door for one life of the operator; returns its URL."""
-        self._runner = web.ServerRunner(web.Server(self._handle, handler_cancellation=True))
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, HOST, 0)
-        await site.start()
-        _, port = self._runner.addresses[0]
+        self._door = web.Server(self._handle, handler_cancellation=True)
+        self._listener = await asyncio.get_running_loop().create_server(self._door, HOST, 0)
+        _, port = self._listener.sockets[0].getsockname()
         return f"http://{HOST}:{port}"
 
     async def shut(self) -> None:
         """Cut all connections of the operator, and let end what has reached the server."""
-        runner, self._runner = self._runner, None
+        listener, self._listener = self._listener, None
         for task in self._handlers:
             task.cancel()
         if self._handlers:
             await asyncio.wait(self._handlers)
-        if runner is not None:
-            for site in tuple(runner.sites):
-                await site.stop()
+        if listener is not None:
+            for socket in listener.sockets:
+                asyncio.get_running_loop().remove_reader(socket)
             for _ in range(_TURNS):
                 await asyncio.sleep(0)
-            await runner.cleanup()
+            listener.close()
+            self._door.pre_shutdown()
+            await self._door.shutdown(_PARTING)
         self.crash.clear()
         if self._forwards:
             await asyncio.wait(self._forwards)
@@ -263,7 +267,7 @@ class Proxy:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer a request. If the operator hangs up, a question ends, and a write goes its way."""
-        if self._runner is None or self.away:
+        if self._listener is None or self.away:
             return _abort(request)  # sent by the dead, or to them
         request[_HUNG_UP] = asyncio.Event()
         task = asyncio.create_task(self._pass(request))
