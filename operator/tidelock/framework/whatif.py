@@ -8,6 +8,8 @@ since a pod may not take the room that is being made for one that is not below i
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import and_
 
 import numpy as np
 
@@ -167,6 +169,16 @@ def capacities(filters: Sequence[Filter], state: CycleState, pod: Pod, snapshot:
         if most is not None:
             np.minimum(counts, most, out=counts)
     return counts
+
+
+def fitting_in_the_end(verdict: Verdict, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
+    """Tell which nodes fit, or may fit once equal locks are on others."""
+    fits = verdict.fits
+    for plugin, ruled_out in verdict.ruled_out:
+        if plugin.relents and ruled_out.any():
+            others = (other for other in verdict.filters if other is not plugin)
+            fits = fits | reduce(and_, (each.filter(state, pod, snapshot) for each in others), ruled_out)
+    return fits
 
 
 def tallied(plugin: Filter, pod: Pod, views: Iterable[View]) -> Counter[str]:

@@ -5,7 +5,7 @@ counted before the next one looks.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
@@ -14,8 +14,9 @@ import numpy as np
 
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Rows
+from tidelock.cluster.labels import Label
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import Code, Filter, Mask, PostFilterResult, Scores, Verdict, Victims
+from tidelock.framework.api import Code, Counts, Filter, Mask, PostFilterResult, Scores, Verdict, Victims
 from tidelock.framework.course import Course, Recorder
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.extender import Advice
@@ -23,7 +24,7 @@ from tidelock.framework.moment import Moment
 from tidelock.framework.ownlocks import OwnLocks, apart_from_own
 from tidelock.framework.profile import Profile
 from tidelock.framework.waiting import WaitingPod, WaitingPods
-from tidelock.framework.whatif import WhatIf, rivals_of, yielding
+from tidelock.framework.whatif import WhatIf, capacities, fitting_in_the_end, rivals_of, yielding
 from tidelock.ledger import reasons
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
@@ -200,17 +201,38 @@ class Cycle:
         return None
 
     def find_room(
-        self, profile: Profile, entry: Entry, now: float, among: Mask | None = None
+        self,
+        profile: Profile,
+        entry: Entry,
+        now: float,
+        among: Mask | None = None,
+        narrow: Callable[[Mask], Mask] | None = None,
     ) -> Node | Refusal:
-        """Find room for a lock that waits for its first, on these nodes or on any, and leave it at that."""
+        """Find room for a lock that waits for its first, on these nodes or on any, and leave it at that.
+
+        `narrow` leaves of the nodes that fit, if any does, those among which one is chosen.
+        """
         pod, state = _stand_in(entry), _state_at(now)
         state.write(OwnLocks((entry,)))
         with _course(state, profile):
             filtered = self._filter(profile, pod, state, among=among)
             if isinstance(filtered, _Unfit):
                 return filtered.refusal
-            found = self._choose(pod, state, *filtered)
+            snapshot, shared, verdict = filtered
+            if narrow is not None and verdict.fits.any():
+                verdict = replace(verdict, fits=narrow(verdict.fits))
+            found = self._choose(pod, state, snapshot, shared, verdict)
         return found.refusal if isinstance(found, _Unfit) else found
+
+    def capacities(self, profile: Profile, entry: Entry, now: float) -> Counts:
+        """Tell for each node how many locks like one that waits for its first room it could take at most."""
+        pod, state = _stand_in(entry), _state_at(now)
+        state.write(OwnLocks((entry,)))
+        with _course(state, profile):
+            found = self._filter(profile, pod, state)
+            snapshot, verdict = (found.snapshot, found.verdict) if isinstance(found, _Unfit) else found[::2]
+            counts = capacities(verdict.filters, state, pod, snapshot)
+            return np.where(fitting_in_the_end(verdict, state, pod, snapshot), counts, 0)
 
     def would_fit(self, profile: Profile, entry: Entry, now: float) -> Mask:
         """Tell which nodes a lock that waits would fit if they were empty, of those that lack room for it."""
@@ -228,17 +250,14 @@ class Cycle:
             fits[rows[whatif.judge().fits]] = True
         return fits
 
-    def domains(self, key: str) -> dict[str, Mask]:
-        """Tell for each value of a label which nodes have it; if none has it, there is an empty domain."""
-        nodes = self._cache.columns.nodes
-        values = np.array([node.meta.labels.get(key, "") for node in nodes], np.str_)
-        found = {str(value): values == value for value in np.unique(values) if value}
-        return found or {"": np.zeros(len(nodes), np.bool_)}
+    def label(self, key: str) -> Label:
+        """Give a label of the nodes by its key."""
+        return self._cache.columns.labels.of(key)
 
-    def node(self, name: str) -> Node | None:
-        """Give a node by its name."""
-        columns = self._cache.columns
-        return columns.nodes[columns.row_of[name]] if name in columns.row_of else None
+    def rows(self, names: Iterable[str]) -> Rows:
+        """Give the rows of nodes by their names, of those that there are."""
+        row_of = self._cache.columns.row_of
+        return np.array([row_of[name] for name in names if name in row_of], np.intp)
 
     def survey(self, profile: Profile, pod: Pod, state: CycleState) -> Survey:
         """Find the best node for a lock by its stand-in, and do nothing about it."""

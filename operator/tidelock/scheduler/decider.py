@@ -163,6 +163,7 @@ class Decider:
             self.cache, self.book, self.waiting_pods, recorder, on_failure=self._on_plugin_failure
         )
         self._together = Together(self.book, self._cycle)
+        self._pods_before_search = 0
         self._quoting = Quoting(
             self.cache,
             self.book,
@@ -200,6 +201,8 @@ class Decider:
             self._step_of("moves", self.moving.step, now)
         if not self._earmarking.idle or self._parts:
             self._step_of("earmarks", self._earmarking.step, now)
+        if self._together.searching:
+            self._step_of("search", self._search_on, now)
         if self._consultation is not None:
             return self._conclude(self._consultation, now)
         waiting = self.queue.pop(now)
@@ -218,6 +221,7 @@ class Decider:
         if (
             self._advice is not None
             or (self._lined_up and "line" not in self._parts)
+            or (self._together.searching and "search" not in self._parts)
             or (self.book.rooms.shifts and "rooms" not in self._parts)
         ):
             return 0.0
@@ -295,8 +299,11 @@ class Decider:
         """Place a few locks, as they stand in line; if that fails, all that wait are lined up anew."""
         try:
             self._line_up()
+            enough = self._together.tries + LOCKS_A_STEP
             for _ in range(min(LOCKS_A_STEP, len(self._line))):
                 self._place(self._line.pop(), now)
+                if self._together.tries >= enough:
+                    break
         except Exception:
             self._line.clear()
             self.book.waitlist.retry(self.book.waitlist.waiting.values())
@@ -330,7 +337,7 @@ class Decider:
 
     def _try(self, entry: Entry, now: float) -> None:
         if (group := self._together.awaited(entry)) is not None:
-            self._place_together(group, now)
+            self._place_together(self._together.place, group, now)
             return
         if not self.book.within_quota(entry, now):
             self.moving.want(entry, now)
@@ -360,12 +367,25 @@ class Decider:
             self._rest(made, attempt.pause)
         return refusal
 
-    def _place_together(self, group: Group, now: float) -> None:
+    def _search_on(self, now: float) -> None:
+        """Try more domains for a group; by turns with pods, of which as many are decided as members tried."""
+        due = self.queue.next_due()
+        if self._pods_before_search > 0 and due is not None and due <= now:
+            self._pods_before_search -= 1
+        elif (group := self._together.next_searched()) is not None:
+            before = self._together.tries
+            with self._shielded(group.waiting[0], now):
+                self._place_together(self._together.go_on, group, now)
+            self._pods_before_search = self._together.tries - before
+
+    def _place_together(
+        self, step: Callable[[Profile, Group, float], None], group: Group, now: float
+    ) -> None:
         """Find room for a group; if a plugin fails, that is why it has none."""
         self.book.checkpoint()
         meta = ObjectMeta(group.key.name, group.key.namespace, group.key.uid)
         with self._attempt("ReservationGroup", meta) as attempt:
-            self._together.place(self.profile, group, now)
+            step(self.profile, group, now)
             return
         self.book.recover(now)
         for entry in group.waiting:

@@ -7,8 +7,6 @@ own, so that many kinds of quotes don't crowd out what is kept of the pods that 
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from operator import and_
 from typing import Any
 
 import numpy as np
@@ -22,7 +20,7 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.moment import Moment
 from tidelock.framework.ownlocks import OwnLocks
 from tidelock.framework.profile import Profile
-from tidelock.framework.whatif import WhatIf, capacities, crowded, reserved
+from tidelock.framework.whatif import WhatIf, capacities, crowded, fitting_in_the_end, reserved
 from tidelock.ledger import reasons
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
@@ -287,7 +285,7 @@ def _least_lacking(wanted: Wanted, snapshot: Snapshot, rows: Any) -> int:
 def _count(state: CycleState, pod: Pod, found: Survey, node: Node) -> int:
     """Count how many equal locks fit, one after the other; room for nominated pods is left to these."""
     snapshot, verdict = found.snapshot, found.verdict
-    fits = _fitting_in_the_end(state, pod, found)
+    fits = fitting_in_the_end(verdict, state, pod, snapshot)
     rows = fits.nonzero()[0]
     counts = capacities(verdict.filters, state, pod, snapshot)
     if verdict.rivals:
@@ -299,15 +297,3 @@ def _count(state: CycleState, pod: Pod, found: Survey, node: Node) -> int:
     for plugin in verdict.filters:
         counts = plugin.among_equals(state, pod, snapshot, counts, node)
     return int(min(counts.sum(), MOST_COUNTED))
-
-
-def _fitting_in_the_end(state: CycleState, pod: Pod, found: Survey) -> Mask:
-    """Tell which nodes fit, or may fit once equal locks are on others."""
-    fits = found.verdict.fits
-    for plugin, ruled_out in found.verdict.ruled_out:
-        if plugin.relents and ruled_out.any():
-            others = (other for other in found.verdict.filters if other is not plugin)
-            fits = fits | reduce(
-                and_, (each.filter(state, pod, found.snapshot) for each in others), ruled_out
-            )
-    return fits

@@ -2,11 +2,11 @@
 
 The members are tried one after the other, each beside the room of those before it, and that is taken back
 before anything is decided. So no group ever holds a part of what it needs while it waits for the rest, and
-two groups that need the same room cannot keep it from each other.
+two groups that need the same room cannot keep it from each other. One that is to be packed may be tried in
+many domains, some in a step; what is decided at last was found in one.
 """
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,12 +17,16 @@ from tidelock.framework.profile import Profile
 from tidelock.ledger import reasons
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
-from tidelock.ledger.groups import Group
+from tidelock.ledger.groups import Group, GroupKey
 from tidelock.ledger.quotas import Charge
 from tidelock.model.nodes import Node
 from tidelock.model.reservations import Phase
 from tidelock.scheduler.cycle import Cycle
+from tidelock.scheduler.packing import Search, begin_search
 from tidelock.scheduler.refusal import Refusal
+
+# After so many members that were tried the search for a domain goes on in a later step.
+_TRIES_A_STEP = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +39,32 @@ class _Lack:
     over_quota: bool = False
 
 
-_Layout = tuple[list[tuple[Entry, Node]], list[_Lack]]
-"""Which members would be where, and which nowhere."""
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Which members would be where, and which nowhere."""
 
-_Seek = Callable[[Entry, Mask | None], Node | Refusal]
-"""Looks for room for a lock on some nodes or on any."""
+    found: list[tuple[Entry, Node]]
+    lacks: list[_Lack]
 
 
 class Together:
-    """Places the waiting members of a group over the cycle's cache and ledger."""
+    """Places the waiting members of a group over the cycle's cache and ledger.
+
+    Attributes:
+        tries: how many members were tried so far.
+
+    """
 
     def __init__(self, book: Book, cycle: Cycle) -> None:
+        self.tries = 0
         self._book = book
         self._cycle = cycle
+        self._searches: dict[GroupKey, Search] = {}
+
+    @property
+    def searching(self) -> bool:
+        """Whether domains are left to be tried for any group."""
+        return bool(self._searches)
 
     def awaited(self, entry: Entry) -> Group | None:
         """Give the group with which a lock has to be placed, if it can't be placed by itself."""
@@ -64,59 +81,111 @@ class Together:
         return list(reversed(first.values()))
 
     def place(self, profile: Profile, group: Group, now: float) -> None:
-        """Find room for a group and hold it, or note why there is none.
+        """Find room for a group and hold it, or note why there is none; or begin to search for a domain.
 
         Raises:
             PluginError: a plugin failed; nothing is held.
 
         """
-        waiting, spare = group.waiting, group.spare
-        if spare < 0:
+        if group.spare < 0:
             return  # there are members yet to come
-        if spare == 0 and (lack := self._quota_lack(waiting)):  # else what one leaves may be another's
-            group.over_quota = True
-            self._refuse(group, lack, now)
+        search = self._searches.get(group.key)
+        if search is not None:
+            search.again = True
+            self._set_aside(group)
+        elif not self._refuse_for_quota(group, now):
+            if group.topology is not None and group.topology.mode == "Pack":
+                self._search(profile, group, begin_search(self._cycle, profile, group, now), now)
+            else:
+                self._conclude(group, self._lay_out(profile, group, now), now)
+
+    def go_on(self, profile: Profile, group: Group, now: float) -> None:
+        """Go on with the search for a domain for a group; raises what `place` does."""
+        search = self._searches.pop(group.key)
+        if not self._refuse_for_quota(group, now):
+            self._search(profile, group, search, now)
+
+    def next_searched(self) -> Group | None:
+        """Give a group for which domains are left to be tried, each in its turn."""
+        for key in tuple(self._searches):
+            search = self._searches.pop(key)
+            group = self._book.groups.get(key)
+            if group is not None and group.waiting and self.awaited(group.waiting[0]) and group.spare >= 0:
+                self._searches[key] = search
+                return group
+        return None
+
+    def _search(self, profile: Profile, group: Group, search: Search, now: float) -> None:
+        """Try some of the domains that are left, and conclude if no other can be better."""
+        assert group.topology is not None  # noqa: S101
+        label = self._cycle.label(group.topology.key)
+
+        def attempt(*values: str) -> _Layout:
+            among = label.among(values)
+            return self._try(group, partial(self._cycle.find_room, profile, now=now, among=among))
+
+        layout: _Layout | None = None
+        enough = self.tries + _TRIES_A_STEP
+        while not search.over and self.tries < enough:
+            _, value = search.left.pop()
+            tried = attempt(value)
+            if search.note(value, len(tried.found)):
+                layout = tried
+        if not search.over:
+            self._searches[group.key] = search
+            self._set_aside(group)
             return
-        found, lacks = self._lay_out(profile, group, spare, now)
-        group.over_quota = any(lack.over_quota for lack in lacks)
-        if len(lacks) > spare:
-            self._refuse(group, lacks[-1], now)
+        self._conclude(group, layout or attempt(*search.best), now)
+        if search.again:
+            self._book.waitlist.retry(group.waiting[:1])
+
+    def _set_aside(self, group: Group) -> None:
+        """Have a group be told of room that comes free while domains are tried for it."""
+        for entry in group.waiting:
+            self._book.waitlist.set_aside(entry)
+
+    def _lay_out(self, profile: Profile, group: Group, now: float) -> _Layout:
+        """Look for room anywhere, or for each member in a domain that has the fewest of those with room."""
+        seek = partial(self._cycle.find_room, profile, now=now)
+        if group.topology is None:
+            return self._try(group, seek)
+        key = group.topology.key
+        label = self._cycle.label(key)
+        counts = np.bincount(label.codes[self._cycle.rows(group.nodes)] + 1, minlength=len(label.values) + 1)
+
+        def narrow(fits: Mask) -> Mask:
+            members = counts[label.codes + 1]
+            fewest: Mask = fits & (members == members[fits].min())
+            return fewest
+
+        def spread(entry: Entry) -> Node | Refusal:
+            room = seek(entry, among=label.borne, narrow=narrow)
+            if isinstance(room, Node):
+                counts[label.code_of[room.meta.labels[key]] + 1] += 1
+            return room
+
+        return self._try(group, spread)
+
+    def _conclude(self, group: Group, layout: _Layout, now: float) -> None:
+        """Hold the room that was found if it is enough, and note what the others lack."""
+        group.over_quota = any(lack.over_quota for lack in layout.lacks)
+        if len(layout.lacks) > group.spare:
+            self._refuse(group, layout.lacks[-1], now)
             return
-        for entry, node in found:
+        for entry, node in layout.found:
             self._book.admit(entry, node, now)
-        for lack in lacks:
+        for lack in layout.lacks:
             if not lack.over_quota or self._book.within_quota(lack.entry, now):
                 self._cycle.refuse_lock(lack.entry, lack.refusal, now)
 
-    def _lay_out(self, profile: Profile, group: Group, spare: int, now: float) -> _Layout:
-        """Look for room for all that wait: anywhere, or as the group is to be laid over domains of nodes."""
-
-        def seek(entry: Entry, among: Mask | None = None) -> Node | Refusal:
-            return self._cycle.find_room(profile, entry, now, among)
-
-        topology = group.topology
-        if topology is None:
-            return self._try(group.waiting, spare, seek)
-        domains = self._cycle.domains(topology.key)
-        nodes = (self._cycle.node(name) for name in group.nodes)
-        counts = Counter(node.meta.labels.get(topology.key, "") for node in nodes if node is not None)
-        if topology.mode == "Spread":
-            spread = partial(_in_the_emptiest, seek=seek, domains=domains, counts=counts, key=topology.key)
-            return self._try(group.waiting, spare, spread)
-        layouts = []
-        for among in [domains[name] for name in domains if name in counts] or domains.values():
-            layouts.append(self._try(group.waiting, spare, partial(seek, among=among)))
-            if not layouts[-1][1]:
-                break
-        return max(layouts, key=lambda layout: len(layout[0]))
-
-    def _try(self, waiting: list[Entry], spare: int, seek: Callable[[Entry], Node | Refusal]) -> _Layout:
+    def _try(self, group: Group, seek: Callable[[Entry], Node | Refusal]) -> _Layout:
         """Look for room for each beside all before it, until more than can be spared have none."""
         found: list[tuple[Entry, Node]] = []
         lacks: list[_Lack] = []
-        beside = Charge()
+        beside, spare = Charge(), group.spare
         with self._book.rooms.trial() as count:
-            for entry in waiting:
+            for entry in group.waiting:
+                self.tries += 1
                 if problem := self._book.quotas.problem(entry, beside):
                     lacks.append(_excess(entry, len(found), problem))
                 elif isinstance(room := seek(entry), Node):
@@ -127,16 +196,20 @@ class Together:
                     lacks.append(_Lack(entry, len(found), room))
                 if len(lacks) > spare:
                     break
-        return found, lacks
+        return _Layout(found, lacks)
 
-    def _quota_lack(self, waiting: list[Entry]) -> _Lack | None:
-        """Find the first that a quota does not allow beside those before it, wherever they may find room."""
+    def _refuse_for_quota(self, group: Group, now: float) -> bool:
+        """Refuse a group of which a quota does not allow as many as it needs, wherever they may find room."""
+        if group.spare > 0:
+            return False  # what one leaves may be another's
         beside = Charge()
-        for number, entry in enumerate(waiting):
+        for number, entry in enumerate(group.waiting):
             if problem := self._book.quotas.problem(entry, beside):
-                return _excess(entry, number, problem)
+                group.over_quota = True
+                self._refuse(group, _excess(entry, number, problem), now)
+                return True
             beside += Charge.asked_for(entry)
-        return None
+        return False
 
     def _refuse(self, group: Group, lack: _Lack, now: float) -> None:
         """Say of all members how many would have found room, and what the next one lacks."""
@@ -148,19 +221,6 @@ class Together:
             f"; {entry.key.name} beside them: {refusal.message}"
         )
         self._book.refuse_together(group, reason, text, now, refusal.plugins)
-
-
-def _in_the_emptiest(
-    entry: Entry, *, seek: _Seek, domains: Mapping[str, Mask], counts: Counter[str], key: str
-) -> Node | Refusal:
-    """Look for room in the domains with the fewest members, then in those with one more, and so on."""
-    for least in sorted({counts[name] for name in domains}):
-        among = np.logical_or.reduce([domains[name] for name in domains if counts[name] == least])
-        room = seek(entry, among)
-        if isinstance(room, Node):
-            counts[room.meta.labels[key]] += 1
-            return room
-    return seek(entry, np.logical_or.reduce(list(domains.values())))
 
 
 def _excess(entry: Entry, before: int, problem: str) -> _Lack:

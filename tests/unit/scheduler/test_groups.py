@@ -2,12 +2,13 @@
 
 import pytest
 
-from builders import NAMESPACE, encode, node, pod
+from builders import NAMESPACE, Json, encode, node, pod
 from tidelock.framework.ownlocks import ClaimedLocks
 from tidelock.ledger import reasons
 from tidelock.model.limits import decode_reservation_quota
 from tidelock.model.pods import CLAIMED_LOCKS, assigned_to
 from tidelock.model.reservations import Phase
+from tidelock.plugins.inter_pod_affinity import InterPodAffinity
 from tidelock.plugins.node_name import NodeName
 from unit.scheduler.gang import Gang, worker
 from unit.scheduler.machinery import Core
@@ -371,6 +372,94 @@ def test_who_follows_a_packed_group_goes_where_that_is() -> None:
     core.feed.nodes.upsert(None, node("x2", labels={ZONE: "x"}))
     gang.settle()
     assert places(gang) == ["x1", "x1", "x2"]
+
+
+APART: Json = {
+    "resources": None,
+    "template": {
+        "metadata": {"labels": {"job": "train"}},
+        "spec": {
+            "containers": [{"name": "main", "resources": {"requests": {"cpu": "1m"}}}],
+            "affinity": {
+                "podAntiAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": [
+                        {"labelSelector": {"matchLabels": {"job": "train"}}, "topologyKey": ZONE}
+                    ]
+                }
+            },
+        },
+    },
+}
+"""No zone takes two of these, which only trying tells."""
+
+
+def search(zone_count: int = 100) -> Gang:
+    """Begin to try many zones for a group that none of them takes."""
+    names = [f"z{number:03}" for number in range(zone_count)]
+    core = Core(*(node(name, cpu="9", labels={ZONE: name}) for name in names))
+    gang = Gang(core, topology={"mode": "Pack", "key": ZONE}).come(**APART, pendingDeadlineSeconds=600)
+    core.step()
+    assert core.decider._together.searching
+    assert gang.phases == [PENDING] * 2
+    return gang
+
+
+def test_many_domains_are_tried_a_few_in_a_step_and_pods_have_their_turns() -> None:
+    gang = search()
+    core, placed = gang.core, 0
+    core.add(*(pod(f"web-{number}", requests={"cpu": "1m"}) for number in range(200)))
+    while core.decider._together.searching:
+        tries = core.decider._together.tries
+        placed += core.step() is not None
+        assert core.decider._together.tries - tries <= 64 + 2
+    assert core.decider._together.tries == 200 + 2, "and the best once more, to be decided on as it is now"
+    assert 100 <= placed <= 200, "as many pods as members that are tried"
+    gang.settle()
+    assert "needs room for 2 locks at once, and 1 would have some" in gang[1].message
+
+
+def test_a_search_that_nothing_else_waits_for_does_not_sleep() -> None:
+    gang = search()
+    assert gang.core.decider.next_due() == 0
+    gang.settle()
+    assert not gang.core.decider._together.searching
+    assert gang.core.decider.next_due() != 0
+
+
+def test_members_that_come_to_fit_during_a_search_are_placed() -> None:
+    gang = search()
+    for number in range(2):
+        gang.member(number, template=None)
+    gang.settle()
+    assert gang.phases == [ACTIVE] * 2
+    assert len(set(places(gang))) == 1
+
+
+def test_room_that_comes_free_during_a_search_has_all_be_tried_again() -> None:
+    gang = search()
+    gang.core.feed.nodes.upsert(None, node("late", cpu="9", labels={ZONE: "a"}))
+    gang.settle()
+    assert gang.phases == [PENDING] * 2
+    assert gang.core.decider._together.tries > 400
+
+
+def test_a_search_ends_with_its_group() -> None:
+    gang = search()
+    for number in range(2):
+        gang.drop(number)
+    gang.settle()
+    assert not gang.core.decider._together.searching
+
+
+def test_a_plugin_that_fails_during_a_search_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    gang = search()
+    with monkeypatch.context() as patched:
+        patched.setattr(InterPodAffinity, "filter", lambda *_: 1 / 0)
+        gang.settle()
+    assert [gang[number].reason for number in range(2)] == [reasons.PLUGIN_FAILED] * 2
+    gang.core.feed.nodes.upsert(None, node("late", cpu="9", labels={ZONE: "a"}))
+    gang.settle()
+    assert "and 1 would have some" in gang[1].message
 
 
 def test_a_spread_group_is_in_each_domain_as_evenly_as_there_is_room() -> None:
