@@ -14,13 +14,14 @@ from tidelock.model.extent import (
     CONSTRAINTS,
     LIMITS,
     NODE_TERMS,
+    OF_GROUPS,
     POD_TERMS,
     PORTS,
     RESOURCES,
     TOLERATIONS,
     VOLUMES,
 )
-from tidelock.model.reservations import MOST_CONDITIONS
+from tidelock.model.reservations import MOST_CONDITIONS, MOST_MEMBERS
 
 _HOSTNAME = "kubernetes.io/hostname"
 _ZONE = "topology.kubernetes.io/zone"
@@ -29,7 +30,7 @@ _UID = "00000000-0000-0000-0000-{:012}"
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """An object by its kind: pod, reservation or schedule."""
+    """An object by its kind: pod, reservation, schedule or quote."""
 
     kind: str
     body: Json
@@ -79,7 +80,17 @@ def cases() -> list[Case]:
         Case("volumes", partial(_volumes, LIMITS[VOLUMES])),
         Case("volumes-5000", partial(_volumes, 5_000)),
         Case("labels-20000", partial(_labels, 20_000)),
-        Case("schedules", partial(_schedules, 1_000)),
+        Case("schedules", partial(_schedules, 1_000, "* * * * *")),
+        # Skipped every year, as clocks are put forward then.
+        Case("schedules-never", partial(_schedules, 1_000, "30 2 * 3 0L")),
+        Case("quotes", partial(_quotes, 20)),
+        Case("group", partial(_group, MOST_MEMBERS, "")),
+        Case("group-spread", partial(_group, MOST_MEMBERS, "Spread")),
+        Case("group-packed", partial(_group, MOST_MEMBERS, "Pack")),
+        Case("group-packed-all-different", partial(_group, MOST_MEMBERS, "Pack", alike=False)),
+        Case("group-in-one-node", partial(_crowd, MOST_MEMBERS)),
+        Case("group-ports", partial(_group_of_ports, MOST_MEMBERS)),
+        Case("group-of-strangers", partial(_strangers, 2_000)),
     ]
 
 
@@ -288,18 +299,81 @@ def _labels(count: int, nodes: int) -> Iterator[Thing]:
     yield _pod("worst", labels=labels)
 
 
-def _schedules(count: int, _nodes: int) -> Iterator[Thing]:
-    """Make schedules for a day that no month has: it is read, and comes never."""
+def _schedules(count: int, schedule: str, _nodes: int) -> Iterator[Thing]:
+    """Make schedules, be it for a time that never comes."""
     for number in range(count):
         yield Thing(
             "schedule",
             {
                 "metadata": {"name": f"worst-{number}", "namespace": NAMESPACE, "uid": f"worst-{number}"},
                 "spec": {
-                    "schedule": "30 2 * 3 0L",  # skipped every year, as clocks are put forward then
+                    "schedule": schedule,
                     "timeZone": "Europe/Berlin",
                     "durationSeconds": 3_600,
                     "template": {"spec": {"owners": [{"pod": {"name": "worst"}}], "resources": {"cpu": "1"}}},
                 },
             },
         )
+
+
+def _template(constraints: int, terms: int, number: int = 0) -> Json:
+    """Make the template of a pod that looks at all others in many words, itself among them."""
+    selector = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["worst", f"w-{number}"]}]}
+    term = {"labelSelector": selector, "namespaceSelector": {}, "topologyKey": _HOSTNAME}
+    required = [{**term, "namespaces": [f"other-{each}"]} for each in range(terms)]
+    constraint = {"maxSkew": 100, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}
+    return {
+        "metadata": {"labels": {"app": "worst"}},
+        "spec": {
+            "containers": [_asking(["cpu"]) | {"resources": {"requests": {"cpu": "1m"}}}],
+            "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}},
+            "topologySpreadConstraints": [
+                {**constraint, "topologyKey": _HOSTNAME if each % 2 else _ZONE, "minDomains": 1 + each}
+                for each in range(constraints)
+            ],
+        },
+    }
+
+
+def _quotes(count: int, _nodes: int) -> Iterator[Thing]:
+    """Make quotes for pods that look at all others."""
+    for number in range(count):
+        template = _template(LIMITS[CONSTRAINTS], LIMITS[POD_TERMS], number)
+        metadata = {"name": f"worst-{number}", "namespace": NAMESPACE, "uid": f"worst-{number}"}
+        yield Thing("quote", {"metadata": metadata, "spec": {"template": template}})
+
+
+def _member(number: int, members: int, mode: str, asked: Json) -> Thing:
+    group: Json = {"name": "worst", "uid": "worst", "members": members, "minMembers": members}
+    if mode:
+        group["topology"] = {"key": _HOSTNAME, "mode": mode}
+    owners = [{"pod": {"name": f"worst-{number}"}}]
+    return _lock(f"worst-{number}", {"owners": owners, "group": group, **asked})
+
+
+def _group(members: int, mode: str, _nodes: int, *, alike: bool = True) -> Iterator[Thing]:
+    """Make a group of which no two members can be on one node, as looking at each other tells."""
+    constraints, terms = OF_GROUPS[CONSTRAINTS] // members, OF_GROUPS[POD_TERMS] // members
+    for number in range(members):
+        template = _template(constraints, terms, 0 if alike else number)
+        yield _member(number, members, mode, {"template": template})
+
+
+def _crowd(members: int, _nodes: int) -> Iterator[Thing]:
+    """Make a group that is to be on one node, and is too large for any."""
+    for number in range(members):
+        yield _member(number, members, "Pack", {"resources": {"cpu": "1m"}})
+
+
+def _group_of_ports(members: int, _nodes: int) -> Iterator[Thing]:
+    """Make a group whose members take many ports of their nodes."""
+    ports = [{"containerPort": 1 + each, "hostPort": 1 + each} for each in range(OF_GROUPS[PORTS] // members)]
+    container = {"name": "main", "image": "pause", "ports": ports}
+    for number in range(members):
+        yield _member(number, members, "", {"template": {"spec": {"containers": [container]}}})
+
+
+def _strangers(count: int, _nodes: int) -> Iterator[Thing]:
+    """Make members that a group of one does not have."""
+    for number in range(count):
+        yield _member(number, 1, "", {"template": _template(LIMITS[CONSTRAINTS], LIMITS[POD_TERMS])})

@@ -4,7 +4,7 @@ A cluster of 1,000 nodes and 10,000 placed pods is built in memory. For each kin
 that the limits let through, and one far beyond the limits. Three stalls are measured, each the longest time
 for which the event loop does not turn:
 
-- taking in: an event of the object, from its JSON to the ledger and the cache;
+- taking in: an event of the object, from its JSON to the ledger and the cache, or to the answer of a quote;
 - deciding: a step of the decider about the object;
 - beside: a step of the decider about any other pod, after that.
 
@@ -33,6 +33,7 @@ from tidelock.model.locks import decode_reservation
 from tidelock.model.lockschedules import decode_schedule
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import decode_pod
+from tidelock.model.quotes import decode_quote
 from tidelock.running import collect_seldom
 from tidelock.scheduler.decider import Decider
 from tidelock.scheduler.feed import Feed
@@ -94,6 +95,11 @@ class _Stage:
                 schedule.missed(NOW, 0.0)
                 schedule.to_come(NOW)
                 problem = schedule.problem
+            case "quote":
+                quote = decode_quote(raw)
+                problem = quote.problem
+                if quote.pod is not None:
+                    self.decider.quote(quote.pod, NOW)
         self.stall.taking_in = max(self.stall.taking_in, _milliseconds(begin))
         self.stall.taken += 1
         self.stall.refused += bool(problem)

@@ -208,13 +208,15 @@ class Book:
             self._rebuild(entry, reservation, now)
             return
         if entry is None:
-            entry = adopt(reservation, now)
+            problem = self.groups.problem(reservation)
+            entry = adopt(replace(reservation, problem=problem) if problem else reservation, now)
             entry.ceiling = self.quotas.ceiling(entry.key.namespace)
             self.entries[entry.key] = entry
             self._set_aside_for(entry)
             if entry.earmark:
                 self._keep_room(entry, entry.earmark, -inf)
-            self.groups.join(entry)
+            if not problem:
+                self.groups.join(entry)
             self.schedules.join(entry)
             self._await_decision(entry)
             room, entry.room = entry.room, NOTHING

@@ -55,6 +55,11 @@ class Group:
     members: dict[Key, Entry] = field(default_factory=dict)
 
     @property
+    def agreement(self) -> tuple[int, int, Topology | None]:
+        """What all members say of their group alike."""
+        return self.size, self.least, self.topology
+
+    @property
     def waiting(self) -> list[Entry]:
         """Members without room that wait for it, in their order."""
         waiting = (entry for entry in self.members.values() if entry.phase is Phase.PENDING)
@@ -152,6 +157,20 @@ class Groups:
             return None
         return self._groups.get(GroupKey(lock.key.namespace, membership.name, membership.uid))
 
+    def problem(self, lock: Reservation) -> str:
+        """Tell why a lock that the ledger has just met can't be in the group that its spec names.
+
+        The operator makes no such member; whoever writes one could else have any number be tried in one step.
+        """
+        group, membership = self.of(lock), lock.spec.group if lock.spec is not None else None
+        if group is None or membership is None:
+            return ""
+        if (membership.members, membership.min_members, membership.topology) != group.agreement:
+            return f"spec.group: members, minMembers and topology differ from those of group {group.key.name}"
+        if len(group.members) >= group.size:
+            return f"spec.group.members: group {group.key.name} has all of its {group.size} members already"
+        return ""
+
     def join(self, entry: Entry) -> None:
         """Add a lock that the ledger has just met to its group, if it is in one."""
         key, membership = GroupKey.of(entry), entry.membership
@@ -168,8 +187,7 @@ class Groups:
     def leave(self, entry: Entry) -> None:
         """Take a lock that is gone out of its group."""
         group = self.of(entry.reservation)
-        if group is not None:
-            del group.members[entry.key]
+        if group is not None and group.members.pop(entry.key, None) is not None:
             self.note(entry)
             if not group.members:
                 del self._groups[group.key]

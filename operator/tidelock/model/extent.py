@@ -34,11 +34,16 @@ LIMITS = MappingProxyType(
     }
 )
 """The most of each that a pod may have."""
+OF_GROUPS = MappingProxyType({PORTS: 16_384, CONSTRAINTS: 1_536, POD_TERMS: 1_536})
+"""The most of each that the members of a group may have in all, as they are tried in one step."""
 _SMALL = 16  # of anything: within each limit
 
 
-def excess(pod: Pod) -> str:
-    """Return what a pod has too much of, with the number and the limit; empty for all ordinary pods."""
+def excess(pod: Pod, members: int = 1) -> str:
+    """Return what a pod has too much of, with the number and the limit; empty for all ordinary pods.
+
+    `members` are as many as it is tried together with, itself included.
+    """
     spec = pod.spec
     if (
         spec.affinity is None
@@ -51,8 +56,17 @@ def excess(pod: Pod) -> str:
         and len(spec.node_selector) <= _SMALL
     ):
         return ""  # as most are: this is asked of each pod that is decided
-    found = ((what, count) for what, count in _counts(pod) if count > LIMITS[what])
-    return "; ".join(f"{what}: {count}, at most {LIMITS[what]} are supported" for what, count in found)
+    found = ((what, count, _limit(what, members)) for what, count in _counts(pod))
+    among = f" in a group of {members}" if members > 1 else ""
+    return "; ".join(
+        f"{what}: {count}, at most {limit} are supported{among}"
+        for what, count, limit in found
+        if count > limit
+    )
+
+
+def _limit(what: str, members: int) -> int:
+    return min(LIMITS[what], OF_GROUPS[what] // members) if what in OF_GROUPS else LIMITS[what]
 
 
 def _counts(pod: Pod) -> Iterator[tuple[str, int]]:

@@ -116,7 +116,8 @@ def decode_reservation(raw: bytes | msgspec.Raw) -> Reservation:
         spec = ReservationSpec.model_validate(stored.spec)
         problem = spec.conflict or stored.problem
         if not problem:
-            pod = stand_in_pod(stored.metadata, spec, stored.spec, spec.preemption_policy)
+            members = spec.group.members if spec.group is not None else 1
+            pod = stand_in_pod(stored.metadata, spec, stored.spec, spec.preemption_policy, members)
     except pydantic.ValidationError as error:
         spec, problem = _legible(stored.spec, error), spec_problems(error)
     except (QuantityError, msgspec.ValidationError) as error:
@@ -135,7 +136,11 @@ def _legible(plain: dict[str, Any], error: pydantic.ValidationError) -> Reservat
 
 
 def stand_in_pod(
-    meta: ObjectMeta, spec: Ask, plain: dict[str, Any], preemption_policy: str = "Never"
+    meta: ObjectMeta,
+    spec: Ask,
+    plain: dict[str, Any],
+    preemption_policy: str = "Never",
+    members: int = 1,
 ) -> ReservePod:
     """Make the pod in whose place the lock stands: same room, same labels, same demands on its node.
 
@@ -147,6 +152,7 @@ def stand_in_pod(
         spec: the validated spec.
         plain: the same as plain JSON values.
         preemption_policy: whether it may have others evicted.
+        members: how many locks it is placed together with, itself included.
 
     Raises:
         QuantityError: an amount is no quantity.
@@ -178,7 +184,7 @@ def stand_in_pod(
         volumes=tuple(volume for volume in pod_spec.volumes if volume.ephemeral is None),
     )
     pod = stand_in(msgspec.structs.replace(meta, labels=labels, annotations={}), pinned, requests)
-    if too_much := excess(pod):
+    if too_much := excess(pod, members):
         raise msgspec.ValidationError(f"the template's pod is too large: {too_much}")
     return pod
 

@@ -7,7 +7,7 @@ may be thousands of them, in more than one step.
 """
 
 from collections import defaultdict
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -31,6 +31,7 @@ class Search:
     Attributes:
         left: domains that have not been tried: how many members each takes at most, and its value of the
             label; the last one is the next.
+        kinds: how many members differ in what they ask for.
         most: how many members found room in the best of those that were tried.
         best: the value of that one; none if there is none.
         again: whether anything has happened meanwhile for which the group is to be tried anew.
@@ -38,6 +39,7 @@ class Search:
     """
 
     left: list[tuple[int, str]]
+    kinds: int
     most: int = -1
     best: tuple[str, ...] = ()
     again: bool = False
@@ -62,23 +64,23 @@ def begin_search(cycle: Cycle, profile: Profile, group: Group, now: float) -> Se
     """
     assert group.topology is not None  # noqa: S101
     waiting, label = group.waiting, cycle.label(group.topology.key)
-    most = _most(cycle, profile, waiting, label, now)
+    kinds: defaultdict[Hashable, list[Entry]] = defaultdict(list)
+    for entry in waiting:
+        kinds[shape(entry) or entry.key].append(entry)
+    most = _most(cycle, profile, tuple(kinds.values()), label, now)
     theirs = label.found_at(cycle.rows(group.nodes))[:-1]
     domains = np.flatnonzero(theirs if theirs.any() else label.in_use[:-1]).tolist()
     by_name = sorted(((int(most[code]), label.values[code]) for code in domains), key=_VALUE, reverse=True)
     left = sorted(by_name, key=_MOST)
     needed = len(waiting) - group.spare
     enough = [(takes, value) for takes, value in left if takes >= needed]
-    return Search(enough or left[-1:])
+    return Search(enough or left[-1:], len(kinds))
 
 
-def _most(cycle: Cycle, profile: Profile, waiting: list[Entry], label: Label, now: float) -> Counts:
-    """Tell for each value of a label how many of the waiting members its nodes take at most."""
-    kinds: defaultdict[Hashable, list[Entry]] = defaultdict(list)
-    for entry in waiting:
-        kinds[shape(entry) or entry.key].append(entry)
+def _most(cycle: Cycle, profile: Profile, kinds: Sequence[list[Entry]], label: Label, now: float) -> Counts:
+    """Tell for each value of a label how many members its nodes take at most; those of a kind are alike."""
     most = np.zeros(len(label.values) + 1, np.int64)
-    for members in kinds.values():
+    for members in kinds:
         if len(kinds) > 1 and _follows(members[0]):
             most += len(members)  # where others will be is not known
         else:

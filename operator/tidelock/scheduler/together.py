@@ -69,7 +69,7 @@ class Together:
     def awaited(self, entry: Entry) -> Group | None:
         """Give the group with which a lock has to be placed, if it can't be placed by itself."""
         group = self._book.groups.of(entry.reservation)
-        if group is None or entry.phase is not Phase.PENDING:
+        if group is None or entry.key not in group.members or entry.phase is not Phase.PENDING:
             return None
         return group if group.topology is not None or not group.complete else None
 
@@ -95,7 +95,8 @@ class Together:
             self._set_aside(group)
         elif not self._refuse_for_quota(group, now):
             if group.topology is not None and group.topology.mode == "Pack":
-                self._search(profile, group, begin_search(self._cycle, profile, group, now), now)
+                search = begin_search(self._cycle, profile, group, now)
+                self._search(profile, group, search, now, tried=search.kinds)
             else:
                 self._conclude(group, self._lay_out(profile, group, now), now)
 
@@ -115,7 +116,7 @@ class Together:
                 return group
         return None
 
-    def _search(self, profile: Profile, group: Group, search: Search, now: float) -> None:
+    def _search(self, profile: Profile, group: Group, search: Search, now: float, tried: int = 0) -> None:
         """Try some of the domains that are left, and conclude if no other can be better."""
         assert group.topology is not None  # noqa: S101
         label = self._cycle.label(group.topology.key)
@@ -126,11 +127,12 @@ class Together:
 
         layout: _Layout | None = None
         enough = self.tries + _TRIES_A_STEP
+        self.tries += tried
         while not search.over and self.tries < enough:
             _, value = search.left.pop()
-            tried = attempt(value)
-            if search.note(value, len(tried.found)):
-                layout = tried
+            made = attempt(value)
+            if search.note(value, len(made.found)):
+                layout = made
         if not search.over:
             self._searches[group.key] = search
             self._set_aside(group)

@@ -103,3 +103,38 @@ def test_a_lock_whose_template_is_beyond_a_limit_is_invalid() -> None:
         "spec: the template's pod is too large: terms of spec.affinity.podAffinity and podAntiAffinity: 101,"
         " at most 100 are supported"
     )
+
+
+@pytest.mark.parametrize(
+    ("spec", "members", "message"),
+    [
+        ({"topologySpreadConstraints": spreading(7)}, 256, "spec.topologySpreadConstraints: 7, at most 6"),
+        ({"topologySpreadConstraints": spreading(64)}, 24, ""),
+        (
+            {"affinity": {"podAntiAffinity": {REQUIRED: [TERM] * 20}}},
+            100,
+            "terms of spec.affinity.podAffinity and podAntiAffinity: 20, at most 15",
+        ),
+        (
+            {"containers": containers(1, ports=[{"containerPort": 1, "hostPort": 1}] * 65)},
+            256,
+            "host ports: 65, at most 64",
+        ),
+    ],
+)
+def test_members_of_a_group_have_less_each_as_they_are_tried_together(
+    spec: dict[str, Any], members: int, message: str
+) -> None:
+    found = excess(pod(**spec), members)
+    assert found == (f"{message} are supported in a group of {members}" if message else "")
+
+
+def test_a_member_whose_template_is_too_large_for_its_group_is_invalid() -> None:
+    spec = {
+        "ttlSeconds": 60,
+        "owners": [{"pod": {"name": "web"}}],
+        "group": {"name": "g", "uid": "g", "members": 256, "minMembers": 1},
+        "template": {"spec": {"containers": containers(1), "topologySpreadConstraints": spreading(7)}},
+    }
+    plain = {"metadata": {"name": "web", "namespace": "shop"}, "spec": spec}
+    assert "topologySpreadConstraints: 7, at most 6" in decode_reservation(encode(plain)).problem
