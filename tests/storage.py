@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from builders import NAMESPACE, NOW, Json, encode
-from tidelock.cluster.objects import Lister, Objects
+from tidelock.cluster.lister import Lister
+from tidelock.cluster.objects import Objects
 from tidelock.model.instants import format_instant
 from tidelock.model.storage import (
     CsiDriver,

@@ -11,6 +11,9 @@ from typing import Any
 from bench.decisions import NAMESPACE, SCHEDULER
 from bench.scenarios import Json, node_name, pod_object
 from tidelock.model.extent import (
+    CLAIM_CONDITIONS,
+    CLAIMS,
+    CONDITIONS,
     CONSTRAINTS,
     LIMITS,
     NODE_TERMS,
@@ -30,7 +33,7 @@ _UID = "00000000-0000-0000-0000-{:012}"
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """An object by its kind: pod, reservation, schedule or quote."""
+    """An object by its kind: the name of a lister of the decider, or pod, reservation, schedule or quote."""
 
     kind: str
     body: Json
@@ -84,6 +87,13 @@ def cases() -> list[Case]:
         # Skipped every year, as clocks are put forward then.
         Case("schedules-never", partial(_schedules, 1_000, "30 2 * 3 0L")),
         Case("quotes", partial(_quotes, 20)),
+        Case("services", partial(_services, 5_000)),
+        Case("claims", partial(_storage, LIMITS[CLAIMS], LIMITS[CLAIM_CONDITIONS] // LIMITS[CLAIMS])),
+        Case("claims-of-10000", partial(_storage, 20, 10_000)),
+        Case("controllers", partial(_controllers, LIMITS[CONDITIONS])),
+        Case("controllers-20000", partial(_controllers, 20_000)),
+        Case("budgets", partial(_budgets, 1, 62)),
+        Case("budgets-1000", partial(_budgets, 1_000, 62)),
         Case("group", partial(_group, MOST_MEMBERS, "")),
         Case("group-spread", partial(_group, MOST_MEMBERS, "Spread")),
         Case("group-packed", partial(_group, MOST_MEMBERS, "Pack")),
@@ -341,6 +351,66 @@ def _quotes(count: int, _nodes: int) -> Iterator[Thing]:
         template = _template(LIMITS[CONSTRAINTS], LIMITS[POD_TERMS], number)
         metadata = {"name": f"worst-{number}", "namespace": NAMESPACE, "uid": f"worst-{number}"}
         yield Thing("quote", {"metadata": metadata, "spec": {"template": template}})
+
+
+def _storage(claims: int, expressions: int, nodes: int) -> Iterator[Thing]:
+    """Make claims with long selectors, as many volumes as nodes, and a pod that uses them."""
+    local = {"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}
+    yield Thing("storage_classes", {"metadata": {"name": "local", "uid": "local"}, **local})
+    common = {"accessModes": ["ReadWriteOnce"], "storageClassName": "local"}
+    for number in range(nodes):
+        name = f"volume-{number}"
+        metadata = {"name": name, "uid": name, "labels": {"app": "other"}}
+        spec = {**common, "capacity": {"storage": "1Gi"}, "nfs": {"server": "nfs", "path": name}}
+        status = {"phase": "Available"}
+        yield Thing("persistent_volumes", {"metadata": metadata, "spec": spec, "status": status})
+    wanted = [{"key": "app", "operator": "NotIn", "values": [f"x-{each}"]} for each in range(expressions)]
+    for number in range(claims):
+        name = f"claim-{number}"
+        metadata = {"name": name, "namespace": NAMESPACE, "uid": name, "resourceVersion": "1"}
+        selector, resources = {"matchExpressions": wanted}, {"requests": {"storage": "1Gi"}}
+        spec = {**common, "resources": resources, "selector": selector}
+        yield Thing("persistent_volume_claims", {"metadata": metadata, "spec": spec})
+    yield _pod(
+        "worst",
+        volumes=[
+            {"name": f"v-{number}", "persistentVolumeClaim": {"claimName": f"claim-{number}"}}
+            for number in range(claims)
+        ],
+    )
+
+
+def _services(count: int, _nodes: int) -> Iterator[Thing]:
+    """Make Services that all select one pod, which is to be spread with what they select."""
+    for number in range(count):
+        metadata = {"name": f"worst-{number}", "namespace": NAMESPACE, "uid": f"worst-{number}"}
+        yield Thing("services", {"metadata": metadata, "spec": {"selector": {"app": "worst"}}})
+    yield _pod("worst", labels={"app": "worst"})
+
+
+def _controllers(expressions: int, _nodes: int) -> Iterator[Thing]:
+    """Make a ReplicaSet that selects all placed pods in many words, and a pod to be spread with them."""
+    wanted = [{"key": "app", "operator": "NotIn", "values": [f"x-{each}"]} for each in range(expressions)]
+    metadata = {"name": "worst", "namespace": NAMESPACE, "uid": "worst"}
+    yield Thing("replica_sets", {"metadata": metadata, "spec": {"selector": {"matchExpressions": wanted}}})
+    pod = _pod("worst", labels={"app": "worst"})
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "worst", "uid": "worst"}
+    pod.body["metadata"]["ownerReferences"] = [owner | {"controller": True}]
+    yield pod
+
+
+def _budgets(count: int, expressions: int, _nodes: int) -> Iterator[Thing]:
+    """Make budgets that select all placed pods, and a pod that preempts some of these on any node."""
+    for number in range(count):
+        metadata = {"name": f"worst-{number}", "namespace": NAMESPACE, "uid": f"worst-{number}"}
+        wanted = [
+            {"key": f"k-{each}", "operator": "NotIn", "values": [f"x-{number}"]}
+            for each in range(expressions)
+        ]
+        spec = {"selector": {"matchExpressions": wanted}}
+        yield Thing("pod_disruption_budgets", {"metadata": metadata, "spec": spec})
+    container = {"name": "main", "image": "pause", "resources": {"requests": {"cpu": "16"}}}
+    yield _pod("worst", containers=[container], priority=1_000)
 
 
 def _member(number: int, members: int, mode: str, asked: Json) -> Thing:

@@ -37,6 +37,7 @@ from tidelock.model.quotes import decode_quote
 from tidelock.running import collect_seldom
 from tidelock.scheduler.decider import Decider
 from tidelock.scheduler.feed import Feed
+from tidelock.scheduler.watches import decoder_of
 
 TARGET = 250.0  # milliseconds
 _BESIDE = 20  # other pods
@@ -100,6 +101,8 @@ class _Stage:
                 problem = quote.problem
                 if quote.pod is not None:
                     self.decider.quote(quote.pod, NOW)
+            case name:
+                getattr(self.decider.objects, name).upsert(None, decoder_of(name)(raw))
         self.stall.taking_in = max(self.stall.taking_in, _milliseconds(begin))
         self.stall.taken += 1
         self.stall.refused += bool(problem)

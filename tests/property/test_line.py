@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from builders import NOW, encode, node, reservation
 from tidelock.cluster.columns import Columns
-from tidelock.cluster.objects import Lister
+from tidelock.cluster.lister import Lister
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.quotas import Quotas

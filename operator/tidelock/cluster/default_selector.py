@@ -5,6 +5,7 @@ The semantics are those of kube-scheduler 1.36, plugins/helper, DefaultSelector.
 
 from tidelock.cluster.objects import Objects
 from tidelock.cluster.selection import Selection
+from tidelock.model.extent import CONDITIONS, LIMITS
 from tidelock.model.pods import Pod
 from tidelock.model.selectors import LabelSelector
 
@@ -38,4 +39,6 @@ def default_selection(pod: Pod, objects: Objects) -> Selection:
                 owned = stateful.spec.selector if stateful else owned
             case _:
                 pass
+    if owned.size > LIMITS[CONDITIONS]:
+        owned = _ANYTHING  # a decision must not take as long as whoever wrote it likes
     return Selection.of(owned, *plain.items()) if plain or owned is not _ANYTHING else _EMPTY

@@ -12,8 +12,8 @@ import numpy as np
 from tidelock.cluster.cache import Follower, Placed
 from tidelock.cluster.columns import Columns, Rows
 from tidelock.cluster.levels import UNITS, Figures, bridged, mean_use, means
+from tidelock.cluster.lister import Lister
 from tidelock.cluster.measured import Measurements
-from tidelock.cluster.objects import Lister
 from tidelock.cluster.use_sums import SHAPE, Rule, Slots, Sums
 from tidelock.cluster.workloads import workload_of
 from tidelock.model.levels import WorkloadKey

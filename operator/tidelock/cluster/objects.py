@@ -1,14 +1,11 @@
 """The objects beside pods, nodes and locks that some plugins read, as live copies."""
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
 
-from tidelock.model.budgets import PodDisruptionBudget
+from tidelock.cluster.budgets import Budgets
+from tidelock.cluster.lister import Lister
 from tidelock.model.groups import WaterLevel
 from tidelock.model.limits import ReservationQuota, ResourceQuota
-from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.namespaces import Namespace
 from tidelock.model.storage import (
     CsiDriver,
@@ -22,72 +19,6 @@ from tidelock.model.storage import (
 from tidelock.model.workloads import Service, Workload
 
 
-class Named(Protocol):
-    """An object of the API."""
-
-    @property
-    def meta(self) -> ObjectMeta:
-        """Identity and labels."""
-
-
-T = TypeVar("T", bound=Named)
-
-Change = Callable[[T | None, T | None], None]
-"""Called with an object before and after a change; None where there is none."""
-
-
-class Lister(Generic[T]):
-    """The objects of one resource by namespace and name; a sink for their changes.
-
-    Attributes:
-        version: changes with every change of any object.
-
-    """
-
-    def __init__(self) -> None:
-        self.version = 0
-        self._objects: defaultdict[str, dict[str, T]] = defaultdict(dict)
-        self._listeners: list[Change[T]] = []
-
-    def __len__(self) -> int:
-        return sum(map(len, self._objects.values()))
-
-    def get(self, name: str, namespace: str = "") -> T | None:
-        """Give an object, or None."""
-        return self._objects[namespace].get(name) if namespace in self._objects else None
-
-    def of(self, namespace: str = "") -> Collection[T]:
-        """All objects of a namespace; of a resource without namespaces, all."""
-        return self._objects[namespace].values() if namespace in self._objects else ()
-
-    def all(self) -> Iterator[T]:
-        """Yield the objects of all namespaces."""
-        for objects in self._objects.values():
-            yield from objects.values()
-
-    def on_change(self, listener: Change[T]) -> None:
-        """Have a function called after each change."""
-        self._listeners.append(listener)
-
-    def upsert(self, old: T | None, new: T) -> None:
-        """Take over an object's newest version."""
-        self._objects[new.meta.namespace][new.meta.name] = new
-        self._changed(old, new)
-
-    def remove(self, last: T) -> None:
-        """Forget an object."""
-        key: Key = last.meta.key
-        self._objects[key.namespace].pop(key.name, None)
-        if not self._objects[key.namespace]:
-            del self._objects[key.namespace]
-        self._changed(last, None)
-
-    def _changed(self, old: T | None, new: T | None) -> None:
-        self.version += 1
-        for listener in self._listeners:
-            listener(old, new)
-
-
 @dataclass(frozen=True, slots=True)
 class Objects:
     """A lister for each resource; the names of the fields are those of the API in Python's spelling."""
@@ -97,7 +28,7 @@ class Objects:
     replication_controllers: Lister[Service] = field(default_factory=Lister)
     replica_sets: Lister[Workload] = field(default_factory=Lister)
     stateful_sets: Lister[Workload] = field(default_factory=Lister)
-    pod_disruption_budgets: Lister[PodDisruptionBudget] = field(default_factory=Lister)
+    pod_disruption_budgets: Budgets = field(default_factory=Budgets)
     persistent_volume_claims: Lister[PersistentVolumeClaim] = field(default_factory=Lister)
     persistent_volumes: Lister[PersistentVolume] = field(default_factory=Lister)
     storage_classes: Lister[StorageClass] = field(default_factory=Lister)

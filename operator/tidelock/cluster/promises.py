@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from tidelock.cluster.objects import Lister, Named
+from tidelock.cluster.lister import Lister, Named
 from tidelock.model.meta import Key
 
 T = TypeVar("T", bound=Named)

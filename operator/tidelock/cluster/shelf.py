@@ -80,17 +80,15 @@ class Shelf:
                 suits[place] = False
         chosen = np.full(len(wanted), -1, np.intp)
         rows, places = self._narrow
-        open_rows = suits[places] & wanted[rows]
-        for other in taken:
-            open_rows &= other[rows] != places
+        others = np.stack(taken) if taken else np.empty((0, len(wanted)), np.intp)
+        open_rows = suits[places] & wanted[rows] & ~(others[:, rows] == places).any(axis=0)
         chosen[rows[open_rows][::-1]] = places[open_rows][::-1]  # where several come, the smallest is last
         missing = wanted & (chosen < 0)
         for place, reached in self._wide:
             if not suits[place]:
                 continue
             better = reached[wanted[reached] & ((chosen[reached] < 0) | (chosen[reached] > place))]
-            for other in taken:
-                better = better[other[better] != place]
+            better = better[~(others[:, better] == place).any(axis=0)]
             chosen[better] = place
             missing[better] = False
             if not missing.any() and (chosen[wanted] <= place).all():

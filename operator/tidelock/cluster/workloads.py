@@ -1,6 +1,6 @@
 """The workload that a pod is one of, found by owner references."""
 
-from tidelock.cluster.objects import Lister
+from tidelock.cluster.lister import Lister
 from tidelock.model.levels import WORKLOAD_KINDS, WorkloadKey
 from tidelock.model.meta import OwnerReference
 from tidelock.model.pods import Pod

@@ -1,21 +1,24 @@
-"""Which evictions PodDisruptionBudgets would rather not have, and which the Eviction API would refuse."""
+"""Which evictions PodDisruptionBudgets would rather not have, and which the Eviction API would refuse.
+
+Where too many budgets would have to be held against a pod, it counts as protected.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
 
+from tidelock.cluster.budgets import Budgets
 from tidelock.cluster.cache import Placed
-from tidelock.cluster.objects import Lister
-from tidelock.model.budgets import PodDisruptionBudget
 from tidelock.model.meta import Key
 
 
-def violating(budgets: Lister[PodDisruptionBudget], pods: Sequence[Placed]) -> list[bool]:
+def violating(budgets: Budgets, pods: Sequence[Placed]) -> list[bool]:
     """Tell which of these evictions, in this order, violate a budget."""
     left: dict[Key, int] = {}
     found = []
     for placed in pods:
-        violates = False
-        for budget in budgets.of(placed.pod.meta.namespace):
+        asked = budgets.about(placed.pod)
+        violates = asked is None
+        for budget in asked or ():
             if budget.counts(placed.pod):
                 key = budget.meta.key
                 left[key] = left.get(key, budget.status.disruptions_allowed) - 1
@@ -24,14 +27,17 @@ def violating(budgets: Lister[PodDisruptionBudget], pods: Sequence[Placed]) -> l
     return found
 
 
-def permitted(budgets: Lister[PodDisruptionBudget], pods: Sequence[Placed]) -> bool:
+def permitted(budgets: Budgets, pods: Sequence[Placed]) -> bool:
     """Tell whether the Eviction API would evict all of these pods now, one after the other.
 
     It evicts no pod that several budgets select.
     """
     used: Counter[Key] = Counter()
     for placed in pods:
-        asked = [each for each in budgets.of(placed.pod.meta.namespace) if each.selects(placed.pod)]
+        about = budgets.about(placed.pod)
+        if about is None:
+            return False
+        asked = [each for each in about if each.selects(placed.pod)]
         used.update(each.meta.key for each in asked)
         if len(asked) > 1 or any(used[each.meta.key] > each.left for each in asked):
             return False

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelock.cluster.levels import RESOURCES, WINDOWS, Figures
+from tidelock.cluster.lister import Lister
 from tidelock.cluster.node_selection import matching_term
-from tidelock.cluster.objects import Lister
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.model.groups import WaterLevel
 from tidelock.model.quantities import CPU, MEMORY, parse_quantity

@@ -17,8 +17,8 @@ from msgspec.structs import replace as replace_meta
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.carriers import Carriers
 from tidelock.cluster.columns import Columns
+from tidelock.cluster.lister import Lister
 from tidelock.cluster.nominator import Earmark, Nominator
-from tidelock.cluster.objects import Lister
 from tidelock.cluster.ports import Ports
 from tidelock.cluster.reserve_pods import ReservePods
 from tidelock.ledger import reasons

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tidelock.cluster.objects import Lister
+from tidelock.cluster.lister import Lister
 from tidelock.ledger.entry import Entry
 from tidelock.model.limits import ReservationQuota, ResourceQuota
 from tidelock.model.meta import Key

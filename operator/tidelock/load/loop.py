@@ -10,7 +10,7 @@ import msgspec
 
 from tidelock.clock import Clock
 from tidelock.cluster.cache import Cache
-from tidelock.cluster.objects import Lister
+from tidelock.cluster.lister import Lister
 from tidelock.cluster.workloads import workload_reference
 from tidelock.isolation import Isolation
 from tidelock.kube.client import NODES, WATERLEVELS, KubeClient

@@ -4,7 +4,7 @@ kube-scheduler has no such limits. The API server limits a pod by its size alone
 leaves room for thousands of terms. Each limit is far beyond the pods of any workload.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import MappingProxyType
 
 from tidelock.model.pods import Affinity, Pod, PodAffinity, PodAffinityTerm
@@ -18,6 +18,8 @@ TOLERATIONS = "spec.tolerations"
 CONSTRAINTS = "spec.topologySpreadConstraints"
 NODE_TERMS = "terms of spec.affinity.nodeAffinity"
 POD_TERMS = "terms of spec.affinity.podAffinity and podAntiAffinity"
+CLAIMS = "claims that are not bound"
+CLAIM_CONDITIONS = "conditions in selectors of claims that are not bound"
 CONDITIONS = "labels, expressions and namespaces in selectors"
 
 LIMITS = MappingProxyType(
@@ -31,6 +33,8 @@ LIMITS = MappingProxyType(
         NODE_TERMS: 100,
         POD_TERMS: 100,
         CONDITIONS: 512,
+        CLAIMS: 48,
+        CLAIM_CONDITIONS: 512,
     }
 )
 """The most of each that a pod may have."""
@@ -65,6 +69,16 @@ def excess(pod: Pod, members: int = 1) -> str:
     )
 
 
+def excess_of_claims(selectors: Sequence[LabelSelector | None]) -> str:
+    """Return the same of claims that are to be met for a pod, by the selectors of these."""
+    counts = (CLAIMS, len(selectors)), (CLAIM_CONDITIONS, sum(map(_size, selectors)))
+    return "; ".join(
+        f"{what}: {count}, at most {LIMITS[what]} are supported"
+        for what, count in counts
+        if count > LIMITS[what]
+    )
+
+
 def _limit(what: str, members: int) -> int:
     return min(LIMITS[what], OF_GROUPS[what] // members) if what in OF_GROUPS else LIMITS[what]
 
@@ -78,7 +92,7 @@ def _counts(pod: Pod) -> Iterator[tuple[str, int]]:
     yield TOLERATIONS, len(spec.tolerations)
     yield CONSTRAINTS, len(spec.topology_spread_constraints)
     conditions = len(spec.node_selector)
-    conditions += sum(_conditions(each.label_selector) for each in spec.topology_spread_constraints)
+    conditions += sum(_size(each.label_selector) for each in spec.topology_spread_constraints)
     if affinity is not None:
         node_terms = _node_terms(affinity)
         pod_terms = [*_pod_terms(affinity.pod_affinity), *_pod_terms(affinity.pod_anti_affinity)]
@@ -86,7 +100,7 @@ def _counts(pod: Pod) -> Iterator[tuple[str, int]]:
         yield POD_TERMS, len(pod_terms)
         conditions += sum(len(term.match_expressions) + len(term.match_fields) for term in node_terms)
         conditions += sum(
-            len(term.namespaces) + _conditions(term.label_selector) + _conditions(term.namespace_selector)
+            len(term.namespaces) + _size(term.label_selector) + _size(term.namespace_selector)
             for term in pod_terms
         )
     yield CONDITIONS, conditions
@@ -107,8 +121,5 @@ def _pod_terms(affinity: PodAffinity | None) -> list[PodAffinityTerm]:
     return [*affinity.required, *(wish.pod_affinity_term for wish in affinity.preferred)]
 
 
-def _conditions(selector: LabelSelector | None) -> int:
-    """Count the labels and values of a selector, against which any number of pods may be held."""
-    if selector is None:
-        return 0
-    return len(selector.match_labels) + sum(max(1, len(each.values)) for each in selector.match_expressions)
+def _size(selector: LabelSelector | None) -> int:
+    return selector.size if selector is not None else 0

@@ -95,6 +95,11 @@ class LabelSelector(msgspec.Struct, frozen=True, rename="camel"):
     match_labels: dict[str, str] = {}
     match_expressions: tuple[Requirement, ...] = ()
 
+    @property
+    def size(self) -> int:
+        """How many labels, and values of expressions, a pod may have to be held against."""
+        return len(self.match_labels) + sum(max(1, len(each.values)) for each in self.match_expressions)
+
     def matches(self, labels: Labels) -> bool:
         """Whether the labels satisfy the selector; an empty selector matches everything."""
         return all(labels.get(key) == value for key, value in self.match_labels.items()) and all(

@@ -41,6 +41,7 @@ from tidelock.framework.api import (
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.framework.pluginargs import read_args
+from tidelock.model.extent import excess_of_claims
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.pods import ClaimUse, Pod
 from tidelock.model.selectors import Requirement
@@ -136,6 +137,8 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind, EnqueueExtensions):
         if not all(self._waits(claim) for claim in waiting):
             text = "pod has unbound immediate PersistentVolumeClaims"
             return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (text,))
+        if too_much := excess_of_claims([claim.spec.selector for claim in waiting]):
+            return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (f"pod is too large: {too_much}",))
         problems = np.zeros(len(snapshot), np.uint8)
         self._check_bound(bound, problems)
         findings = self._check_waiting(waiting, problems)

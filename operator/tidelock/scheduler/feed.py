@@ -11,7 +11,7 @@ from typing import Any
 
 from tidelock.clock import Clock
 from tidelock.cluster.cache import Cache, Placed
-from tidelock.cluster.objects import Lister, Named
+from tidelock.cluster.lister import Lister, Named
 from tidelock.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from tidelock.cluster.objects import Lister
+from tidelock.cluster.lister import Lister
 from tidelock.framework.config import Configuration
 from tidelock.model.pods import Pod
 from tidelock.scheduler.decider import Decider

@@ -1,7 +1,7 @@
 import pytest
 
 from builders import NAMESPACE
-from tidelock.cluster.objects import Lister
+from tidelock.cluster.lister import Lister
 from tidelock.cluster.workloads import workload_of
 from tidelock.model.levels import WorkloadKey
 from tidelock.model.meta import ObjectMeta, OwnerReference

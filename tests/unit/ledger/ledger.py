@@ -4,7 +4,7 @@ from typing import Any
 
 from builders import NAMESPACE, NOW, Json, node, quota, reservation
 from tidelock.cluster.columns import Columns
-from tidelock.cluster.objects import Lister
+from tidelock.cluster.lister import Lister
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.quotas import Quotas

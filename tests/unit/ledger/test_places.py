@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from builders import NOW, encode, reservation
-from tidelock.cluster.objects import Lister
+from tidelock.cluster.lister import Lister
 from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.quotas import Quotas

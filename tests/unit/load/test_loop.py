@@ -11,7 +11,7 @@ import builders
 from isolating import Isolating
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
-from tidelock.cluster.objects import Lister
+from tidelock.cluster.lister import Lister
 from tidelock.kube.client import WATERLEVELS
 from tidelock.kube.errors import Forbidden, ServerError
 from tidelock.load.groups import Group, members

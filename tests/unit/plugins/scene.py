@@ -9,8 +9,9 @@ import numpy as np
 from builders import NAMESPACE, NOW, quota, reservation
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
+from tidelock.cluster.lister import Lister
 from tidelock.cluster.measured import Measurements
-from tidelock.cluster.objects import Lister, Objects
+from tidelock.cluster.objects import Objects
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     SUCCESS,

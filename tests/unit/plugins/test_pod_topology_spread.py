@@ -125,6 +125,16 @@ def test_by_default_pods_of_one_service_or_controller_are_spread(
     assert judge(small, wanting).scores == {"a-1": 22, "a-2": 33, "b-1": 55, "far": 100}
 
 
+def test_a_controllers_selector_beyond_the_limit_is_not_looked_at() -> None:
+    small = scene("a-1")
+    for count, spread in ((512, True), (513, False)):
+        expressions = [
+            {"key": f"none-{number}", "operator": "DoesNotExist", "values": []} for number in range(count)
+        ]
+        add(small, "replica_sets", {"matchExpressions": expressions}, Workload)
+        assert (set(judge(small, owned("apps/v1/ReplicaSet")).scores.values()) != {0}) is spread
+
+
 def test_by_default_a_node_without_a_zone_shares_the_zone_without_a_name() -> None:
     """Sums: 2 + 4, 2 + 4 + ln 4 by the pod on the node without a zone, and 2 + ln 5 there."""
     zones = {"a": {ZONE: "a"}, "blank": {ZONE: ""}, "none": {}}

@@ -47,6 +47,35 @@ def test_pods_without_claims_are_skipped() -> None:
     assert judge(world(), wanting).status.code is Code.SKIP
 
 
+def exists(count: int) -> dict[str, Any]:
+    expressions = [{"key": f"k-{number}", "operator": "DoesNotExist"} for number in range(count)]
+    return {"matchExpressions": expressions}
+
+
+@pytest.mark.parametrize(
+    ("claims", "conditions", "reason"),
+    [
+        (48, 10, ""),
+        (49, 1, "claims that are not bound: 49, at most 48 are supported"),
+        (1, 512, ""),
+        (3, 200, "conditions in selectors of claims that are not bound: 600, at most 512 are supported"),
+    ],
+)
+def test_more_claims_and_selectors_than_can_be_matched_in_a_decision_are_refused(
+    claims: int, conditions: int, reason: str
+) -> None:
+    scene, names = world(), [f"data-{number}" for number in range(claims)]
+    for name in names:
+        wanted = claim(name, selector=exists(conditions))
+        put(scene.objects, wanted, volume(name, affinity=on_nodes("node-a")))
+    judged = judge(scene, pod("web-0", **using(*names)))
+    if reason:
+        assert judged.status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+        assert judged.status.reasons == (f"pod is too large: {reason}",)
+    else:
+        assert judged.fitting == {"node-a"}
+
+
 def test_a_bound_claim_leads_to_where_its_volume_is() -> None:
     scene = world()
     put(scene.objects, claim(volume="disk"), volume(affinity=on_nodes("node-b", "node-c")))

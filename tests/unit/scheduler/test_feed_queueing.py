@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from builders import NOW, encode, node, pod
-from tidelock.cluster.objects import Lister
+from tidelock.cluster.lister import Lister
 from tidelock.framework.events import ClusterEvent
 from tidelock.model.namespaces import Namespace
 from tidelock.model.pods import Pod

@@ -1,0 +1,75 @@
+"""PodDisruptionBudgets by what they select: those about a pod are found without asking all of its namespace.
+
+A namespace may have a budget for each workload, and these are told apart by one label. It may also have
+thousands with long selectors, of which no more than a few are held against a pod, in any decision.
+"""
+
+from collections import defaultdict
+
+from tidelock.cluster.lister import Lister
+from tidelock.model.budgets import PodDisruptionBudget
+from tidelock.model.meta import Key
+from tidelock.model.pods import Pod
+
+# Labels and values of selectors that a pod is held against at most.
+_MOST_COMPARED = 64
+
+_Place = tuple[str, ...]
+"""A namespace, and a label that the selected pods there have: its key and value. Without one: any pods."""
+
+
+class Budgets(Lister[PodDisruptionBudget]):
+    """All PodDisruptionBudgets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._placed: defaultdict[_Place, dict[Key, tuple[PodDisruptionBudget, int]]] = defaultdict(dict)
+        self._places: dict[Key, list[_Place]] = {}
+
+    def upsert(self, old: PodDisruptionBudget | None, new: PodDisruptionBudget) -> None:
+        """Take over a budget's newest version."""
+        key = new.meta.key
+        self._take_out(key)
+        places = self._places[key] = min(_choices(new), key=self._crowd)
+        size = 1 + (new.spec.selector.size if new.spec.selector is not None else 0)
+        for place in places:
+            self._placed[place][key] = new, size
+        super().upsert(old, new)
+
+    def remove(self, last: PodDisruptionBudget) -> None:
+        """Forget a budget."""
+        self._take_out(last.meta.key)
+        super().remove(last)
+
+    def about(self, pod: Pod) -> list[PodDisruptionBudget] | None:
+        """Give the budgets that may select a pod; None if too much would have to be held against it."""
+        namespace, found, size = pod.meta.namespace, [], 0
+        for place in ((namespace,), *((namespace, *label) for label in pod.meta.labels.items())):
+            for budget, more in self._placed.get(place, {}).values():
+                found.append(budget)
+                size += more
+                if size > _MOST_COMPARED:
+                    return None
+        return found
+
+    def _crowd(self, places: list[_Place]) -> int:
+        """Count the budgets that are where another may be put."""
+        return max((len(self._placed.get(place, ())) for place in places), default=0)
+
+    def _take_out(self, key: Key) -> None:
+        for place in self._places.pop(key, ()):
+            del self._placed[place][key]
+            if not self._placed[place]:
+                del self._placed[place]
+
+
+def _choices(budget: PodDisruptionBudget) -> list[list[_Place]]:
+    """List where a budget may be put: at the values of any label that all pods have which it selects."""
+    namespace, selector = budget.meta.namespace, budget.spec.selector
+    choices: list[list[_Place]] = []
+    if selector is not None and not budget.meta.unreadable:
+        choices += ([(namespace, *label)] for label in selector.match_labels.items())
+        for each in selector.match_expressions:
+            if each.operator == "In":
+                choices.append([(namespace, each.key, value) for value in set(each.values)])
+    return choices or [[(namespace,)]]
