@@ -88,6 +88,7 @@ def cases() -> list[Case]:
         Case("schedules-never", partial(_schedules, 1_000, "30 2 * 3 0L")),
         Case("quotes", partial(_quotes, 20)),
         Case("services", partial(_services, 5_000)),
+        Case("preemptor", partial(_preemptor, LIMITS[CONSTRAINTS], LIMITS[POD_TERMS])),
         Case("claims", partial(_storage, LIMITS[CLAIMS], LIMITS[CLAIM_CONDITIONS] // LIMITS[CLAIMS])),
         Case("claims-of-10000", partial(_storage, 20, 10_000)),
         Case("controllers", partial(_controllers, LIMITS[CONDITIONS])),
@@ -351,6 +352,13 @@ def _quotes(count: int, _nodes: int) -> Iterator[Thing]:
         template = _template(LIMITS[CONSTRAINTS], LIMITS[POD_TERMS], number)
         metadata = {"name": f"worst-{number}", "namespace": NAMESPACE, "uid": f"worst-{number}"}
         yield Thing("quote", {"metadata": metadata, "spec": {"template": template}})
+
+
+def _preemptor(constraints: int, terms: int, _nodes: int) -> Iterator[Thing]:
+    """Make a pod that looks at all others, and preempts some of them on any node."""
+    spec = _template(constraints, terms)["spec"]
+    spec["containers"][0]["resources"]["requests"]["cpu"] = "16"
+    yield _pod("worst", labels={"app": "worst"}, priority=1_000, **spec)
 
 
 def _storage(claims: int, expressions: int, nodes: int) -> Iterator[Thing]:

@@ -58,6 +58,11 @@ class Residents:
         """The lowest priority of any pod; infinite without pods."""
         return min(self._priorities, default=inf)
 
+    @property
+    def mean(self) -> float:
+        """How many pods a node has on average."""
+        return self._priorities.total() / max(len(self._cache.columns), 1)
+
     def of(self, rows: Rows) -> Crew:
         """Give the pods on the nodes of some rows of the columns."""
         columns = self._cache.columns

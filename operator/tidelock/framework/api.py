@@ -308,7 +308,8 @@ class PostFilterResult:
 
     A name of None leaves the pod's nomination as it is; an empty one takes it away. `candidates` gives all
     nodes that would do, for extenders to be asked about; without it none are. `obstacles` names the filters
-    that would rule nodes out without all who could be evicted there, too.
+    that would rule nodes out without all who could be evicted there, too. `unfinished` tells that there are
+    more nodes to try, in another attempt.
     """
 
     status: Status
@@ -316,6 +317,7 @@ class PostFilterResult:
     victims: Victims | None = None
     candidates: Callable[[], dict[str, Victims]] | None = None
     obstacles: frozenset[str] = frozenset()
+    unfinished: bool = False
 
 
 class OneReason(Filter):

@@ -69,6 +69,15 @@ def excess(pod: Pod, members: int = 1) -> str:
     )
 
 
+def looks_around(pod: Pod) -> int:
+    """Count the terms and constraints by which a pod looks at the pods of other nodes, or its own."""
+    affinity = pod.spec.affinity
+    terms = 0
+    if affinity is not None:
+        terms = len(_pod_terms(affinity.pod_affinity)) + len(_pod_terms(affinity.pod_anti_affinity))
+    return terms + len(pod.spec.topology_spread_constraints)
+
+
 def excess_of_claims(selectors: Sequence[LabelSelector | None]) -> str:
     """Return the same of claims that are to be met for a pod, by the selectors of these."""
     counts = (CLAIMS, len(selectors)), (CLAIM_CONDITIONS, sum(map(_size, selectors)))

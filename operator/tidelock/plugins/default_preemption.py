@@ -45,11 +45,13 @@ from tidelock.framework.ownlocks import OwnLocks
 from tidelock.framework.pluginargs import read_args
 from tidelock.framework.whatif import WhatIf, crowded, reserved, tallied
 from tidelock.ledger.entry import Entry
+from tidelock.model.extent import looks_around
 from tidelock.model.pods import Pod
 
 _PERCENTAGE, _ABSOLUTE = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"
 _NO_VICTIMS = "No preemption victims found for incoming pod"
 _NOT_HELPFUL = "Preemption is not helpful for scheduling"
+_LATER = "Preemption is tried on in a later attempt"
 _BY_POLICY = "not eligible due to preemptionPolicy=Never."
 _BY_TERMINATING = "not eligible due to a terminating pod on the nominated node."
 # Added to each priority, so that many victims of negative priority weigh more than few.
@@ -58,6 +60,11 @@ _LIFT = 2**31
 _GUARDED, _POD, _LOCK, _NOBODY = range(4)
 # Nodes that are tried at once, on top of as many as candidates are missing and an eighth of that.
 _FEW, _SPARE = 16, 8
+# How much is done in an attempt for a pod that looks at others, each some 5 us: nodes, by their pods, by
+# what is asked about each of these.
+_WORK, _EACH = 30_000, 4
+# For how many pods it is remembered how far an attempt got.
+_REMEMBERED = 1_024
 _NONE: npt.NDArray[np.float64] = np.zeros((0, 5))
 
 _Matrix = npt.NDArray[np.bool_]
@@ -141,6 +148,7 @@ class DefaultPreemption(PostFilter):
         read = read_args(self.name, args, _Args)
         super().__init__(handle, {})
         self._residents = Residents(handle.cache)
+        self._reached: dict[str, int] = {}
         self._budgeted: dict[str, tuple[object, list[bool]]] = {}
         self._percentage = read.min_candidate_nodes_percentage
         self._absolute = read.min_candidate_nodes_absolute
@@ -164,6 +172,8 @@ class DefaultPreemption(PostFilter):
         counts: Counter[str] = Counter({_NOT_HELPFUL: len(snapshot) - len(rows)})
         if pod.spec.priority <= min(self._residents.lowest, self.handle.book.rooms.lowest()):
             counts[_NO_VICTIMS], rows = len(rows), rows[:0]  # on a full cluster that is all that is asked
+        all_rows, rows = rows, self._some(pod, rows)
+        counts[_LATER] = len(all_rows) - len(rows)
         found: list[_Candidates] = []
         obstacles: set[str] = set()
         enough = max(self._enough(len(rows)), 1)
@@ -178,7 +188,8 @@ class DefaultPreemption(PostFilter):
         if not len(harms):
             histogram = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items() if count))
             status = _status(f"0/{len(snapshot)} nodes are available: {histogram}.")
-            return PostFilterResult(status, nominated_node_name="", obstacles=frozenset(obstacles))
+            unfinished = len(rows) < len(all_rows)
+            return PostFilterResult(status, "", obstacles=frozenset(obstacles), unfinished=unfinished)
         batch, place = _each(found)[int(np.lexsort(harms.T[::-1])[0])]
         node_name, victims = batch.victims(place)
         return PostFilterResult(SUCCESS, node_name, victims, lambda: _all_victims(found))
@@ -227,6 +238,18 @@ class DefaultPreemption(PostFilter):
         by_name[snapshot.traits.name_rank] = np.arange(len(snapshot))
         rows = by_name[possible[by_name]]
         return np.roll(rows, -(crc32(pod.uid.encode()) % len(rows))) if len(rows) else rows
+
+    def _some(self, pod: Pod, rows: Rows) -> Rows:
+        """Give as many rows as can be tried in one attempt, from where the last one of the pod ended."""
+        terms = looks_around(pod)
+        most = max(int(_WORK / (terms + _EACH) / (1 + self._residents.mean)), 1)
+        if not terms or len(rows) <= most:
+            return rows
+        start = self._reached.pop(pod.uid, 0) % len(rows)
+        self._reached[pod.uid] = start + most
+        if len(self._reached) > _REMEMBERED:
+            del self._reached[next(iter(self._reached))]
+        return np.roll(rows, -start)[:most]
 
     def _enough(self, possible: int) -> int:
         """Tell how many candidates end the search."""

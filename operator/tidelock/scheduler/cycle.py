@@ -455,7 +455,7 @@ class Cycle:
         """Make room where it was found that it could be, and say in the refusal what came of it."""
         self.preempting.conclude(profile, pod, result, now, kind=kind)
         message = " ".join((unfit.refusal.message, *result.status.reasons))
-        return replace(unfit.refusal, message=message)
+        return replace(unfit.refusal, message=message, again=result.unfinished)
 
     def _unreserve(self, assumed: Assumed, now: float) -> None:
         with Course(assumed.profile.scheduler_name, self._recorder) as course:

@@ -64,6 +64,8 @@ _NEIGHBOURLY = frozenset({InterPodAffinity.name, PodTopologySpread.name})
 
 # Locks placed in one step, so that the event loop turns between the steps of a long line.
 LOCKS_A_STEP = 16
+# Seconds after which a lock is tried again for which evictions were tried on some of the nodes alone.
+_AGAIN = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,6 +352,8 @@ class Decider:
             self._cycle.refuse_lock(entry, refusal, now)
         if refusal is not None:
             self.moving.want(entry, now)
+            if refusal.again:
+                self._rest(entry, _AGAIN)
         if refusal is None or refusal.error or alike is None:
             return
         if refusal.plugins.isdisjoint(_NEIGHBOURLY):
@@ -426,6 +430,9 @@ class Decider:
         if isinstance(outcome, Candidates):
             self._consultation = Consultation(waiting, (), outcome.victims, advice)
             return self._consultation
+        if outcome.again:
+            self.queue.back_off(uid, now)
+            return Unschedulable(waiting, outcome)
         # Without nodes nobody ruled one out: each filter then hopes for its own events.
         plugins = outcome.plugins | outcome.pending or {plugin.name for plugin in waiting.profile.filter}
         self.queue.park(uid, now, plugins - outcome.pending, outcome.pending)

@@ -110,6 +110,7 @@ def seek(
     reasons: list[str] = []
     nominated_node_name: str | None = None
     obstacles: frozenset[str] = frozenset()
+    unfinished = False
     course = state.expect(Course)
     for plugin in profile.post_filter:
         course.ask(plugin)
@@ -119,10 +120,11 @@ def seek(
             return result
         reasons.extend(result.status.reasons)
         obstacles |= result.obstacles
+        unfinished |= result.unfinished
         if result.nominated_node_name is not None:
             nominated_node_name = result.nominated_node_name
     status = Status(Code.UNSCHEDULABLE, tuple(reasons))
-    return PostFilterResult(status, nominated_node_name, obstacles=obstacles)
+    return PostFilterResult(status, nominated_node_name, obstacles=obstacles, unfinished=unfinished)
 
 
 _UNTRIED = PostFilterResult(Status(Code.UNSCHEDULABLE), "")

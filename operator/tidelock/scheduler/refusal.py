@@ -22,13 +22,14 @@ class Refusal:
     """No node fits: the message, in kube-scheduler's form, and the plugins that ruled nodes out.
 
     With `error`, none was found because something failed, not because none fits. The plugins in `pending`
-    have let the pod wait until they activate it themselves.
+    have let the pod wait until they activate it themselves. It is to be tried `again` soon, whatever happens.
     """
 
     message: str
     plugins: frozenset[str]
     error: bool = False
     pending: frozenset[str] = frozenset()
+    again: bool = False
 
 
 def turned_down(point: str, plugin: str, status: Status) -> Refusal:

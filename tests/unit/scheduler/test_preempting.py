@@ -3,10 +3,13 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from builders import node, pod
 from tidelock.ledger import reasons
 from tidelock.model.pods import Pod
 from tidelock.model.reservations import Phase
+from tidelock.plugins import default_preemption
 from tidelock.scheduler.preempting import Preemption
 from tidelock.scheduler.refusal import Refusal
 from unit.scheduler.machinery import Core
@@ -373,6 +376,64 @@ def test_locks_alike_but_for_their_leave_to_preempt_are_not_refused_together() -
     core.lock("bold", resources={"cpu": "2"}, priority=10, **PREEMPTING)
     core.step()
     assert attempted(core).pod.meta.name == "bold"
+
+
+LONELY = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"labelSelector": {"matchLabels": {"app": "none"}}, "topologyKey": "kubernetes.io/hostname"}
+        ]
+    }
+}
+LATER = "Preemption is tried on in a later attempt"
+
+
+def nine_and_one() -> Core:
+    """Give ten nodes that are full, where evictions help on the last one alone."""
+    names = [f"node-{number}" for number in range(10)]
+    core = Core(*(node(name, cpu="4") for name in names))
+    core.add(*(resident(f"on-{name}", name, priority=0 if name == "node-9" else 20) for name in names))
+    return core
+
+
+def test_a_pod_that_looks_at_others_tries_evictions_on_some_nodes_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(default_preemption, "_WORK", 30)  # three nodes
+    core = nine_and_one()
+    core.add(high(affinity=LONELY))
+    attempts = 0
+    while not core.cache.nominator.node_of("uid-web-0"):
+        refusal = core.refuse().refusal
+        attempts += 1
+        assert attempts <= 4
+        assert refusal.again is not (attempted(core).node_name == "node-9")
+        assert (f"7 {LATER}" in refusal.message) is refusal.again
+        core.clock.advance(10)  # its backoff
+
+    core = nine_and_one()
+    core.add(high())
+    core.refuse()
+    assert core.cache.nominator.node_of("uid-web-0") == "node-9"
+
+
+def test_a_lock_that_looks_at_others_tries_evictions_on_some_nodes_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(default_preemption, "_WORK", 30)
+    core = nine_and_one()
+    template = {
+        "spec": {
+            "containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}],
+            "affinity": LONELY,
+        }
+    }
+    entry = core.lock(resources=None, template=template, priority=10, pendingDeadlineSeconds=60, **PREEMPTING)
+    for _ in range(4):
+        core.step()
+        core.clock.advance(1)
+    assert core.cache.nominator.node_of(entry.uid) == "node-9"
+    assert entry.phase is Phase.PENDING
 
 
 def test_without_a_plugin_or_a_node_there_is_nothing_to_try() -> None:
