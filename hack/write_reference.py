@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, get_args
 
 from tidelock.framework.config import default_configuration
 from tidelock.load.metrics import LoadMetrics
-from tidelock.model.crds import CUSTOM_RESOURCES, GROUP, VERSION, CustomResource
-from tidelock.model.wire import VALIDATIONS, DnsLabel, LabelKey, LabelValue, Subdomain
+from tidelock.model.api.crds import CUSTOM_RESOURCES, GROUP, VERSION, CustomResource
+from tidelock.model.api.wire import VALIDATIONS, DnsLabel, LabelKey, LabelValue, Subdomain
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.decider import Decider
 from tidelock.scheduler.faults import Faults

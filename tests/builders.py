@@ -10,9 +10,12 @@ from typing import Any
 import msgspec
 
 from tidelock.model.budgets import PodDisruptionBudget
-from tidelock.model.groups import WaterLevel, decode_water_level
 from tidelock.model.instants import format_instant
-from tidelock.model.levels import (
+from tidelock.model.nodes import Node, decode_node
+from tidelock.model.pods import Pod, decode_pod
+from tidelock.model.quotas import ReservationQuota, decode_reservation_quota
+from tidelock.model.reservation import Reservation, decode_reservation
+from tidelock.model.usage_annotations import (
     Measured,
     NodeLevel,
     PodMeans,
@@ -22,10 +25,7 @@ from tidelock.model.levels import (
     Windows,
     encode_node_level,
 )
-from tidelock.model.limits import ReservationQuota, decode_reservation_quota
-from tidelock.model.locks import Reservation, decode_reservation
-from tidelock.model.nodes import Node, decode_node
-from tidelock.model.pods import Pod, decode_pod
+from tidelock.model.water_level import WaterLevel, decode_water_level
 
 NAMESPACE = "shop"
 SCHEDULER = "tidelock-scheduler"

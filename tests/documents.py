@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 from markdown_it import MarkdownIt
 
-from tidelock.model.crds import CUSTOM_RESOURCES, GROUP, VERSION
+from tidelock.model.api.crds import CUSTOM_RESOURCES, GROUP, VERSION
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (

@@ -11,7 +11,10 @@ from bench.scenarios import Json, lonely_pod, node_name, plain_node, plain_pod, 
 from tidelock.cluster.measured import at_once
 from tidelock.framework.config import default_configuration
 from tidelock.framework.profile import Enabled
-from tidelock.model.levels import (
+from tidelock.model.nodes import Node, decode_node
+from tidelock.model.pods import Pod, decode_pod
+from tidelock.model.reservation import decode_reservation
+from tidelock.model.usage_annotations import (
     NODE_LEVEL,
     WINDOW_SECONDS,
     NodeLevel,
@@ -21,9 +24,6 @@ from tidelock.model.levels import (
     Windows,
     encode_node_level,
 )
-from tidelock.model.locks import decode_reservation
-from tidelock.model.nodes import Node, decode_node
-from tidelock.model.pods import Pod, decode_pod
 from tidelock.plugins.registry import BUILTINS, DEFAULT_PLUGINS
 from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.decider import Decider

@@ -10,7 +10,8 @@ from typing import Any
 
 from bench.decisions import NAMESPACE, SCHEDULER
 from bench.scenarios import Json, node_name, pod_object
-from tidelock.model.extent import (
+from tidelock.model.api.reservation import MOST_CONDITIONS, MOST_MEMBERS
+from tidelock.model.pod_limits import (
     CLAIM_CONDITIONS,
     CLAIMS,
     CONDITIONS,
@@ -24,7 +25,6 @@ from tidelock.model.extent import (
     TOLERATIONS,
     VOLUMES,
 )
-from tidelock.model.reservations import MOST_CONDITIONS, MOST_MEMBERS
 
 _HOSTNAME = "kubernetes.io/hostname"
 _ZONE = "topology.kubernetes.io/zone"

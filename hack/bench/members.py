@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from tidelock.cluster.columns import NOWHERE
 from tidelock.framework.config import default_configuration
-from tidelock.model.locks import Reservation, decode_reservation
+from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod, assigned_to, decode_pod
-from tidelock.model.reservations import Phase
+from tidelock.model.reservation import Reservation, decode_reservation
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.decider import Decider

@@ -16,9 +16,9 @@ from bench.figures import columns, percentile
 from bench.scenarios import Json, node_name, plain_node
 from tidelock.framework.config import default_configuration
 from tidelock.model.instants import format_instant
-from tidelock.model.locks import decode_reservation
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import decode_pod
+from tidelock.model.reservation import decode_reservation
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.decider import Decider
 from tidelock.scheduler.feed import Feed

@@ -28,7 +28,7 @@ from bench.world import BACKGROUND, NAMESPACE, add_nodes, admin, each, install
 from devcluster import Component, LocalCluster
 from devcluster.output import say
 from tidelock.kube.client import NODES, PODS, WATERLEVELS, KubeClient, Resource
-from tidelock.model.levels import (
+from tidelock.model.usage_annotations import (
     NODE_LEVEL,
     POD_USAGE,
     NodeLevel,

@@ -29,11 +29,11 @@ from bench.decisions import DEFAULT, NOW, furnished, pods
 from bench.extremes import Case, Thing, cases
 from bench.figures import columns
 from devcluster.output import say
-from tidelock.model.locks import decode_reservation
-from tidelock.model.lockschedules import decode_schedule
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import decode_pod
-from tidelock.model.quotes import decode_quote
+from tidelock.model.reservation import decode_reservation
+from tidelock.model.reservation_quote import decode_quote
+from tidelock.model.reservation_schedule import decode_schedule
 from tidelock.running import collect_seldom
 from tidelock.scheduler.decider import Decider
 from tidelock.scheduler.feed import Feed

@@ -15,7 +15,7 @@ import yaml
 from demo.stage import own_control_plane
 from demo.world import SCHEDULER
 from devcluster import Cluster, wait_for
-from tidelock.model.levels import NODE_LEVEL, Measured, NodeLevel, Stat, encode_node_level
+from tidelock.model.usage_annotations import NODE_LEVEL, Measured, NodeLevel, Stat, encode_node_level
 
 _ROOT = Path(__file__).resolve().parents[2]
 _PAGE = _ROOT / "docs" / "kubectl.md"

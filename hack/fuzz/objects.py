@@ -22,9 +22,15 @@ from tidelock.kube.client import (
     Resource,
 )
 from tidelock.model.lenient import Reader
-from tidelock.model.levels import NODE_LEVEL, POD_USAGE
 from tidelock.model.nodes import Node
-from tidelock.model.pods import BORROWS, CLAIMED_LOCKS, REQUIRE_RESERVATION, RUN_SECONDS, Pod
+from tidelock.model.pods import (
+    BORROWS,
+    CLAIMED_LOCKS,
+    REQUIRE_RESERVATION,
+    RUN_SECONDS,
+    Pod,
+)
+from tidelock.model.usage_annotations import NODE_LEVEL, POD_USAGE
 from tidelock.scheduler.watches import OTHERS
 
 SCHEDULER = "tidelock-scheduler"

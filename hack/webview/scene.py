@@ -7,10 +7,10 @@ from typing import Any
 
 from tidelock.framework.config import default_configuration
 from tidelock.model.instants import format_instant
-from tidelock.model.levels import NODE_LEVEL, Measured, NodeLevel, Stat, encode_node_level
-from tidelock.model.locks import decode_reservation
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import decode_pod
+from tidelock.model.reservation import decode_reservation
+from tidelock.model.usage_annotations import NODE_LEVEL, Measured, NodeLevel, Stat, encode_node_level
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.decider import Decider
 from tidelock.scheduler.feed import Feed

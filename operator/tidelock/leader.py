@@ -35,10 +35,10 @@ from tidelock.listening import ListenError
 from tidelock.load.loop import LoadLoop
 from tidelock.load.metrics import LoadMetrics
 from tidelock.load.slices import AT_LEISURE, in_slices
-from tidelock.model.lockgroups import decode_group
-from tidelock.model.lockschedules import decode_schedule
 from tidelock.model.meta import Key, ObjectMeta
-from tidelock.model.quotes import decode_quote
+from tidelock.model.reservation_group import decode_group
+from tidelock.model.reservation_quote import decode_quote
+from tidelock.model.reservation_schedule import decode_schedule
 from tidelock.running import background, until
 from tidelock.scheduler.binding import Binder
 from tidelock.scheduler.decider import Decider

@@ -32,7 +32,7 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import ANY_EVENT, Registration
 from tidelock.framework.installed import GROUP
 from tidelock.ledger.book import Book
-from tidelock.model import locks
+from tidelock.model import reservation
 from tidelock.model.pods import Pod
 from tidelock.scheduler.binding import Binder
 from tidelock.scheduler.groups import GroupKeeper
@@ -57,7 +57,7 @@ _STEPS: tuple[tuple[Any, str, str], ...] = (
     (QuoteDesk, "_judge", "quote"),
     (Binder, "_look_up", "look-up"),
     (Binder, "_tell", "condition"),
-    (locks, "stand_in_pod", "decoding"),
+    (reservation, "stand_in_pod", "decoding"),
 )
 
 

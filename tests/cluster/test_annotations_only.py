@@ -10,7 +10,7 @@ from cluster.live import Live
 from cluster.workloads import install_clone_sets, make_workloads
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
-from tidelock.model.levels import CRANE_HOT_VALUE, CRANE_METRICS, NODE_LEVEL, POD_USAGE
+from tidelock.model.usage_annotations import CRANE_HOT_VALUE, CRANE_METRICS, NODE_LEVEL, POD_USAGE
 
 FOREIGN = {"metadata": {"annotations": {"example.org/owner": "ann"}}}
 MEASURED = {"metadata": {"annotations": {POD_USAGE: "{}", NODE_LEVEL: "{}"}}}

@@ -9,7 +9,7 @@ from cluster.crds import SAMPLES, install_crds
 from cluster.malformed import reservation
 from cluster.stored import Stored
 from devcluster import Cluster, DevClusterError, wait_for
-from tidelock.model.reservations import BoundPod, Condition, Phase, ReservationStatus
+from tidelock.model.api.reservation import BoundPod, Condition, Phase, ReservationStatus
 
 NOON = datetime(2035, 1, 1, 12, tzinfo=UTC)
 FULL_STATUS = ReservationStatus(

@@ -13,7 +13,7 @@ from builders import Json, encode
 from devcluster.build import run_go
 from property.foreign import KINDS, READERS, Location, changed, locations, part, structs_in, without
 from tidelock.model.instants import parse_instant
-from tidelock.model.limits import decode_resource_quota
+from tidelock.model.quotas import decode_resource_quota
 from tidelock.scheduler.watches import WATCHED
 
 _NAMED = (("metadata",), ("metadata", "name"))

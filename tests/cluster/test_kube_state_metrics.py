@@ -17,7 +17,7 @@ from devcluster.loopback import HOST, Health, free_ports
 from devcluster.tools import find_program
 from replay.manifests import water_level_manifest
 from tidelock.kube.client import WATERLEVELS
-from tidelock.model.reservations import Phase
+from tidelock.model.api.reservation import Phase
 
 MONITORING = Path(__file__).resolve().parents[2] / "manifests" / "monitoring"
 CONFIGURATION = MONITORING / "kube-state-metrics.yaml"

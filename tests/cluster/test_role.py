@@ -24,8 +24,8 @@ from devcluster.prometheus import PrometheusServer
 from replay.exporter import Exporter
 from tidelock.kube.client import EVENTS, WATERLEVELS, Resource
 from tidelock.kube.config import load_connection
-from tidelock.model.levels import NODE_LEVEL, POD_USAGE
 from tidelock.model.pods import BORROWS
+from tidelock.model.usage_annotations import NODE_LEVEL, POD_USAGE
 
 REVIEWS = Resource(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False

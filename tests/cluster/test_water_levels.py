@@ -15,7 +15,7 @@ from devcluster import LocalCluster, wait_for
 from devcluster.prometheus import PrometheusServer
 from replay.exporter import Exporter
 from tidelock.kube.client import EVENTS, WATERLEVELS
-from tidelock.model.levels import (
+from tidelock.model.usage_annotations import (
     CRANE_METRICS,
     NODE_LEVEL,
     POD_USAGE,

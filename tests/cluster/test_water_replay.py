@@ -21,7 +21,7 @@ from replay.manifests import configuration, water_level_manifest
 from replay.pool import DEPLOYMENTS, Placement, Pool
 from tidelock.kube.client import WATERLEVELS, KubeClient
 from tidelock.kube.config import load_connection
-from tidelock.model.levels import POD_USAGE
+from tidelock.model.usage_annotations import POD_USAGE
 from tidelock.simulation.engine import Simulation
 from tidelock.simulation.policies import POLICIES
 from tidelock.simulation.world import STEP, Machine, Workload, World

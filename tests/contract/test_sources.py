@@ -16,8 +16,8 @@ from contract.backends import (
     serving,
 )
 from tidelock.load.source import Reading, SourceError, Trouble
-from tidelock.model.levels import Quality
 from tidelock.model.meta import Key
+from tidelock.model.usage_annotations import Quality
 
 STALENESS = 180.0
 PATIENCE = 30.0

@@ -13,13 +13,13 @@ from tidelock.ledger.groupstatus import render_group
 from tidelock.ledger.schedulestatus import plan_windows, render_schedule
 from tidelock.ledger.status import render_quota
 from tidelock.ledger.transitions import SETTLED
-from tidelock.model.limits import decode_reservation_quota
-from tidelock.model.lockgroups import decode_group
-from tidelock.model.locks import decode_reservation
-from tidelock.model.lockschedules import decode_schedule
+from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import decode_pod
-from tidelock.model.reservations import Phase
+from tidelock.model.quotas import decode_reservation_quota
+from tidelock.model.reservation import decode_reservation
+from tidelock.model.reservation_group import decode_group
+from tidelock.model.reservation_schedule import decode_schedule
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.decider import Decider

@@ -23,8 +23,8 @@ from tidelock.ledger.groups import Group
 from tidelock.ledger.holds import Hold
 from tidelock.ledger.leases import Lease
 from tidelock.ledger.quotas import Quotas
-from tidelock.model.lockschedules import ReservationSchedule
 from tidelock.model.meta import Key
+from tidelock.model.reservation_schedule import ReservationSchedule
 from tidelock.scheduler import moving
 from tidelock.scheduler.evictions import Evictor
 from tidelock.scheduler.feed import ReservationSink

@@ -19,7 +19,7 @@ from installation.rendering import (
     changed,
 )
 from tidelock import __version__
-from tidelock.model.reservations import ReservationSpec
+from tidelock.model.api.reservation import ReservationSpec
 
 POD = "Deployment/tidelock: spec.template.spec"
 CONTAINER = f"{POD}.containers[0]"

@@ -2,9 +2,9 @@
 
 from property.process import Process
 from tidelock.ledger.entry import Entry
+from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import parse_instant
-from tidelock.model.locks import Reservation
-from tidelock.model.reservations import Phase
+from tidelock.model.reservation import Reservation
 
 _HAS_ROOM = (Phase.ACTIVE, Phase.PLANNED)
 

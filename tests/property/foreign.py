@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from builders import Json
 from tidelock.model.lenient import Reader
-from tidelock.model.limits import decode_resource_quota
 from tidelock.model.nodes import Node, decode_node
 from tidelock.model.pods import decode_pod
+from tidelock.model.quotas import decode_resource_quota
 from tidelock.scheduler.watches import OTHERS
 
 Location = tuple[int | str, ...]

@@ -6,9 +6,9 @@ from property.occupancy import is_owner
 from property.process import Process
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.groups import Group
+from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
-from tidelock.model.reservations import Phase
 
 _SERVED = (Phase.ACTIVE, Phase.BOUND, Phase.CONSUMED)
 

@@ -8,9 +8,9 @@ from property.process import Process
 from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.transitions import GIVEN, SETTLED, Event
+from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import parse_instant
-from tidelock.model.locks import Reservation
-from tidelock.model.reservations import Phase
+from tidelock.model.reservation import Reservation
 
 
 class HoldObserver:

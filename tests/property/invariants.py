@@ -24,12 +24,12 @@ from tidelock.ledger.book import Claim
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import is_for_any, may_claim, names, owns
 from tidelock.ledger.transitions import SETTLED, Event
+from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import parse_instant
-from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import Resources, at_most, beyond, covers, plus
-from tidelock.model.reservations import Phase
+from tidelock.model.reservation import Reservation
 from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.queue import Place
 

@@ -2,9 +2,9 @@
 
 from property.process import Process
 from tidelock.ledger.transitions import SETTLED, Event
+from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import from_datetime, parse_instant
-from tidelock.model.locks import Reservation
-from tidelock.model.reservations import Phase
+from tidelock.model.reservation import Reservation
 
 
 class LeaseObserver:

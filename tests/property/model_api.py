@@ -18,11 +18,11 @@ from tidelock.kube.watch import HasMeta, Sink
 from tidelock.ledger.matching import owns
 from tidelock.model.budgets import PodDisruptionBudget
 from tidelock.model.instants import format_instant, parse_instant
-from tidelock.model.limits import ReservationQuota, decode_reservation_quota
-from tidelock.model.locks import Reservation, decode_reservation
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node, decode_node
 from tidelock.model.pods import Pod, claims_annotation, decode_pod
+from tidelock.model.quotas import ReservationQuota, decode_reservation_quota
+from tidelock.model.reservation import Reservation, decode_reservation
 
 T = TypeVar("T", bound=HasMeta)
 

@@ -5,8 +5,8 @@ from collections import Counter
 from property.process import Process
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.moves import token_of
-from tidelock.model.moves import MayMove
-from tidelock.model.reservations import Phase
+from tidelock.model.api.migration import MayMove
+from tidelock.model.api.reservation import Phase
 
 
 class MoveObserver:

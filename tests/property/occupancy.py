@@ -11,9 +11,18 @@ from builders import Json
 from property.process import Process
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import owns
+from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import Pod
-from tidelock.model.quantities import NOTHING, PODS, at_most, beyond, covers, minus, parse_resources, plus
-from tidelock.model.reservations import Phase
+from tidelock.model.quantities import (
+    NOTHING,
+    PODS,
+    at_most,
+    beyond,
+    covers,
+    minus,
+    parse_resources,
+    plus,
+)
 
 
 def check_occupancy(process: Process) -> None:

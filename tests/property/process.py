@@ -14,10 +14,10 @@ from tidelock.framework.ownlocks import ClaimedLocks
 from tidelock.ledger.book import Claim
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render
-from tidelock.model.locks import Reservation
+from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
-from tidelock.model.reservations import Phase
+from tidelock.model.reservation import Reservation
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.decider import Decider, Outcome

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from builders import NOW, budget, node, pod
 from property.oracles.default_preemption import Plan, Room, fits, plans
 from tidelock.ledger import reasons
+from tidelock.model.api.reservation import Phase
 from tidelock.model.budgets import PodDisruptionBudget
 from tidelock.model.instants import format_instant
 from tidelock.model.nodes import Node
 from tidelock.model.pods import REQUIRE_RESERVATION, Pod
-from tidelock.model.reservations import Phase
 from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.decider import Unschedulable
 from unit.scheduler.machinery import Core

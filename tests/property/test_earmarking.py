@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import node, pod
+from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import Pod, assigned_to
-from tidelock.model.reservations import Phase
 from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.earmarking import LOOK_AGAIN
 from unit.scheduler.machinery import Core

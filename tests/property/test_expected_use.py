@@ -14,8 +14,8 @@ from tidelock.cluster.levels import NEVER, NodeLevels
 from tidelock.cluster.measured import at_once
 from tidelock.cluster.use_sums import Rule, Sums, own_use, since_sample, uncovered
 from tidelock.framework.levels import follow_expected_use
-from tidelock.model.levels import NODE_LEVEL, PodMeans, PodUsage, Uses, WorkloadKey
 from tidelock.model.pods import Pod
+from tidelock.model.usage_annotations import NODE_LEVEL, PodMeans, PodUsage, Uses, WorkloadKey
 from unit.plugins.scene import Scene
 
 WORKLOADS = ("web", "db")

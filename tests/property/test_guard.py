@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from builders import SCHEDULER, Json, node, pod_json
 from tidelock.binders.arrivals import Arrivals
 from tidelock.binders.guard import UNSEEN_SECONDS, Guard
+from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import Pod, decode_pod
-from tidelock.model.reservations import Phase
 from tidelock.scheduler.cycle import Assumed
 from unit.scheduler.machinery import Core
 

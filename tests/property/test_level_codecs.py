@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelock.model.levels import (
+from tidelock.model.usage_annotations import (
     FULL,
     MOST_BYTES,
     MOST_CORES,

@@ -11,8 +11,8 @@ from tidelock.cluster.lister import Lister
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.quotas import Quotas
-from tidelock.model.limits import ReservationQuota, decode_reservation_quota
 from tidelock.model.quantities import PODS, Resources
+from tidelock.model.quotas import ReservationQuota, decode_reservation_quota
 from tidelock.scheduler.line import Line
 
 

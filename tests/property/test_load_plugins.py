@@ -18,7 +18,7 @@ from property.oracles import (
     workload_topology_spread,
 )
 from tidelock.framework.beta import probability_below, regularized
-from tidelock.model.levels import (
+from tidelock.model.usage_annotations import (
     CRANE_METRICS,
     NODE_LEVEL,
     NodeLevel,

@@ -17,20 +17,20 @@ from tidelock.ledger.schedulestatus import plan_windows, render_leaving_schedule
 from tidelock.ledger.status import render, render_quota
 from tidelock.load import status as load_status
 from tidelock.load.loop import told_before
+from tidelock.model.api.reservation import ReservationStatus
+from tidelock.model.api.reservation_group import ReservationGroupStatus
+from tidelock.model.api.reservation_quota import ReservationQuotaStatus
+from tidelock.model.api.reservation_quote import ReservationQuoteStatus
+from tidelock.model.api.reservation_schedule import ReservationScheduleStatus
+from tidelock.model.api.water_level import WaterLevelStatus
+from tidelock.model.api.wire import StatusWire, legible
 from tidelock.model.conditions import failed
-from tidelock.model.limits import ReservationQuota, decode_reservation_quota
-from tidelock.model.lockgroups import ReservationGroup, decode_group
-from tidelock.model.locks import Reservation, decode_reservation
-from tidelock.model.lockschedules import ReservationSchedule, decode_schedule
 from tidelock.model.meta import Key
-from tidelock.model.quotes import Quote, decode_quote
-from tidelock.model.reservationgroups import ReservationGroupStatus
-from tidelock.model.reservationquotas import ReservationQuotaStatus
-from tidelock.model.reservationquotes import ReservationQuoteStatus
-from tidelock.model.reservations import ReservationStatus
-from tidelock.model.reservationschedules import ReservationScheduleStatus
-from tidelock.model.waterlevels import WaterLevelStatus
-from tidelock.model.wire import StatusWire, legible
+from tidelock.model.quotas import ReservationQuota, decode_reservation_quota
+from tidelock.model.reservation import Reservation, decode_reservation
+from tidelock.model.reservation_group import ReservationGroup, decode_group
+from tidelock.model.reservation_quote import Quote, decode_quote
+from tidelock.model.reservation_schedule import ReservationSchedule, decode_schedule
 from tidelock.scheduler.quoting import Answer, render_answer
 from unit.scheduler.machinery import Core
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from builders import NAMESPACE, pod, reservation
 from tidelock.ledger.matching import OwnerIndex, names, owners_among, owns
+from tidelock.model.api.reservation import ReservationSpec
 from tidelock.model.meta import Key
-from tidelock.model.reservations import ReservationSpec
 
 NAMES = st.sampled_from(["web", "web-1", "web-5d9"])
 LABELS = st.dictionaries(

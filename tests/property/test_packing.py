@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from builders import Json, node, pod
-from tidelock.model.reservations import Phase
+from tidelock.model.api.reservation import Phase
 from tidelock.scheduler import together
 from unit.scheduler.gang import Gang
 from unit.scheduler.machinery import Core

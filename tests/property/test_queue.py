@@ -11,7 +11,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from builders import NOW, SCHEDULER, pod
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
-from tidelock.framework.api import SUCCESS, Code, EnqueueExtensions, Handle, PostBind, PreEnqueue, Status
+from tidelock.framework.api import (
+    SUCCESS,
+    Code,
+    EnqueueExtensions,
+    Handle,
+    PostBind,
+    PreEnqueue,
+    Status,
+)
 from tidelock.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
@@ -23,7 +31,13 @@ from tidelock.framework.events import (
     Registration,
     Resource,
 )
-from tidelock.framework.profile import Enabled, PluginFactory, Profile, ProfileSettings, build_profile
+from tidelock.framework.profile import (
+    Enabled,
+    PluginFactory,
+    Profile,
+    ProfileSettings,
+    build_profile,
+)
 from tidelock.ledger.book import Book
 from tidelock.model.pods import Pod
 from tidelock.plugins.priority_sort import PrioritySort

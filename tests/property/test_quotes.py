@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import NAMESPACE, Json, encode, node, pod
-from tidelock.model.quotes import decode_quote
-from tidelock.model.reservations import Phase
+from tidelock.model.api.reservation import Phase
+from tidelock.model.reservation_quote import decode_quote
 from unit.scheduler.machinery import Core
 
 CORES = st.integers(0, 6)

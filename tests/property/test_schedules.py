@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from builders import NOW
 from tidelock.kube.errors import Unreachable
-from tidelock.model.timetables import Timetable, read_expression, read_zone
+from tidelock.model.cron import Timetable, read_expression, read_zone
 from unit.scheduler.scheduled import KEY, Works
 
 ZONES = [

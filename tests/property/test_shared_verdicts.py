@@ -16,9 +16,9 @@ from tidelock.framework.api import Handle
 from tidelock.framework.profile import ProfileSettings, build_profile
 from tidelock.framework.waiting import WaitingPods
 from tidelock.ledger.book import Book
-from tidelock.model.levels import NODE_LEVEL
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
+from tidelock.model.usage_annotations import NODE_LEVEL
 from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
 from tidelock.scheduler import verdicts
 from tidelock.scheduler.cycle import Assumed, Cycle

@@ -8,9 +8,9 @@ from builders import NAMESPACE
 from property.process import Process
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.quotas import Quotas
-from tidelock.model.limits import ReservationQuota
+from tidelock.model.api.reservation import Phase
 from tidelock.model.quantities import Resources, minus, plus
-from tidelock.model.reservations import Phase
+from tidelock.model.quotas import ReservationQuota
 
 _NO_LIMIT = 2**63
 

@@ -33,13 +33,13 @@ from tidelock.kube.errors import Forbidden, NotFound
 from tidelock.kube.lease import LEASES
 from tidelock.kube.listing import list_all
 from tidelock.kube.skew import TOLERANCE, skew_of
-from tidelock.model.crds import CUSTOM_RESOURCES, CustomResource
-from tidelock.model.groups import WaterLevel, decode_water_level
+from tidelock.model.api.crds import CUSTOM_RESOURCES, CustomResource
 from tidelock.model.instants import parse_instant
-from tidelock.model.levels import Quality
-from tidelock.model.locks import Reservation, decode_reservation
 from tidelock.model.meta import ObjectMeta
 from tidelock.model.nodes import Node, decode_node
+from tidelock.model.reservation import Reservation, decode_reservation
+from tidelock.model.usage_annotations import Quality
+from tidelock.model.water_level import WaterLevel, decode_water_level
 from tidelock.scheduler.watches import OTHERS, OWN, WATCHED
 
 _CRDS = Resource(

@@ -11,7 +11,7 @@ from tidelock.cli.options import Context, Format, Kubeconfig, Namespace, Output
 from tidelock.cli.tables import show, show_plain
 from tidelock.kube.client import RESERVATIONS
 from tidelock.kube.errors import Conflict, NotFound
-from tidelock.model.locks import Reservation, decode_reservation
+from tidelock.model.reservation import Reservation, decode_reservation
 
 _PATIENCE = 30.0  # seconds for the operator to answer
 

@@ -23,13 +23,13 @@ from tidelock.kube.client import (
     Resource,
 )
 from tidelock.kube.errors import ApiError, Forbidden, Invalid
-from tidelock.model.reservationgroups import ReservationGroupSpec
-from tidelock.model.reservationquotas import ReservationQuotaSpec
-from tidelock.model.reservationquotes import ReservationQuoteSpec
-from tidelock.model.reservations import ReservationSpec
-from tidelock.model.reservationschedules import ReservationScheduleSpec
-from tidelock.model.waterlevels import WaterLevelSpec
-from tidelock.model.wire import Wire
+from tidelock.model.api.reservation import ReservationSpec
+from tidelock.model.api.reservation_group import ReservationGroupSpec
+from tidelock.model.api.reservation_quota import ReservationQuotaSpec
+from tidelock.model.api.reservation_quote import ReservationQuoteSpec
+from tidelock.model.api.reservation_schedule import ReservationScheduleSpec
+from tidelock.model.api.water_level import WaterLevelSpec
+from tidelock.model.api.wire import Wire
 
 _KINDS: dict[str, tuple[Resource, type[Wire]]] = {
     f"{resource.api_version} {resource.kind}": (resource, spec)

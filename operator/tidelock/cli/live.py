@@ -36,8 +36,8 @@ from tidelock.cli.overview import (
     total,
 )
 from tidelock.cli.tables import shown
-from tidelock.model.levels import Measured
 from tidelock.model.meta import Key
+from tidelock.model.usage_annotations import Measured
 
 _PERIOD = 1.0  # seconds between two looks at whether there is news, and at the clock
 

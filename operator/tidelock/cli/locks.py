@@ -7,9 +7,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from tidelock.ledger.moves import Plan, read_plan
+from tidelock.model.api.migration import MovePlan
+from tidelock.model.api.reservation import Phase, owner_text
 from tidelock.model.instants import parse_instant
-from tidelock.model.locks import Reservation
-from tidelock.model.moves import MovePlan
 from tidelock.model.quantities import (
     NOTHING,
     QuantityError,
@@ -18,7 +18,7 @@ from tidelock.model.quantities import (
     minus,
     parse_resources,
 )
-from tidelock.model.reservations import Phase, owner_text
+from tidelock.model.reservation import Reservation
 
 ENDED = frozenset({Phase.CONSUMED, Phase.EXPIRED, Phase.LOST, Phase.REJECTED, Phase.TERMINATING})
 

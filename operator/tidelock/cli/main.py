@@ -8,7 +8,18 @@ from contextlib import suppress
 
 import typer
 
-from tidelock.cli import check, commit, lint, quote, reserve, simulate, status, timeline, top, why
+from tidelock.cli import (
+    check,
+    commit,
+    lint,
+    quote,
+    reserve,
+    simulate,
+    status,
+    timeline,
+    top,
+    why,
+)
 from tidelock.cli.connect import Failure
 from tidelock.model.printable import printable
 

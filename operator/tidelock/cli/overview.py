@@ -11,12 +11,12 @@ from tidelock.cli.locks import Seen
 from tidelock.cli.status import LOCK_COLUMNS, lock_row
 from tidelock.cli.tables import shown
 from tidelock.cli.water import Water, measured, staleness_of
-from tidelock.model.groups import WaterLevel
-from tidelock.model.levels import Measured, Quality
-from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.quantities import CPU, NOTHING, Resources, plus
+from tidelock.model.reservation import Reservation
+from tidelock.model.usage_annotations import Measured, Quality
+from tidelock.model.water_level import WaterLevel
 
 USED, LOCKED, FREE, WATER, OLD_WATER = "█", "▒", "·", "│", "┆"
 _COLOURS = {USED: "#4c8dd6", LOCKED: "#d99a10", FREE: "#808080"}  # seen on dark ground and on light

@@ -9,7 +9,16 @@ from typing import Annotated, Any
 
 import typer
 
-from tidelock.cli.asking import Instead, Node, Priority, Requests, Selector, asked, refuse_unsound, seconds
+from tidelock.cli.asking import (
+    Instead,
+    Node,
+    Priority,
+    Requests,
+    Selector,
+    asked,
+    refuse_unsound,
+    seconds,
+)
 from tidelock.cli.connect import Failure, Session, Target, create, reach
 from tidelock.cli.documents import Document, read_documents
 from tidelock.cli.following import settling
@@ -17,11 +26,11 @@ from tidelock.cli.options import Format, Kubeconfig, Namespace, Output
 from tidelock.cli.tables import Table, show, show_plain, span
 from tidelock.kube.client import RESERVATIONQUOTES, RESERVATIONS
 from tidelock.kube.errors import NotFound
+from tidelock.model.api.reservation import Ask
+from tidelock.model.api.reservation_quote import Occupant, ReservationQuoteStatus
+from tidelock.model.api.wire import Condition
 from tidelock.model.instants import format_instant, from_datetime
-from tidelock.model.quotes import decode_quote
-from tidelock.model.reservationquotes import Occupant, ReservationQuoteStatus
-from tidelock.model.reservations import Ask
-from tidelock.model.wire import Condition
+from tidelock.model.reservation_quote import decode_quote
 
 _TTL = 60  # seconds after which a quote goes by itself, if this command can't delete it
 _ASKED = frozenset(str(each.alias) for each in Ask.model_fields.values())

@@ -29,11 +29,11 @@ from tidelock.cli.options import Context, Format, Kubeconfig, Namespace, Output
 from tidelock.cli.tables import show, show_plain, tell, terminal
 from tidelock.kube.client import RESERVATIONS
 from tidelock.kube.errors import AlreadyExists
+from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
-from tidelock.model.locks import Reservation, decode_reservation
 from tidelock.model.meta import Key
 from tidelock.model.printable import printable
-from tidelock.model.reservations import Phase
+from tidelock.model.reservation import Reservation, decode_reservation
 
 _GRACE = 30.0  # seconds beyond the deadline of a lock, for the operator to say so
 _CONTROLLERS = {

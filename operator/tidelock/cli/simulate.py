@@ -9,7 +9,15 @@ import typer
 
 from tidelock.cli.connect import Failure, Session, Target, apply_dry_run, ask, create
 from tidelock.cli.documents import Document, read_documents
-from tidelock.cli.options import Context, File, Format, Kubeconfig, Namespace, Output, SchedulerConfig
+from tidelock.cli.options import (
+    Context,
+    File,
+    Format,
+    Kubeconfig,
+    Namespace,
+    Output,
+    SchedulerConfig,
+)
 from tidelock.cli.tables import Table, show, show_plain
 from tidelock.cli.world import World, configuration_of, look
 from tidelock.clock import SystemClock
@@ -18,9 +26,9 @@ from tidelock.kube.client import PODS, RESERVATIONS
 from tidelock.kube.errors import AlreadyExists
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import POD_TEMPLATE_HASH
-from tidelock.model.locks import Reservation, decode_reservation
+from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import Pod, decode_pod
-from tidelock.model.reservations import Phase
+from tidelock.model.reservation import Reservation, decode_reservation
 from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.decider import Unschedulable
 from tidelock.scheduler.picture import Picture

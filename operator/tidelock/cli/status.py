@@ -17,10 +17,10 @@ from tidelock.clock import SystemClock
 from tidelock.kube.client import RESERVATIONS, WATERLEVELS
 from tidelock.kube.errors import Forbidden, NotFound
 from tidelock.kube.listing import list_all
-from tidelock.model.locks import Reservation, decode_reservation
+from tidelock.model.api.water_level import Level, WaterLevelStatus
 from tidelock.model.nesting import shallow
 from tidelock.model.quantities import Resources, plus
-from tidelock.model.waterlevels import Level, WaterLevelStatus
+from tidelock.model.reservation import Reservation, decode_reservation
 
 
 def command(

@@ -17,9 +17,9 @@ from tidelock.cli.tables import show, show_plain, span
 from tidelock.clock import SystemClock
 from tidelock.kube.client import RESERVATIONS
 from tidelock.kube.listing import list_all
+from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
-from tidelock.model.locks import Reservation, decode_reservation
-from tidelock.model.reservations import Phase
+from tidelock.model.reservation import Reservation, decode_reservation
 
 _CELLS = 60
 _PAST, _AHEAD, _ENDED = "█", "░", "▒"

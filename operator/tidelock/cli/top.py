@@ -18,11 +18,11 @@ from tidelock.kube.client import NODES, PODS, RESERVATIONS, WATERLEVELS
 from tidelock.kube.errors import ApiError, Gone, NotFound, Unreachable
 from tidelock.kube.skew import skew_of
 from tidelock.kube.watch import Reflector
-from tidelock.model.groups import decode_water_level
-from tidelock.model.locks import decode_reservation
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.model.quantities import NOTHING, Resources, minus, plus
+from tidelock.model.reservation import decode_reservation
+from tidelock.model.water_level import decode_water_level
 from tidelock.running import background
 
 _PULSE = 5.0  # seconds between two questions whether the API server is there, and for an answer

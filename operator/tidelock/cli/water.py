@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tidelock.model.groups import WaterLevel
-from tidelock.model.levels import (
+from tidelock.model.api.water_level import WaterLevelSpec
+from tidelock.model.nodes import Node
+from tidelock.model.usage_annotations import (
     NODE_LEVEL,
     WINDOW_SECONDS,
     Measured,
@@ -13,8 +14,7 @@ from tidelock.model.levels import (
     decode_node_level,
     quality,
 )
-from tidelock.model.nodes import Node
-from tidelock.model.waterlevels import WaterLevelSpec
+from tidelock.model.water_level import WaterLevel
 
 _STALENESS: int = WaterLevelSpec.model_fields["staleness_seconds"].default
 

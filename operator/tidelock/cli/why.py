@@ -9,7 +9,14 @@ import typer
 
 from tidelock.cli.connect import Failure, Session, Target, ask
 from tidelock.cli.locks import Seen, amounts
-from tidelock.cli.options import Context, Format, Kubeconfig, Namespace, Output, SchedulerConfig
+from tidelock.cli.options import (
+    Context,
+    Format,
+    Kubeconfig,
+    Namespace,
+    Output,
+    SchedulerConfig,
+)
 from tidelock.cli.tables import Table, show, show_plain
 from tidelock.cli.water import measured, staleness_of
 from tidelock.cli.world import World, configuration_of, look
@@ -19,7 +26,6 @@ from tidelock.framework.config import Configuration
 from tidelock.framework.course import PluginError
 from tidelock.framework.profile import Profile
 from tidelock.ledger.entry import Entry
-from tidelock.model.levels import Quality
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, decode_pod
@@ -32,6 +38,7 @@ from tidelock.model.quantities import (
     format_quantity,
     format_resources,
 )
+from tidelock.model.usage_annotations import Quality
 from tidelock.scheduler.decider import Decider
 from tidelock.scheduler.examining import Opinion, examine
 from tidelock.scheduler.picture import Picture

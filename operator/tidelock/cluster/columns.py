@@ -16,7 +16,15 @@ import numpy.typing as npt
 
 from tidelock.cluster.labels import NodeLabels
 from tidelock.model.nodes import Node
-from tidelock.model.quantities import CEILING, CPU, EPHEMERAL_STORAGE, MEMORY, NOTHING, PODS, Resources
+from tidelock.model.quantities import (
+    CEILING,
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    NOTHING,
+    PODS,
+    Resources,
+)
 from tidelock.model.selectors import Taint
 
 Amounts = npt.NDArray[np.int64]

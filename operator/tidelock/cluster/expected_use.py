@@ -16,9 +16,9 @@ from tidelock.cluster.lister import Lister
 from tidelock.cluster.measured import Measurements
 from tidelock.cluster.use_sums import SHAPE, Rule, Slots, Sums
 from tidelock.cluster.workloads import workload_of
-from tidelock.model.levels import WorkloadKey
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
+from tidelock.model.usage_annotations import WorkloadKey
 from tidelock.model.workloads import Workload
 
 Estimate = Callable[[Pod], Sequence[float]]

@@ -12,7 +12,9 @@ import numpy.typing as npt
 
 from tidelock.cluster.cache import Follower
 from tidelock.cluster.columns import Rows
-from tidelock.model.levels import (
+from tidelock.model.nodes import Node
+from tidelock.model.quantities import CPU, MEMORY
+from tidelock.model.usage_annotations import (
     NODE_LEVEL,
     Measured,
     PodUsage,
@@ -22,8 +24,6 @@ from tidelock.model.levels import (
     Windows,
     decode_node_level,
 )
-from tidelock.model.nodes import Node
-from tidelock.model.quantities import CPU, MEMORY
 
 Figures = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from tidelock.cluster.levels import NEVER
-from tidelock.model.levels import Uses
+from tidelock.model.usage_annotations import Uses
 
 _NOTHING = Uses({}, {})
 _SLICE = 1000

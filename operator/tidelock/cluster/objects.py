@@ -4,9 +4,8 @@ from dataclasses import dataclass, field
 
 from tidelock.cluster.budgets import Budgets
 from tidelock.cluster.lister import Lister
-from tidelock.model.groups import WaterLevel
-from tidelock.model.limits import ReservationQuota, ResourceQuota
 from tidelock.model.namespaces import Namespace
+from tidelock.model.quotas import ReservationQuota, ResourceQuota
 from tidelock.model.storage import (
     CsiDriver,
     CsiNode,
@@ -16,6 +15,7 @@ from tidelock.model.storage import (
     StorageClass,
     VolumeAttachment,
 )
+from tidelock.model.water_level import WaterLevel
 from tidelock.model.workloads import Service, Workload
 
 

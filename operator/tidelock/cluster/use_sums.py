@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tidelock.cluster.columns import Columns, Rows
 from tidelock.cluster.levels import RESOURCES, WINDOWS, Figures
-from tidelock.model.levels import WINDOW_SECONDS
+from tidelock.model.usage_annotations import WINDOW_SECONDS
 
 SHAPE = (len(WINDOWS), len(RESOURCES))
 _CELLS = len(WINDOWS) * len(RESOURCES)

@@ -1,9 +1,9 @@
 """The workload that a pod is one of, found by owner references."""
 
 from tidelock.cluster.lister import Lister
-from tidelock.model.levels import WORKLOAD_KINDS, WorkloadKey
 from tidelock.model.meta import OwnerReference
 from tidelock.model.pods import Pod
+from tidelock.model.usage_annotations import WORKLOAD_KINDS, WorkloadKey
 from tidelock.model.workloads import Workload
 
 _REPLICA_SET = ("apps", "ReplicaSet")

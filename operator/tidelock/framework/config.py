@@ -30,7 +30,7 @@ from tidelock.framework.profile import (
     PluginSet,
     ProfileSettings,
 )
-from tidelock.model.wire import QUALIFIED_NAME
+from tidelock.model.api.wire import QUALIFIED_NAME
 
 INITIAL_BACKOFF = 1
 MAX_BACKOFF = 10

@@ -10,9 +10,9 @@ from tidelock.cluster.levels import Figures, NodeLevels
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import MAX_NODE_SCORE, Handle
 from tidelock.ledger.entry import Entry
-from tidelock.model.levels import WORKLOAD_KINDS, WorkloadKey
+from tidelock.model.api.reservation import Owner
 from tidelock.model.pods import Pod
-from tidelock.model.reservations import Owner
+from tidelock.model.usage_annotations import WORKLOAD_KINDS, WorkloadKey
 
 _P95 = 1.6448536269514722
 """How many deviations the 95th percentile of a normal distribution is above its mean."""

@@ -5,7 +5,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tidelock.model.quantities import CPU, EPHEMERAL_STORAGE, MEMORY, QuantityError, Resources, parse_quantity
+from tidelock.model.quantities import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    QuantityError,
+    Resources,
+    parse_quantity,
+)
 
 T = TypeVar("T")
 

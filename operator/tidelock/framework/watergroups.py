@@ -10,9 +10,9 @@ from tidelock.cluster.levels import RESOURCES, WINDOWS, Figures
 from tidelock.cluster.lister import Lister
 from tidelock.cluster.node_selection import matching_term
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.model.groups import WaterLevel
+from tidelock.model.api.water_level import WaterLevelSpec
 from tidelock.model.quantities import CPU, MEMORY, parse_quantity
-from tidelock.model.waterlevels import WaterLevelSpec
+from tidelock.model.water_level import WaterLevel
 
 UNLIMITED = np.inf
 

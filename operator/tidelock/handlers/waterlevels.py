@@ -14,9 +14,9 @@ from tidelock.clock import Clock
 from tidelock.kube.client import WATERLEVELS, KubeClient
 from tidelock.kube.errors import ApiError, Conflict, NotFound, NotLeading
 from tidelock.load.loop import LoadLoop
+from tidelock.model.api.water_level import WaterLevelSpec, WaterLevelStatus
+from tidelock.model.api.wire import legible, spec_problems
 from tidelock.model.conditions import Aspect, dated
-from tidelock.model.waterlevels import WaterLevelSpec, WaterLevelStatus
-from tidelock.model.wire import legible, spec_problems
 
 logger = logging.getLogger(__name__)
 

@@ -28,7 +28,13 @@ from typing import Any, NoReturn, Protocol
 import msgspec
 
 from tidelock.kube.client import KubeClient, Resource
-from tidelock.kube.errors import AlreadyExists, ApiError, Conflict, MalformedAnswer, NotLeading
+from tidelock.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    MalformedAnswer,
+    NotLeading,
+)
 from tidelock.kube.watch import Reflector
 from tidelock.model.lenient import Reader
 from tidelock.model.meta import ObjectMeta

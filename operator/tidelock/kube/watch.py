@@ -32,7 +32,14 @@ from tidelock.kube.errors import (
     error_from_event,
 )
 from tidelock.kube.lines import LineSplitter
-from tidelock.kube.wire import Page, parse_event, parse_identity, parse_page, parse_uid, parse_version
+from tidelock.kube.wire import (
+    Page,
+    parse_event,
+    parse_identity,
+    parse_page,
+    parse_uid,
+    parse_version,
+)
 from tidelock.model.failures import Attempt, failure_text
 from tidelock.model.meta import Fault, Key, ObjectMeta
 

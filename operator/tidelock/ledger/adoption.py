@@ -11,10 +11,10 @@ from tidelock.ledger.entry import Entry, Place
 from tidelock.ledger.leases import followed, stored
 from tidelock.ledger.moves import read_plan
 from tidelock.ledger.transitions import FINAL, GIVEN, SETTLED
+from tidelock.model.api.reservation import Phase, ReservationStatus
 from tidelock.model.instants import from_datetime
-from tidelock.model.locks import Reservation
 from tidelock.model.quantities import NOTHING, PODS, QuantityError, Resources, parse_resources
-from tidelock.model.reservations import Phase, ReservationStatus
+from tidelock.model.reservation import Reservation
 
 
 def adopt(reservation: Reservation, now: float) -> Entry:

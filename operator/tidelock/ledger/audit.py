@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.transitions import SETTLED
+from tidelock.model.api.reservation import Phase, owner_text
 from tidelock.model.instants import format_instant
 from tidelock.model.quantities import PODS, format_resources
-from tidelock.model.reservations import Phase, owner_text
 
 DELETED = "Deleted"
 """The outcome of a lock that was deleted before its end."""

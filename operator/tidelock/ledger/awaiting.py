@@ -7,9 +7,9 @@ the amounts of its message, which change with every pod that comes or goes.
 from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.ownership import Ownership
+from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import Pod
-from tidelock.model.reservations import Phase
 
 MISSING = "waiting for a reservation, and none names this pod as its owner"
 _NAMED = 3

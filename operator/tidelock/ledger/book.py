@@ -42,9 +42,15 @@ from tidelock.ledger.shares import Shares
 from tidelock.ledger.timers import Timers
 from tidelock.ledger.transitions import GIVEN, SETTLED, Event, after
 from tidelock.ledger.waitlist import Waitlist
-from tidelock.model.failures import Attempt, OnFailure, failure_note, failure_text, raise_failure
+from tidelock.model.api.reservation import BoundPod, Phase
+from tidelock.model.failures import (
+    Attempt,
+    OnFailure,
+    failure_note,
+    failure_text,
+    raise_failure,
+)
 from tidelock.model.instants import earliest, format_instant
-from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
@@ -58,7 +64,7 @@ from tidelock.model.quantities import (
     format_resources,
     minus,
 )
-from tidelock.model.reservations import BoundPod, Phase
+from tidelock.model.reservation import Reservation
 from tidelock.model.unusable import unusable
 
 _MOVE_REASONS = {

@@ -12,13 +12,13 @@ from tidelock.ledger.moves import Plan, asked
 from tidelock.ledger.occupancy import Occupant
 from tidelock.ledger.timeline import Span
 from tidelock.ledger.transitions import FINAL, GIVEN, SETTLED, Event, after
+from tidelock.model.api.reservation import BoundPod, Membership, Phase
 from tidelock.model.instants import earliest
 from tidelock.model.lifetimes import expiry_from, removable_at, too_late_at
-from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key
 from tidelock.model.pods import START_SECONDS, Pod, ReservePod
 from tidelock.model.quantities import NOTHING, Resources, at_most, covers, plus
-from tidelock.model.reservations import BoundPod, Membership, Phase
+from tidelock.model.reservation import Reservation
 
 Order = tuple[int, float, Key]
 """What locks of a namespace are ordered by: smaller ones come first."""

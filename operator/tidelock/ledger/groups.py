@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidelock.ledger.entry import Entry
-from tidelock.model.locks import Reservation
+from tidelock.model.api.reservation import Phase, Topology
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import covers
-from tidelock.model.reservations import Phase, Topology
+from tidelock.model.reservation import Reservation
 
 
 class GroupKey(NamedTuple):

@@ -7,10 +7,10 @@ from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.groups import Group
 from tidelock.ledger.transitions import SETTLED
+from tidelock.model.api.reservation import Phase
 from tidelock.model.conditions import Aspect, dated
 from tidelock.model.instants import format_instant, from_datetime
-from tidelock.model.lockgroups import ReservationGroup
-from tidelock.model.reservations import Phase
+from tidelock.model.reservation_group import ReservationGroup
 
 _HELD = frozenset({Phase.ACTIVE, Phase.BOUND})
 _OVER = SETTLED - {Phase.TERMINATING}

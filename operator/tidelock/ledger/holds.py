@@ -11,9 +11,9 @@ status, so whoever looks later comes to the same end.
 
 from dataclasses import dataclass, replace
 
-from tidelock.model.commits import CommitStatus
+from tidelock.model.api.two_phase import CommitStatus
 from tidelock.model.instants import format_instant, from_datetime
-from tidelock.model.locks import Reservation
+from tidelock.model.reservation import Reservation
 
 
 @dataclass(frozen=True, slots=True)

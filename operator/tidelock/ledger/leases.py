@@ -8,9 +8,9 @@ operator was there is lost at first sight; a renewal that was stored meanwhile c
 
 from dataclasses import dataclass, replace
 
-from tidelock.model import leases as wire
+from tidelock.model.api import lease as wire
 from tidelock.model.instants import format_instant, from_datetime
-from tidelock.model.locks import Reservation
+from tidelock.model.reservation import Reservation
 
 
 @dataclass(frozen=True, slots=True)

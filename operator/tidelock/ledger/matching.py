@@ -11,9 +11,9 @@ from math import floor
 from typing import NamedTuple
 
 from tidelock.ledger.entry import Entry
+from tidelock.model.api.reservation import ControllerOwner, Owner, ReservationSpec
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
-from tidelock.model.reservations import ControllerOwner, Owner, ReservationSpec
 from tidelock.model.selectors import Labelled
 
 POD_TEMPLATE_HASH = "pod-template-hash"

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
+from tidelock.model.api.migration import MayMove, MovePlan
 from tidelock.model.instants import format_instant, from_datetime
-from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key
-from tidelock.model.moves import MayMove, MovePlan
+from tidelock.model.reservation import Reservation
 
 _TOKEN_DIGITS = 12
 

@@ -14,11 +14,11 @@ from tidelock.ledger.groups import Groups
 from tidelock.ledger.matching import OwnerIndex, is_for_any, is_owner, may_claim, owner_names
 from tidelock.ledger.rooms import Rooms
 from tidelock.ledger.transitions import SETTLED
+from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod, ReservePod
 from tidelock.model.quantities import NOTHING, Resources, at_most, beyond, covers, minus
-from tidelock.model.reservations import Phase
 
 # Most reservations that are remembered after their end, for pods that wait for them.
 _MOST_FORMER = 1024

@@ -12,8 +12,8 @@ from math import inf
 from operator import itemgetter
 
 from tidelock.ledger.entry import Entry, Order
+from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
-from tidelock.model.reservations import Phase
 
 _Lines = defaultdict[Hashable, list[tuple[Order, Entry]]]
 _ORDER = itemgetter(0)

@@ -15,7 +15,7 @@ from tidelock.ledger.entry import Entry, Place
 from tidelock.ledger.forecast import Forecast
 from tidelock.ledger.shares import Shares
 from tidelock.ledger.waitlist import RENEWALS_A_SECOND, Waitlist
-from tidelock.model.reservations import Phase
+from tidelock.model.api.reservation import Phase
 
 # Seconds between two looks, and how many locks may wait for each second of it: a look at 10,000 takes 20 ms.
 _PAUSE = 1.0

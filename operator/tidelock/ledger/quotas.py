@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 from tidelock.cluster.lister import Lister
 from tidelock.ledger.entry import Entry
-from tidelock.model.limits import ReservationQuota, ResourceQuota
+from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
 from tidelock.model.quantities import Resources, covers, format_quantity, minus, plus
-from tidelock.model.reservations import Phase
+from tidelock.model.quotas import ReservationQuota, ResourceQuota
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from tidelock.ledger.entry import Entry
-from tidelock.model.lockschedules import KIND
 from tidelock.model.meta import Key, OwnerReference
+from tidelock.model.reservation_schedule import KIND
 
 
 class Schedules:

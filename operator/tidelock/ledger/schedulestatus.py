@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.transitions import GIVEN, SETTLED
+from tidelock.model.api.reservation_schedule import MOST_TOLD
 from tidelock.model.conditions import Aspect, dated
 from tidelock.model.instants import format_instant
-from tidelock.model.lockschedules import TEMPLATE_ANNOTATION, ReservationSchedule
-from tidelock.model.reservationschedules import MOST_TOLD
+from tidelock.model.reservation_schedule import TEMPLATE_ANNOTATION, ReservationSchedule
 
 _NEVER = (
     "spec.schedule: no window begins within 50 years; expected times that come in spec.timeZone: clocks that"

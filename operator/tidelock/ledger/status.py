@@ -12,11 +12,11 @@ from tidelock.ledger.moves import approved, asked, render_plan
 from tidelock.ledger.occupancy import Occupant
 from tidelock.ledger.quotas import Charge
 from tidelock.ledger.transitions import SETTLED
+from tidelock.model.api.reservation import Phase, owner_text
 from tidelock.model.conditions import Aspect, dated
 from tidelock.model.instants import format_instant
-from tidelock.model.limits import ReservationQuota
 from tidelock.model.quantities import NOTHING, PODS, Resources, format_resources, plus
-from tidelock.model.reservations import Phase, owner_text
+from tidelock.model.quotas import ReservationQuota
 
 # One condition before its times are known: type, status, reason, message.
 _Aspect = tuple[str, bool, str, str]

@@ -11,7 +11,7 @@ final. A lock for reuse is Active with and without an owner in it.
 
 from enum import StrEnum, auto
 
-from tidelock.model.reservations import Phase
+from tidelock.model.api.reservation import Phase
 
 
 class Event(StrEnum):

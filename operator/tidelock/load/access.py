@@ -10,8 +10,8 @@ from tidelock.kube.client import KubeClient, Resource
 from tidelock.kube.errors import ApiError
 from tidelock.load.prometheus import Access
 from tidelock.load.source import SourceError, Trouble
+from tidelock.model.api.water_level import SecretReference
 from tidelock.model.nesting import bounded
-from tidelock.model.waterlevels import SecretReference
 
 SECRETS = Resource("", "v1", "secrets", "Secret")
 

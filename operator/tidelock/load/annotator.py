@@ -10,7 +10,8 @@ from tidelock.kube.client import NODES, KubeClient, Resource
 from tidelock.kube.errors import ApiError, Conflict, NotFound
 from tidelock.load.metrics import LoadMetrics
 from tidelock.load.source import Use
-from tidelock.model.levels import (
+from tidelock.model.pods import Pod
+from tidelock.model.usage_annotations import (
     CRANE_HOT_VALUE,
     FULL,
     NODE_LEVEL,
@@ -27,7 +28,6 @@ from tidelock.model.levels import (
     encode_node_level,
     encode_pod_usage,
 )
-from tidelock.model.pods import Pod
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,8 @@ import numpy as np
 from tidelock.load.history import History, Sample
 from tidelock.load.slices import paced
 from tidelock.load.source import Reading, Use
-from tidelock.model.levels import (
+from tidelock.model.meta import Key
+from tidelock.model.usage_annotations import (
     Measured,
     NodeLevel,
     PodMeans,
@@ -21,7 +22,6 @@ from tidelock.model.levels import (
     Windows,
     WorkloadKey,
 )
-from tidelock.model.meta import Key
 
 _RESOURCES: tuple[Measured, ...] = ("cpu", "memory")
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from tidelock.load.estimate import Estimate
 from tidelock.load.source import Reading, Source, SourceError
+from tidelock.model.api.water_level import WaterLevelSpec
 from tidelock.model.meta import ObjectMeta
 from tidelock.model.nodes import Node
 from tidelock.model.selectors import LabelSelector
-from tidelock.model.waterlevels import WaterLevelSpec
 
 
 @dataclass

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelock.load.slices import paced
-from tidelock.model.levels import WINDOW_SECONDS, WindowName
+from tidelock.model.usage_annotations import WINDOW_SECONDS, WindowName
 
 Floats = npt.NDArray[np.float64]
 Sample = tuple[float, ...]

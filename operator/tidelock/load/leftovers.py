@@ -12,9 +12,9 @@ from tidelock.load.annotator import Annotated, Annotator, workload_resource
 from tidelock.load.groups import Group, selector_of
 from tidelock.load.slices import in_slices, paced
 from tidelock.load.workloads import Known, Workloads
-from tidelock.model.groups import WaterLevel
-from tidelock.model.levels import NODE_LEVEL
 from tidelock.model.nodes import Node
+from tidelock.model.usage_annotations import NODE_LEVEL
+from tidelock.model.water_level import WaterLevel
 
 logger = logging.getLogger(__name__)
 

@@ -37,14 +37,14 @@ from tidelock.load.slices import AT_LEISURE, in_slices, paced
 from tidelock.load.source import Reading, Source, SourceError, Use
 from tidelock.load.status import METRICS_STALE, Census, aspects, render
 from tidelock.load.workloads import Workloads
+from tidelock.model.api.water_level import Prometheus, WaterLevelSpec
 from tidelock.model.conditions import Aspect, failed
 from tidelock.model.failures import failure_note
-from tidelock.model.groups import decode_water_level
-from tidelock.model.levels import PodMeans, Uses, WorkloadKey
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.quantities import Resources
-from tidelock.model.waterlevels import Prometheus, WaterLevelSpec
+from tidelock.model.usage_annotations import PodMeans, Uses, WorkloadKey
+from tidelock.model.water_level import decode_water_level
 from tidelock.model.workloads import Workload
 
 logger = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tidelock.load.status import Survey
-from tidelock.model.levels import Quality
+from tidelock.model.usage_annotations import Quality
 
 
 class LoadMetrics(Collector):

@@ -9,7 +9,16 @@ import msgspec
 from tidelock.kube.client import Resource
 from tidelock.kube.errors import ApiError, MalformedAnswer, Unreachable
 from tidelock.load.slices import in_slices, paced
-from tidelock.load.source import Capacities, Reading, SourceError, Trouble, Use, cores, percent, size
+from tidelock.load.source import (
+    Capacities,
+    Reading,
+    SourceError,
+    Trouble,
+    Use,
+    cores,
+    percent,
+    size,
+)
 from tidelock.model.instants import parse_instant
 from tidelock.model.lenient import decode
 from tidelock.model.meta import Key

@@ -12,7 +12,8 @@ from tidelock.kube.wire import parse_page
 from tidelock.load.annotator import workload_resource
 from tidelock.load.slices import in_slices, paced
 from tidelock.model.lenient import decode
-from tidelock.model.levels import (
+from tidelock.model.meta import OwnerReference
+from tidelock.model.usage_annotations import (
     POD_USAGE,
     WORKLOAD_KINDS,
     PodUsage,
@@ -20,7 +21,6 @@ from tidelock.model.levels import (
     WorkloadKey,
     decode_pod_usage,
 )
-from tidelock.model.meta import OwnerReference
 
 logger = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from tidelock.model.levels import FULL, MOST_BYTES, MOST_CORES, Quality, quality
 from tidelock.model.meta import Key
+from tidelock.model.usage_annotations import FULL, MOST_BYTES, MOST_CORES, Quality, quality
 
 # Rates are extrapolated, and clocks of counters are not quite alike: so much above 100 % is 100 %.
 _TOLERATED_PERCENT = 110.0

@@ -9,10 +9,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tidelock.load.source import SourceError
+from tidelock.model.api.water_level import Target, WaterLevelSpec
 from tidelock.model.conditions import Aspect, dated
 from tidelock.model.instants import format_instant
-from tidelock.model.levels import WINDOW_SECONDS, Measured, NodeLevel, Quality, WindowName, quality
-from tidelock.model.waterlevels import Target, WaterLevelSpec
+from tidelock.model.usage_annotations import (
+    WINDOW_SECONDS,
+    Measured,
+    NodeLevel,
+    Quality,
+    WindowName,
+    quality,
+)
 
 READY = "Ready"
 METRICS_STALE = "MetricsStale"

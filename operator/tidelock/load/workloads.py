@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from tidelock.load.seeds import Stored
-from tidelock.model.levels import PodUsage, WorkloadKey, WorkloadUses
 from tidelock.model.meta import OwnerReference
+from tidelock.model.usage_annotations import PodUsage, WorkloadKey, WorkloadUses
 
 # Seconds for which the use of a workload is kept without a pod of it.
 _MEMORY = 7 * 86_400.0

@@ -1,8 +1,8 @@
 """When locks and groups of locks are given up and end, and when their objects may go, by their specs."""
 
+from tidelock.model.api.reservation import Phase, ReservationSpec
+from tidelock.model.api.reservation_group import ReservationGroupSpec
 from tidelock.model.instants import from_datetime
-from tidelock.model.reservationgroups import ReservationGroupSpec
-from tidelock.model.reservations import Phase, ReservationSpec
 
 Spec = ReservationSpec | ReservationGroupSpec
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from tidelock.model.api.wire import YEAR_SECONDS
 from tidelock.model.instants import from_datetime
 from tidelock.model.lenient import Reader
 from tidelock.model.meta import Key, ObjectMeta
@@ -26,7 +27,6 @@ from tidelock.model.requests import (
     total_requests,
 )
 from tidelock.model.selectors import LabelSelector, NodeSelector, NodeSelectorTerm, Toleration
-from tidelock.model.wire import YEAR_SECONDS
 
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 PREEMPTED = ("DisruptionTarget", "True", "PreemptionByScheduler")

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from tidelock.model.wire import LABEL_VALUE, LONGEST_LABEL_KEY, QUALIFIED_NAME
+from tidelock.model.api.wire import LABEL_VALUE, LONGEST_LABEL_KEY, QUALIFIED_NAME
 
 Labels = Mapping[str, str]
 T = TypeVar("T")

@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from tidelock.model.locks import Reservation
 from tidelock.model.meta import Fault, ObjectMeta
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, PodSpec, PodStatus
 from tidelock.model.raw import kept_raw
+from tidelock.model.reservation import Reservation
 
 
 @singledispatch

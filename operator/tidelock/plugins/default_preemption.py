@@ -45,7 +45,7 @@ from tidelock.framework.ownlocks import OwnLocks
 from tidelock.framework.pluginargs import read_args
 from tidelock.framework.whatif import WhatIf, crowded, reserved, tallied
 from tidelock.ledger.entry import Entry
-from tidelock.model.extent import looks_around
+from tidelock.model.pod_limits import looks_around
 from tidelock.model.pods import Pod
 
 _PERCENTAGE, _ABSOLUTE = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"

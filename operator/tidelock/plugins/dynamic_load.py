@@ -33,7 +33,9 @@ from tidelock.framework.levels import follow_expected_use, in_whole
 from tidelock.framework.moment import Moment
 from tidelock.framework.overload import Beyond, OverloadFilter
 from tidelock.framework.pluginargs import read_args
-from tidelock.model.levels import (
+from tidelock.model.nodes import Node
+from tidelock.model.pods import Pod
+from tidelock.model.usage_annotations import (
     CRANE_METRICS,
     NODE_LEVEL,
     CraneMetric,
@@ -44,8 +46,6 @@ from tidelock.model.levels import (
     decode_crane,
     decode_node_level,
 )
-from tidelock.model.nodes import Node
-from tidelock.model.pods import Pod
 
 _FULL = 100.0
 _MORE_SECONDS = 300.0

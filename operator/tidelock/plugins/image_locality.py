@@ -11,7 +11,15 @@ import numpy as np
 
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import MAX_NODE_SCORE, SKIP, SUCCESS, PreScore, Score, Scores, Status
+from tidelock.framework.api import (
+    MAX_NODE_SCORE,
+    SKIP,
+    SUCCESS,
+    PreScore,
+    Score,
+    Scores,
+    Status,
+)
 from tidelock.framework.cyclestate import CycleState
 from tidelock.model.pods import Pod
 

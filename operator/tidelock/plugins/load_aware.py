@@ -35,10 +35,10 @@ from tidelock.framework.levels import follow_expected_use, in_whole
 from tidelock.framework.moment import Moment
 from tidelock.framework.overload import Beyond, OverloadFilter
 from tidelock.framework.pluginargs import read_args
-from tidelock.model.levels import WindowName
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import parse_resources
 from tidelock.model.requests import lasting_use
+from tidelock.model.usage_annotations import WindowName
 
 _FULL = 100.0
 _DEFAULTS = (250.0, 200.0 * 1024 * 1024)

@@ -8,7 +8,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import SKIP_ALIKE, SUCCESS, EnqueueExtensions, Mask, OneReason, PreFilter, Status
+from tidelock.framework.api import (
+    SKIP_ALIKE,
+    SUCCESS,
+    EnqueueExtensions,
+    Mask,
+    OneReason,
+    PreFilter,
+    Status,
+)
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.model.nodes import Node

@@ -30,7 +30,13 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.events import RESERVATION_LENT, Action, ClusterEvent, Registration, Resource
+from tidelock.framework.events import (
+    RESERVATION_LENT,
+    Action,
+    ClusterEvent,
+    Registration,
+    Resource,
+)
 from tidelock.framework.pluginargs import CPU_AND_MEMORY, IgnoredResources, ResourceWeight, read_args
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import is_owner

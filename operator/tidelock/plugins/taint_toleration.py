@@ -23,7 +23,13 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
-from tidelock.model.selectors import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, untolerated
+from tidelock.model.selectors import (
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    PREFER_NO_SCHEDULE,
+    Taint,
+    untolerated,
+)
 
 _HARD = (NO_SCHEDULE, NO_EXECUTE)
 

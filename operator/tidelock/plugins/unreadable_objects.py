@@ -2,7 +2,7 @@
 
 A node has one if it can't be read itself, or a pod on it: how much it has left is not known. kube-scheduler
 has no such plugin: its client fails as a whole where an object can't be decoded. It decides on pods of any
-size. A pod beyond the limits (`model/extent`) that is bound counts in full, and its node takes others.
+size. A pod beyond the limits (`model/pod_limits`) that is bound counts in full, and its node takes others.
 """
 
 from collections import Counter
@@ -24,8 +24,8 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
-from tidelock.model.extent import excess
 from tidelock.model.meta import ObjectMeta
+from tidelock.model.pod_limits import excess
 from tidelock.model.pods import ClaimUse, Pod
 from tidelock.model.storage import CsiNode
 

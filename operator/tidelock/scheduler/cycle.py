@@ -16,7 +16,16 @@ from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.labels import Label
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import Code, Counts, Filter, Mask, PostFilterResult, Scores, Verdict, Victims
+from tidelock.framework.api import (
+    Code,
+    Counts,
+    Filter,
+    Mask,
+    PostFilterResult,
+    Scores,
+    Verdict,
+    Victims,
+)
 from tidelock.framework.course import Course, Recorder
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.extender import Advice
@@ -29,11 +38,11 @@ from tidelock.ledger import reasons
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import owns
+from tidelock.model.api.reservation import Phase
 from tidelock.model.failures import Attempt, OnFailure, log_failure
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, ReservePod, pinned_to
 from tidelock.model.quantities import PODS
-from tidelock.model.reservations import Phase
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
 from tidelock.plugins.node_unschedulable import NodeUnschedulable
 from tidelock.plugins.reservation import Reservation

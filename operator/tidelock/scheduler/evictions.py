@@ -12,7 +12,13 @@ import logging
 from functools import partial
 
 from tidelock.kube.client import PODS, RESERVATIONS
-from tidelock.kube.errors import ApiError, Conflict, NotFound, TooManyRequests, TransientError
+from tidelock.kube.errors import (
+    ApiError,
+    Conflict,
+    NotFound,
+    TooManyRequests,
+    TransientError,
+)
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import ObjectMeta
 from tidelock.model.pods import PREEMPTED, Pod, decode_pod

@@ -27,9 +27,9 @@ from tidelock.framework.waiting import WaitingPods
 from tidelock.ledger.book import Book, Claim
 from tidelock.ledger.completing import completing
 from tidelock.ledger.entry import Entry
-from tidelock.model.locks import Reservation
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, assigned_to
+from tidelock.model.reservation import Reservation
 from tidelock.scheduler.backlog import Backlog
 from tidelock.scheduler.owners import look_for_owner
 from tidelock.scheduler.queue import SchedulingQueue

@@ -8,8 +8,8 @@ from prometheus_client.registry import Collector
 
 from tidelock.cluster.columns import Columns
 from tidelock.ledger.book import Book
+from tidelock.model.api.reservation import Phase
 from tidelock.model.quantities import CPU
-from tidelock.model.reservations import Phase
 from tidelock.plugins.reservation import Reservation
 from tidelock.scheduler.queue import Place, SchedulingQueue
 

@@ -8,8 +8,8 @@ from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.groups import Group, GroupKey
 from tidelock.ledger.groupstatus import has_begun, missed, render_group, render_leaving_group
-from tidelock.model.lockgroups import ReservationGroup, decode_group
-from tidelock.model.reservations import Phase
+from tidelock.model.api.reservation import Phase
+from tidelock.model.reservation_group import ReservationGroup, decode_group
 from tidelock.scheduler.keeping import Demand, Keeper
 from tidelock.scheduler.tools import Tools
 

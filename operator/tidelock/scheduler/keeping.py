@@ -13,7 +13,14 @@ from itertools import chain
 from typing import Any, Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
 from tidelock.kube.client import RESERVATIONS, Resource
-from tidelock.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound
+from tidelock.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+)
 from tidelock.ledger import reasons
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry

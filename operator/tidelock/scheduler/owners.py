@@ -5,8 +5,8 @@ from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import is_for_any, may_claim, owner_names, owners_among
 from tidelock.ledger.transitions import SETTLED
+from tidelock.model.api.reservation import Phase, ReservationSpec
 from tidelock.model.pods import Pod
-from tidelock.model.reservations import Phase, ReservationSpec
 
 
 def look_for_owner(book: Book, cache: Cache, entry: Entry, now: float, but: str = "") -> None:

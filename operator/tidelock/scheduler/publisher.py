@@ -20,10 +20,10 @@ from tidelock.ledger.book import Book, Change
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render
 from tidelock.ledger.transitions import SETTLED, Event
+from tidelock.model.api.reservation import Phase
 from tidelock.model.failures import Attempt
-from tidelock.model.locks import decode_reservation
 from tidelock.model.meta import Key, ObjectMeta
-from tidelock.model.reservations import Phase
+from tidelock.model.reservation import decode_reservation
 from tidelock.scheduler.tasks import About
 from tidelock.scheduler.tools import Tools
 

@@ -14,8 +14,8 @@ from tidelock.ledger.quotas import Quotas
 from tidelock.ledger.status import render_quota
 from tidelock.model.conditions import failed
 from tidelock.model.failures import failure_note
-from tidelock.model.limits import ReservationQuota
 from tidelock.model.meta import Key
+from tidelock.model.quotas import ReservationQuota
 from tidelock.scheduler.tools import Tools
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from tidelock.ledger.timers import Timers
 from tidelock.model.conditions import failed
 from tidelock.model.failures import failure_note
 from tidelock.model.meta import Key, ObjectMeta
-from tidelock.model.quotes import Quote, decode_quote
+from tidelock.model.reservation_quote import Quote, decode_quote
 from tidelock.scheduler.decider import Decider
 from tidelock.scheduler.quoting import Answer, render_answer
 from tidelock.scheduler.tasks import About, until_news

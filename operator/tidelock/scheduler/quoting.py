@@ -24,6 +24,7 @@ from tidelock.framework.whatif import WhatIf, capacities, crowded, fitting_in_th
 from tidelock.ledger import reasons
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
+from tidelock.model.api.reservation_quote import MOST_COUNTED, MOST_NAMED
 from tidelock.model.conditions import Aspect, dated
 from tidelock.model.failures import OnFailure, log_failure
 from tidelock.model.instants import format_instant
@@ -31,8 +32,7 @@ from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import Resources, format_resources
-from tidelock.model.quotes import Quote
-from tidelock.model.reservationquotes import MOST_COUNTED, MOST_NAMED
+from tidelock.model.reservation_quote import Quote
 from tidelock.scheduler.cycle import Cycle, Survey
 
 # Nodes on which the end of locks is tried out, those with room first: beyond them it is not told.

@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple
 from tidelock.ledger.book import Change
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.transitions import Event
+from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
-from tidelock.model.reservations import Phase
 from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.decider import Unschedulable
 

@@ -7,8 +7,8 @@ from tidelock.kube.client import RESERVATIONSCHEDULES
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.schedulestatus import plan_windows, render_leaving_schedule, render_schedule
-from tidelock.model.lockschedules import ReservationSchedule, decode_schedule
 from tidelock.model.meta import Key, OwnerReference
+from tidelock.model.reservation_schedule import ReservationSchedule, decode_schedule
 from tidelock.scheduler.keeping import Demand, Keeper
 from tidelock.scheduler.tools import Tools
 

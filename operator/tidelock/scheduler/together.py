@@ -19,8 +19,8 @@ from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.groups import Group, GroupKey
 from tidelock.ledger.quotas import Charge
+from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import Node
-from tidelock.model.reservations import Phase
 from tidelock.scheduler.cycle import Cycle
 from tidelock.scheduler.packing import Search, begin_search
 from tidelock.scheduler.refusal import Refusal

@@ -20,14 +20,13 @@ from tidelock.kube.client import (
 from tidelock.kube.errors import ApiError, Forbidden, NotFound
 from tidelock.kube.watch import Failures, Reflector, Sink
 from tidelock.model.budgets import decode_budget
-from tidelock.model.groups import decode_water_level
-from tidelock.model.limits import decode_reservation_quota, decode_resource_quota
-from tidelock.model.locks import decode_reservation
 from tidelock.model.meta import ObjectMeta
 from tidelock.model.namespaces import decode_namespace
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import Pod, decode_pod
+from tidelock.model.quotas import decode_reservation_quota, decode_resource_quota
 from tidelock.model.raw import keeping_raw
+from tidelock.model.reservation import decode_reservation
 from tidelock.model.storage import (
     decode_attachment,
     decode_capacity,
@@ -38,6 +37,7 @@ from tidelock.model.storage import (
     decode_volume,
 )
 from tidelock.model.unusable import unusable
+from tidelock.model.water_level import decode_water_level
 from tidelock.model.workloads import decode_service, decode_workload
 from tidelock.scheduler.feed import Feed
 

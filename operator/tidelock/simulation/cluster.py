@@ -12,10 +12,10 @@ import msgspec
 
 from tidelock.cluster.measured import at_once
 from tidelock.framework.config import Configuration
-from tidelock.model.groups import WaterLevel, decode_water_level
-from tidelock.model.levels import Uses
 from tidelock.model.nodes import Node, decode_node
 from tidelock.model.pods import Pod, PodStatus, assigned_to, decode_pod
+from tidelock.model.usage_annotations import Uses
+from tidelock.model.water_level import WaterLevel, decode_water_level
 from tidelock.model.workloads import Workload as Controller
 from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.decider import Decider

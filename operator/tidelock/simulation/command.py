@@ -14,7 +14,12 @@ from tidelock.simulation.engine import Run, Simulation
 from tidelock.simulation.measuring import FAULTS, LAG
 from tidelock.simulation.policies import POLICIES
 from tidelock.simulation.results import Figures, as_numbers, figures
-from tidelock.simulation.traces import TraceError, read_openb_nodes, read_openb_pods, read_planetlab
+from tidelock.simulation.traces import (
+    TraceError,
+    read_openb_nodes,
+    read_openb_pods,
+    read_planetlab,
+)
 from tidelock.simulation.world import World
 from tidelock.simulation.worlds import STEPS_A_DAY, Setting, openb_world, synthetic_load, world_of
 

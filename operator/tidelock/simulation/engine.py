@@ -12,7 +12,7 @@ from itertools import count
 
 import numpy as np
 
-from tidelock.model.levels import NODE_LEVEL, encode_node_level
+from tidelock.model.usage_annotations import NODE_LEVEL, encode_node_level
 from tidelock.simulation.cluster import EPOCH, Cluster
 from tidelock.simulation.measuring import LAG, NO_FAULTS, Faults, Measurements
 from tidelock.simulation.policies import Policy

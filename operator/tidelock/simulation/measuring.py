@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from tidelock.model.levels import (
+from tidelock.model.usage_annotations import (
     WINDOW_SECONDS,
     Measured,
     NodeLevel,

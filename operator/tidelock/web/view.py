@@ -21,11 +21,11 @@ from tidelock.framework.watergroups import UNLIMITED, Groups, Policy
 from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import shown_resources
-from tidelock.model.levels import Quality, quality
+from tidelock.model.api.reservation import Phase, owner_text
+from tidelock.model.api.water_level import WaterLevelSpec
 from tidelock.model.nodes import Node
 from tidelock.model.quantities import CPU, MEMORY, PODS, format_resources
-from tidelock.model.reservations import Phase, owner_text
-from tidelock.model.waterlevels import WaterLevelSpec
+from tidelock.model.usage_annotations import Quality, quality
 from tidelock.scheduler.decider import Decider
 from tidelock.scheduler.recent import Decision, Recent
 

@@ -8,10 +8,10 @@ from builders import NOW, encode, node, pod, pod_json
 from tidelock.binders.arrivals import Arrivals
 from tidelock.binders.guard import CHOOSING_SECONDS, UNSEEN_SECONDS, Filtered, Guard
 from tidelock.ledger.entry import Entry
+from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
 from tidelock.model.pods import BORROWS, Pod, decode_pod
-from tidelock.model.reservations import Phase
 from unit.scheduler.machinery import Core
 
 OTHER = "default-scheduler"

@@ -7,7 +7,7 @@ import msgspec
 from builders import NOW, Json, encode, level, node_json, pod_json, reservation_json
 from tidelock.cli.world import World
 from tidelock.model.instants import format_instant
-from tidelock.model.locks import Reservation, decode_reservation
+from tidelock.model.reservation import Reservation, decode_reservation
 
 
 def condition(kind: str, status: str, reason: str, message: str = "") -> Json:

@@ -17,7 +17,7 @@ from tidelock.cli.check import (
     report,
     reservations_finding,
 )
-from tidelock.model.crds import RESERVATION
+from tidelock.model.api.crds import RESERVATION
 from tidelock.model.instants import format_instant
 from unit.cli.scenes import active_json, condition, lock, pending_json
 from unit.cli.screens import assert_screen

@@ -17,9 +17,9 @@ from tidelock.cli.overview import (
     sorted_nodes,
     total,
 )
-from tidelock.model.levels import NODE_LEVEL
 from tidelock.model.nodes import decode_node
 from tidelock.model.quantities import parse_resources
+from tidelock.model.usage_annotations import NODE_LEVEL
 from unit.cli.scenes import active_json, consumed_json, lock, pending_json
 
 

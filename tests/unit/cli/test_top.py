@@ -12,10 +12,10 @@ from textual.pilot import Pilot
 from builders import NOW, Json, level, node
 from tidelock.cli.live import Pane, Top, View
 from tidelock.cli.overview import World
-from tidelock.model.groups import WaterLevel
-from tidelock.model.levels import NODE_LEVEL
 from tidelock.model.nodes import Node
 from tidelock.model.quantities import Resources, parse_resources
+from tidelock.model.usage_annotations import NODE_LEVEL
+from tidelock.model.water_level import WaterLevel
 from unit.cli.scenes import active_json, consumed_json, lock, pending_json
 from unit.cli.screens import assert_terminal, text_of
 

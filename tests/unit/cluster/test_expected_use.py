@@ -7,8 +7,8 @@ from tidelock.cluster import expected_use
 from tidelock.cluster.measured import at_once
 from tidelock.cluster.use_sums import Sums, own_use, uncovered
 from tidelock.framework.levels import follow_expected_use
-from tidelock.model.levels import Uses
 from tidelock.model.pods import Pod
+from tidelock.model.usage_annotations import Uses
 from unit.plugins.scene import Scene
 
 

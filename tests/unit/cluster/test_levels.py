@@ -5,8 +5,8 @@ from builders import NOW, level, node, usage
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.levels import NEVER, WINDOWS, NodeLevels, bridged, means, use_of
-from tidelock.model.levels import NODE_LEVEL, PodUsage, Stat
 from tidelock.model.nodes import Node
+from tidelock.model.usage_annotations import NODE_LEVEL, PodUsage, Stat
 
 
 def followed(*nodes: Node) -> tuple[Cache, NodeLevels]:

@@ -5,7 +5,7 @@ from builders import NOW, pod_use, usage
 from tidelock.cluster import measured
 from tidelock.cluster.levels import NEVER
 from tidelock.cluster.measured import Measurements, at_once
-from tidelock.model.levels import Uses, WorkloadKey
+from tidelock.model.usage_annotations import Uses, WorkloadKey
 
 
 class Counting:

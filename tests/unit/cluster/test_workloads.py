@@ -3,9 +3,9 @@ import pytest
 from builders import NAMESPACE
 from tidelock.cluster.lister import Lister
 from tidelock.cluster.workloads import workload_of
-from tidelock.model.levels import WorkloadKey
 from tidelock.model.meta import ObjectMeta, OwnerReference
 from tidelock.model.pods import Pod
+from tidelock.model.usage_annotations import WorkloadKey
 from tidelock.model.workloads import Workload
 
 

@@ -22,7 +22,7 @@ from tidelock import main as tidelock
 from tidelock.cli.main import make_app
 from tidelock.framework.config import read_configuration
 from tidelock.framework.installed import load_plugins
-from tidelock.model.crds import CUSTOM_RESOURCES
+from tidelock.model.api.crds import CUSTOM_RESOURCES
 from tidelock.plugins.registry import BUILTINS
 
 # Programs that are told of and not tried, and why.

@@ -6,7 +6,13 @@ from builders import pod
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
 from tidelock.framework.api import Handle
-from tidelock.framework.profile import Enabled, PluginFactory, Profile, ProfileSettings, build_profile
+from tidelock.framework.profile import (
+    Enabled,
+    PluginFactory,
+    Profile,
+    ProfileSettings,
+    build_profile,
+)
 from tidelock.ledger.book import Book
 from tidelock.plugins.priority_sort import PrioritySort
 from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY

@@ -10,7 +10,7 @@ from tidelock.handlers.waterlevels import refusal
 from tidelock.kube.client import WATERLEVELS
 from tidelock.kube.errors import ApiError, Conflict, NotLeading, ServerError
 from tidelock.load.loop import LoadLoop
-from tidelock.model.waterlevels import WaterLevelSpec
+from tidelock.model.api.water_level import WaterLevelSpec
 from unit.handlers.registered import function
 from unit.scheduler.fake_api import FakeApi
 from unit.scheduler.machinery import HandClock

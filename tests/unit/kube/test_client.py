@@ -11,7 +11,14 @@ from kubernetes.client import Configuration
 
 from tidelock.kube.client import PODS, KubeClient, PatchKind
 from tidelock.kube.config import Connection, Credentials, load_connection
-from tidelock.kube.errors import Conflict, NotFound, NotLeading, TooManyRequests, Unauthorized, Unreachable
+from tidelock.kube.errors import (
+    Conflict,
+    NotFound,
+    NotLeading,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+)
 from unit.kube.kubeconfigs import write_kubeconfig
 from unit.kube.scripted import ScriptedServer, answers, cut_page, fails, watch
 

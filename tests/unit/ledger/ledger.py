@@ -9,12 +9,12 @@ from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.quotas import Quotas
 from tidelock.ledger.status import render
-from tidelock.model.limits import ReservationQuota
-from tidelock.model.locks import Reservation
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CPU
+from tidelock.model.quotas import ReservationQuota
+from tidelock.model.reservation import Reservation
 
 EPOCH = 7
 MOVE_AFTER = 300.0

@@ -8,8 +8,8 @@ from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render
 from tidelock.ledger.transitions import Event
 from tidelock.ledger.waitlist import REFUSAL_RENEWAL
+from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
-from tidelock.model.reservations import Phase
 from unit.ledger.ledger import EPOCH, Ledger
 
 FULL = (reasons.INSUFFICIENT_CAPACITY, "0/2 nodes fit")

@@ -7,8 +7,8 @@ import pytest
 from builders import NOW, Json, pod
 from tidelock.ledger import reasons
 from tidelock.ledger.status import render
+from tidelock.model.api.reservation import BoundPod, Phase
 from tidelock.model.instants import format_instant
-from tidelock.model.reservations import BoundPod, Phase
 from unit.ledger.ledger import EPOCH, Ledger
 
 LATER = NOW + 100

@@ -8,10 +8,10 @@ from builders import NOW, Json, encode, pod, reservation, reservation_json
 from tidelock.ledger import reasons
 from tidelock.ledger.status import render
 from tidelock.ledger.transitions import Event
+from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
-from tidelock.model.locks import Reservation, decode_reservation
 from tidelock.model.meta import Key
-from tidelock.model.reservations import Phase
+from tidelock.model.reservation import Reservation, decode_reservation
 from unit.ledger.ledger import Ledger
 
 SET: Json = {"anyOf": "web"}

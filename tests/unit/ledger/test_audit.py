@@ -4,7 +4,7 @@ from builders import NOW, encode, pod, reservation_json
 from tidelock.ledger import reasons
 from tidelock.ledger.adoption import adopt
 from tidelock.ledger.audit import Record, record
-from tidelock.model.locks import decode_reservation
+from tidelock.model.reservation import decode_reservation
 from unit.ledger.ledger import Ledger
 
 

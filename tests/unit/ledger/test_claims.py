@@ -5,9 +5,9 @@ import pytest
 from builders import NOW, pod
 from tidelock.ledger import reasons
 from tidelock.ledger.transitions import Event
+from tidelock.model.api.reservation import BoundPod, Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.quantities import CPU
-from tidelock.model.reservations import BoundPod, Phase
 from unit.ledger.ledger import Ledger
 
 OWNER = pod("web-0")

@@ -6,8 +6,8 @@ import pytest
 
 from builders import NOW, pod
 from tidelock.ledger import reasons
+from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
-from tidelock.model.reservations import Phase
 from unit.ledger.ledger import Ledger
 
 OWNER = pod("web-0")

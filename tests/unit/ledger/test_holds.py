@@ -10,8 +10,8 @@ from tidelock.ledger.entry import Entry
 from tidelock.ledger.holds import Hold
 from tidelock.ledger.status import render
 from tidelock.ledger.transitions import Event
+from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
-from tidelock.model.reservations import Phase
 from unit.ledger.ledger import Ledger
 
 OWNER = pod("web-0")

@@ -4,7 +4,7 @@ import pytest
 
 from builders import NOW, pod
 from tidelock.ledger import reasons
-from tidelock.model.reservations import Phase
+from tidelock.model.api.reservation import Phase
 from unit.ledger.ledger import Ledger
 
 BAD = {"cpu": "much"}

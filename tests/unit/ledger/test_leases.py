@@ -8,8 +8,8 @@ from builders import NOW, Json, pod
 from tidelock.ledger import reasons
 from tidelock.ledger.status import render
 from tidelock.ledger.transitions import Event
+from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
-from tidelock.model.reservations import Phase
 from unit.ledger.ledger import Ledger
 
 OWNER = pod("web-0")

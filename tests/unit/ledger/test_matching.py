@@ -6,8 +6,8 @@ import pytest
 
 from builders import NAMESPACE, Json, pod, reservation
 from tidelock.ledger.matching import OwnerIndex, owns
+from tidelock.model.api.reservation import ReservationSpec
 from tidelock.model.meta import Key
-from tidelock.model.reservations import ReservationSpec
 
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
 STATEFUL_SET = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"}

@@ -6,8 +6,8 @@ import pytest
 
 from builders import NOW, encode, node_json
 from tidelock.ledger import reasons
+from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import decode_node
-from tidelock.model.reservations import Phase
 from unit.ledger.ledger import MOVE_AFTER, Ledger
 
 

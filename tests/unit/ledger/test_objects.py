@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from builders import NOW, pod
-from tidelock.model.reservations import Phase
+from tidelock.model.api.reservation import Phase
 from unit.ledger.ledger import Ledger
 
 

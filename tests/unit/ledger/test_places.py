@@ -12,7 +12,7 @@ from tidelock.ledger.quotas import Quotas
 from tidelock.ledger.status import render
 from tidelock.ledger.waitlist import REFUSAL_RENEWAL, RENEWALS_A_SECOND
 from tidelock.model.instants import format_instant
-from tidelock.model.limits import ReservationQuota, decode_reservation_quota
+from tidelock.model.quotas import ReservationQuota, decode_reservation_quota
 from unit.ledger.ledger import Ledger
 
 TWO = {"cpu": "2"}

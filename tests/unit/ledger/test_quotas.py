@@ -10,13 +10,9 @@ from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.quotas import Quotas
 from tidelock.ledger.status import render, render_quota
+from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
-from tidelock.model.limits import (
-    ReservationQuota,
-    ResourceQuota,
-    decode_resource_quota,
-)
-from tidelock.model.reservations import Phase
+from tidelock.model.quotas import ReservationQuota, ResourceQuota, decode_resource_quota
 from unit.ledger.ledger import Ledger
 
 CORE = 1000

@@ -8,8 +8,8 @@ from builders import NOW, Json
 from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render
+from tidelock.model.api.reservation import ReservationStatus
 from tidelock.model.instants import format_instant
-from tidelock.model.reservations import ReservationStatus
 from unit.ledger.ledger import EPOCH, Ledger
 from unit.ledger.states import (
     OWNER,

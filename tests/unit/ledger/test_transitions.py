@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from tidelock.ledger.transitions import FINAL, SETTLED, TRANSITIONS, Event, after
-from tidelock.model.reservations import Phase
+from tidelock.model.api.reservation import Phase
 
 
 @pytest.mark.parametrize(("phase", "event"), TRANSITIONS)

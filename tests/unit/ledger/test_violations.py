@@ -7,8 +7,8 @@ from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render
 from tidelock.ledger.transitions import Event
+from tidelock.model.api.reservation import Phase
 from tidelock.model.quantities import CPU, PODS
-from tidelock.model.reservations import Phase
 from unit.ledger.ledger import Ledger
 
 INTRUDER = pod("intruder", node_name="node-a")

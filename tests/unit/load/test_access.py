@@ -7,7 +7,7 @@ from devcluster.keys import make_keys
 from tidelock.kube.errors import Forbidden
 from tidelock.load.access import SecretAccess
 from tidelock.load.source import SourceError, Trouble
-from tidelock.model.waterlevels import SecretReference
+from tidelock.model.api.water_level import SecretReference
 from unit.load.patches import PatchApi
 
 PATH = "/api/v1/namespaces/monitoring/secrets/login"

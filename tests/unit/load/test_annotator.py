@@ -16,8 +16,8 @@ from tidelock.load.annotator import (
 )
 from tidelock.load.metrics import LoadMetrics
 from tidelock.load.source import Use
-from tidelock.model.levels import NODE_LEVEL, POD_USAGE, NodeLevel, PodUsage, Stat
 from tidelock.model.pods import Pod, PodStatus
+from tidelock.model.usage_annotations import NODE_LEVEL, POD_USAGE, NodeLevel, PodUsage, Stat
 from unit.load.patches import PatchApi
 
 NOW = 1_800_000_000.0

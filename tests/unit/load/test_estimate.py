@@ -5,8 +5,8 @@ import pytest
 
 from tidelock.load.estimate import Estimate, Subject
 from tidelock.load.source import Reading, Use
-from tidelock.model.levels import Measured, NodeLevel, PodMeans, Stat, WorkloadKey
 from tidelock.model.meta import Key
+from tidelock.model.usage_annotations import Measured, NodeLevel, PodMeans, Stat, WorkloadKey
 
 START = 1_800_000_000.0
 WEB = WorkloadKey("Deployment", "shop", "web")

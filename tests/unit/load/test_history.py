@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tidelock.load.history import History, statistics
-from tidelock.model.levels import WINDOW_SECONDS, WindowName
+from tidelock.model.usage_annotations import WINDOW_SECONDS, WindowName
 
 NAN = math.nan
 START = 1_800_000_000.0  # a multiple of every step

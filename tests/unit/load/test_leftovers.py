@@ -11,11 +11,11 @@ from tidelock.load.leftovers import Leftovers
 from tidelock.load.metrics import LoadMetrics
 from tidelock.load.seeds import Stored
 from tidelock.load.workloads import Workloads
-from tidelock.model.groups import WaterLevel
-from tidelock.model.levels import NODE_LEVEL, PodUsage, Stat, WorkloadKey
+from tidelock.model.api.water_level import WaterLevelSpec
 from tidelock.model.meta import ObjectMeta, OwnerReference
 from tidelock.model.nodes import Node
-from tidelock.model.waterlevels import WaterLevelSpec
+from tidelock.model.usage_annotations import NODE_LEVEL, PodUsage, Stat, WorkloadKey
+from tidelock.model.water_level import WaterLevel
 from unit.load.patches import PatchApi
 
 NOW = 1_800_000_000.0

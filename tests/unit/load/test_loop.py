@@ -18,9 +18,9 @@ from tidelock.load.groups import Group, members
 from tidelock.load.loop import LoadLoop
 from tidelock.load.metrics import LoadMetrics
 from tidelock.load.source import Reading, Source, SourceError, Trouble, Use
-from tidelock.model.levels import NODE_LEVEL, POD_USAGE, Uses, WorkloadKey
+from tidelock.model.api.water_level import WaterLevelSpec
 from tidelock.model.meta import Key
-from tidelock.model.waterlevels import WaterLevelSpec
+from tidelock.model.usage_annotations import NODE_LEVEL, POD_USAGE, Uses, WorkloadKey
 from tidelock.model.workloads import Workload
 from unit.load.patches import PatchApi
 from unit.scheduler.machinery import FakeRecorder, HandClock

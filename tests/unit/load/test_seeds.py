@@ -5,8 +5,8 @@ import pytest
 
 from tidelock.kube.errors import Forbidden
 from tidelock.load.seeds import Stored, stored_uses
-from tidelock.model.levels import POD_USAGE, PodUsage, Stat, WorkloadKey
 from tidelock.model.meta import OwnerReference
+from tidelock.model.usage_annotations import POD_USAGE, PodUsage, Stat, WorkloadKey
 from unit.load.patches import PatchApi
 
 TEXT = '{"at":"2027-01-15T08:00:00Z","windows":{"1d":{"cpu":{"mean":1,"max":2,"p95":2}}}}'

@@ -4,9 +4,9 @@ import pytest
 
 from tidelock.load.source import SourceError, Trouble
 from tidelock.load.status import Census, Survey, aspects, render
+from tidelock.model.api.water_level import WaterLevelSpec, WaterLevelStatus
 from tidelock.model.conditions import dated
-from tidelock.model.levels import NodeLevel, Quality, Stat
-from tidelock.model.waterlevels import WaterLevelSpec, WaterLevelStatus
+from tidelock.model.usage_annotations import NodeLevel, Quality, Stat
 
 NOW = 1_800_000_000.0
 FAILURE = SourceError(Trouble.UNREACHABLE, "no route to host")

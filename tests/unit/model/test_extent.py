@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from builders import encode, pod
-from tidelock.model.extent import LIMITS, NODE_TERMS, POD_TERMS, RESOURCES, excess
-from tidelock.model.locks import decode_reservation
+from tidelock.model.pod_limits import LIMITS, NODE_TERMS, POD_TERMS, RESOURCES, excess
+from tidelock.model.reservation import decode_reservation
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

@@ -1,6 +1,6 @@
 from builders import encode, water_level
-from tidelock.model.groups import decode_water_level
 from tidelock.model.selectors import NodeSelectorTerm, Requirement
+from tidelock.model.water_level import decode_water_level
 
 
 def test_a_water_level_is_about_all_nodes_unless_it_selects_some() -> None:

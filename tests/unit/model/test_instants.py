@@ -3,7 +3,12 @@ from math import inf
 
 import pytest
 
-from tidelock.model.instants import format_instant, from_datetime, parse_instant, stored_instant
+from tidelock.model.instants import (
+    format_instant,
+    from_datetime,
+    parse_instant,
+    stored_instant,
+)
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC).timestamp()
 

@@ -9,11 +9,11 @@ import pytest
 from builders import Json, encode, node_json, pod, pod_json, reservation
 from tidelock.model.budgets import decode_budget
 from tidelock.model.lenient import Reader, convert
-from tidelock.model.limits import Limit, decode_resource_quota
-from tidelock.model.locks import decode_reservation
 from tidelock.model.meta import ObjectMeta, Stored
 from tidelock.model.nodes import Image, Node, decode_node
 from tidelock.model.pods import PodSpec, decode_pod
+from tidelock.model.quotas import Limit, decode_resource_quota
+from tidelock.model.reservation import decode_reservation
 from tidelock.model.storage import (
     decode_capacity,
     decode_claim,

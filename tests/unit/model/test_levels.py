@@ -1,6 +1,6 @@
 import pytest
 
-from tidelock.model.levels import (
+from tidelock.model.usage_annotations import (
     NodeLevel,
     PodUsage,
     Quality,

@@ -1,5 +1,5 @@
 from builders import encode
-from tidelock.model.limits import Limit, decode_reservation_quota, decode_resource_quota
+from tidelock.model.quotas import Limit, decode_reservation_quota, decode_resource_quota
 
 METADATA = {"name": "team", "namespace": "shop"}
 

@@ -5,10 +5,10 @@ import pytest
 
 import builders
 from builders import Json
-from tidelock.model.locks import Reservation
+from tidelock.model.api.reservation import PodOwner
 from tidelock.model.meta import Key
 from tidelock.model.pods import Affinity, Pod
-from tidelock.model.reservations import PodOwner
+from tidelock.model.reservation import Reservation
 from tidelock.model.selectors import LabelSelector, Requirement
 
 GIB = 2**30

@@ -9,14 +9,14 @@ import pytest
 from builders import TOO_DEEP, Json, encode, node_json, reservation_json
 from tidelock.kube.errors import MalformedAnswer, error_from_answer
 from tidelock.kube.wire import parse_event, parse_identity, parse_page
-from tidelock.model.levels import Unreadable, decode_node_level
-from tidelock.model.limits import decode_reservation_quota
-from tidelock.model.lockgroups import decode_group
-from tidelock.model.locks import decode_reservation
-from tidelock.model.lockschedules import decode_schedule
 from tidelock.model.nesting import DEEPEST, cut, decode_plain, is_flat
 from tidelock.model.nodes import decode_node
-from tidelock.model.quotes import decode_quote
+from tidelock.model.quotas import decode_reservation_quota
+from tidelock.model.reservation import decode_reservation
+from tidelock.model.reservation_group import decode_group
+from tidelock.model.reservation_quote import decode_quote
+from tidelock.model.reservation_schedule import decode_schedule
+from tidelock.model.usage_annotations import Unreadable, decode_node_level
 
 _HERE = "%here%"
 _PROBLEM = f"is nested more than {DEEPEST} levels deep"

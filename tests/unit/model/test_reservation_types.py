@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tidelock.model.reservations import (
+from tidelock.model.api.reservation import (
     BoundPod,
     Condition,
     ControllerOwner,

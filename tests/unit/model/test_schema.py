@@ -7,10 +7,10 @@ import pytest
 import yaml
 from pydantic import Field
 
-from tidelock.model.amounts import IntOrString
-from tidelock.model.crds import CUSTOM_RESOURCES, CustomResource
-from tidelock.model.schema import structural_schema
-from tidelock.model.wire import OpenWire, Refused, Rule, Wire
+from tidelock.model.api.crds import CUSTOM_RESOURCES, CustomResource
+from tidelock.model.api.resource_list import IntOrString
+from tidelock.model.api.schema import structural_schema
+from tidelock.model.api.wire import OpenWire, Refused, Rule, Wire
 
 CRDS = Path(__file__).parents[3] / "crds"
 STRUCTURAL_KEYWORDS = {

@@ -8,7 +8,12 @@ from builders import Json, encode, pod_json, reservation
 from tidelock.model.budgets import decode_budget
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import decode_pod
-from tidelock.model.storage import decode_claim, decode_csi_node, decode_storage_class, decode_volume
+from tidelock.model.storage import (
+    decode_claim,
+    decode_csi_node,
+    decode_storage_class,
+    decode_volume,
+)
 
 
 def stored(name: str = "thing", **fields: Any) -> bytes:

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from tidelock.model.timetables import NICKNAMES, Timetable, read_expression, read_zone
+from tidelock.model.cron import NICKNAMES, Timetable, read_expression, read_zone
 
 NEW_YORK = "America/New_York"
 

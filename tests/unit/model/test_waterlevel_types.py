@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tidelock.model.waterlevels import WaterLevelSpec, WaterLevelStatus
-from tidelock.model.wire import spec_problems
+from tidelock.model.api.water_level import WaterLevelSpec, WaterLevelStatus
+from tidelock.model.api.wire import spec_problems
 
 PROMETHEUS = {"prometheus": {"address": "http://prometheus.monitoring:9090"}}
 

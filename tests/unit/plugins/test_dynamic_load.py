@@ -10,7 +10,8 @@ from tidelock.cluster.measured import at_once
 from tidelock.framework.api import Code, PreScore
 from tidelock.framework.events import Action, ClusterEvent, Resource
 from tidelock.framework.moment import Moment
-from tidelock.model.levels import (
+from tidelock.model.nodes import Node
+from tidelock.model.usage_annotations import (
     CRANE_METRICS,
     NODE_LEVEL,
     NodeLevel,
@@ -20,7 +21,6 @@ from tidelock.model.levels import (
     encode_crane,
     encode_node_level,
 )
-from tidelock.model.nodes import Node
 from tidelock.plugins.dynamic_load import DynamicLoad
 from unit.plugins.scene import Scene
 

@@ -10,9 +10,9 @@ from tidelock.cluster.measured import at_once
 from tidelock.framework.api import Code, PreScore
 from tidelock.framework.events import ASSIGNED_POD_DELETE, Action, ClusterEvent, Resource
 from tidelock.framework.moment import Moment
-from tidelock.model.levels import NODE_LEVEL, NodeLevel, Stat, Uses, encode_node_level
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
+from tidelock.model.usage_annotations import NODE_LEVEL, NodeLevel, Stat, Uses, encode_node_level
 from tidelock.plugins.load_aware import LoadAware
 from unit.plugins.scene import Scene
 

@@ -3,7 +3,7 @@
 import pytest
 
 from builders import NOW, node, pod
-from tidelock.model.reservations import Phase
+from tidelock.model.api.reservation import Phase
 from tidelock.plugins.reservation import Reservation
 from unit.plugins.scene import Scene
 

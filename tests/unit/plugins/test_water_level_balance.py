@@ -10,9 +10,9 @@ from tidelock.cluster.measured import at_once
 from tidelock.framework.api import Code, PreScore
 from tidelock.framework.moment import Moment
 from tidelock.framework.ownlocks import OwnLocks
-from tidelock.model.levels import NODE_LEVEL, Uses, WorkloadKey
 from tidelock.model.meta import ObjectMeta, OwnerReference
 from tidelock.model.nodes import Node
+from tidelock.model.usage_annotations import NODE_LEVEL, Uses, WorkloadKey
 from tidelock.model.workloads import Workload
 from tidelock.plugins.water_level_balance import WaterLevelBalance
 from unit.plugins.scene import Scene

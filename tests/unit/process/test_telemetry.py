@@ -8,8 +8,8 @@ from tidelock import __version__
 from tidelock.framework.api import Code
 from tidelock.ledger.book import Change
 from tidelock.ledger.transitions import Event
+from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import ObjectMeta
-from tidelock.model.reservations import Phase
 from tidelock.telemetry import Telemetry
 
 

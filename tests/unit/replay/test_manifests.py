@@ -2,7 +2,7 @@ import pytest
 
 from replay.manifests import configuration, water_level_manifest
 from tidelock.framework.config import Configuration, read_configuration
-from tidelock.model.waterlevels import WaterLevelSpec
+from tidelock.model.api.water_level import WaterLevelSpec
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.decider import Decider
 from tidelock.simulation.cluster import SCHEDULER

@@ -5,10 +5,10 @@ from typing import Any
 from builders import NAMESPACE, Json, encode, pod, reservation_json
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render
-from tidelock.model.locks import decode_reservation
+from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
-from tidelock.model.reservations import Phase
+from tidelock.model.reservation import decode_reservation
 from unit.scheduler.machinery import Core
 
 OWNERS = [{"selector": {"matchLabels": {"job": "train"}}}]

@@ -17,10 +17,10 @@ from tidelock.kube.events import EventRecorder, EventType, ObjectReference
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render
 from tidelock.model.failures import OnFailure, raise_failure
-from tidelock.model.locks import decode_reservation
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, assigned_to, claims_annotation, decode_pod
+from tidelock.model.reservation import decode_reservation
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.binding import Binder
 from tidelock.scheduler.cycle import Assumed

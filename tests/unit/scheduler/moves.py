@@ -7,9 +7,9 @@ from builders import Json, encode, node, pod
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.moves import Plan
 from tidelock.ledger.status import render
-from tidelock.model.locks import decode_reservation
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
+from tidelock.model.reservation import decode_reservation
 from unit.scheduler.machinery import Core
 
 LOCK = Key("shop", "lock")

@@ -7,8 +7,8 @@ from builders import NAMESPACE, NOW, Json, encode, node
 from tidelock.kube.client import RESERVATIONSCHEDULES
 from tidelock.kube.errors import Unreachable
 from tidelock.model.instants import format_instant
-from tidelock.model.lockschedules import ReservationSchedule, decode_schedule
 from tidelock.model.meta import Key
+from tidelock.model.reservation_schedule import ReservationSchedule, decode_schedule
 from tidelock.scheduler.schedules import ScheduleKeeper
 from unit.scheduler.machinery import Shell, lock_path, turns
 

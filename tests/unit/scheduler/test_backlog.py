@@ -7,9 +7,9 @@ import pytest
 
 from builders import NOW, Json, node, pod
 from tidelock.ledger.entry import Entry
+from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import ObjectMeta
 from tidelock.model.pods import Pod
-from tidelock.model.reservations import Phase
 from unit.scheduler.machinery import HELD, Core
 
 WEB = [{"selector": {"matchLabels": {"app": "web"}}}]

@@ -3,8 +3,14 @@ import asyncio
 import pytest
 
 from builders import NAMESPACE, node
-from tidelock.kube.errors import Conflict, Forbidden, ServerError, TooManyRequests, Unreachable
-from tidelock.model.reservations import Phase
+from tidelock.kube.errors import (
+    Conflict,
+    Forbidden,
+    ServerError,
+    TooManyRequests,
+    Unreachable,
+)
+from tidelock.model.api.reservation import Phase
 from tidelock.scheduler.decider import LOCKS_A_STEP
 from unit.scheduler.machinery import Shell, pod_path
 

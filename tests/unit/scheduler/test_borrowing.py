@@ -11,9 +11,9 @@ from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render
 from tidelock.ledger.transitions import Event
+from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
 from tidelock.model.pods import BORROWS, REQUIRE_RESERVATION, Pod, assigned_to
-from tidelock.model.reservations import Phase
 from tidelock.scheduler.preempting import Preemption
 from unit.scheduler.machinery import Core
 

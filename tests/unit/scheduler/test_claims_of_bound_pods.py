@@ -2,7 +2,7 @@
 
 from builders import node, pod
 from tidelock.ledger.entry import Entry
-from tidelock.model.reservations import Phase
+from tidelock.model.api.reservation import Phase
 from unit.scheduler.machinery import Core
 
 OWNERS = [{"pod": {"name": name}, "selector": {"matchLabels": {"app": "web"}}} for name in ("web-0", "web-1")]

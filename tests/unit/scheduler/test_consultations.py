@@ -12,10 +12,10 @@ from tidelock.framework.api import Victims
 from tidelock.framework.config import Configuration, default_configuration
 from tidelock.framework.configfile import Extender
 from tidelock.framework.extender import Advice, Failed
+from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import Node, decode_node
 from tidelock.model.pods import decode_pod
 from tidelock.model.raw import keeping_raw
-from tidelock.model.reservations import Phase
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.decider import Consultation

@@ -5,8 +5,8 @@ import pytest
 from builders import NOW, node, pod
 from tidelock.framework.waiting import WaitingPods
 from tidelock.ledger import reasons
+from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import Node
-from tidelock.model.reservations import Phase
 from tidelock.scheduler.cycle import Cycle
 from unit.scheduler.machinery import Core
 

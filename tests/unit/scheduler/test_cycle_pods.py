@@ -9,9 +9,9 @@ from tidelock.framework.api import SUCCESS, Code, Handle, Reserve, Status
 from tidelock.framework.config import Configuration
 from tidelock.framework.profile import Enabled, ProfileSettings
 from tidelock.framework.waiting import WaitingPods
-from tidelock.model.levels import NODE_LEVEL
+from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import Node
-from tidelock.model.reservations import Phase
+from tidelock.model.usage_annotations import NODE_LEVEL
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.cycle import Cycle
 from tidelock.scheduler.decider import Unschedulable

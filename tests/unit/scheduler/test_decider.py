@@ -3,8 +3,8 @@ import pytest
 from builders import NAMESPACE, NOW, encode, node, pod
 from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
-from tidelock.model.limits import decode_reservation_quota
-from tidelock.model.reservations import Phase
+from tidelock.model.api.reservation import Phase
+from tidelock.model.quotas import decode_reservation_quota
 from tidelock.plugins.node_name import NodeName
 from tidelock.scheduler.cycle import Cycle
 from tidelock.scheduler.decider import LOCKS_A_STEP

@@ -10,9 +10,9 @@ from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render
 from tidelock.ledger.transitions import Event
+from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import START_SECONDS, Pod, assigned_to
-from tidelock.model.reservations import Phase
 from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.earmarking import LOOK_AGAIN, PATIENCE
 from unit.scheduler.machinery import Core

@@ -3,9 +3,9 @@ from collections.abc import Callable
 import pytest
 
 from builders import NOW, encode, node, pod, pod_json, reservation
+from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import Pod, decode_pod
-from tidelock.model.reservations import Phase
 from unit.scheduler.machinery import Core
 
 SELECTED = [{"selector": {"matchLabels": {"app": "web"}}}]

@@ -5,7 +5,7 @@ from itertools import permutations
 import pytest
 
 from builders import NOW, node, pod
-from tidelock.model.reservations import Phase
+from tidelock.model.api.reservation import Phase
 from unit.scheduler.machinery import HELD, Core
 
 SINKS = ("nodes", "pods", "reservations")

@@ -1,7 +1,7 @@
 from prometheus_client import CollectorRegistry
 
 from builders import node, pod
-from tidelock.model.reservations import Phase
+from tidelock.model.api.reservation import Phase
 from tidelock.scheduler.gauges import Gauges
 from unit.scheduler.machinery import Core
 

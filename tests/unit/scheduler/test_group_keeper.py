@@ -11,8 +11,8 @@ from builders import NAMESPACE, NOW, Json, encode, node
 from tidelock.kube.client import RESERVATIONGROUPS
 from tidelock.kube.errors import Conflict, Forbidden
 from tidelock.model.instants import format_instant
-from tidelock.model.lockgroups import ReservationGroup, decode_group
 from tidelock.model.meta import Key
+from tidelock.model.reservation_group import ReservationGroup, decode_group
 from tidelock.scheduler.groups import GroupKeeper
 from tidelock.scheduler.keeping import Demand
 from unit.scheduler.gang import OWNERS, worker

@@ -5,9 +5,9 @@ import pytest
 from builders import NAMESPACE, Json, encode, node, pod
 from tidelock.framework.ownlocks import ClaimedLocks
 from tidelock.ledger import reasons
-from tidelock.model.limits import decode_reservation_quota
+from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import CLAIMED_LOCKS, assigned_to
-from tidelock.model.reservations import Phase
+from tidelock.model.quotas import decode_reservation_quota
 from tidelock.plugins.inter_pod_affinity import InterPodAffinity
 from tidelock.plugins.node_name import NodeName
 from unit.scheduler.gang import Gang, worker

@@ -6,9 +6,9 @@ import pytest
 
 from builders import NOW, node, pod, reservation
 from tidelock.ledger.entry import Entry
-from tidelock.model.crds import RESERVATION
+from tidelock.model.api.crds import RESERVATION
+from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import assigned_to
-from tidelock.model.reservations import Phase
 from tidelock.scheduler.line import Line
 from unit.scheduler.machinery import Core
 

@@ -9,10 +9,10 @@ from tidelock.binders.arrivals import Arrivals
 from tidelock.binders.guard import Guard
 from tidelock.kube.errors import Conflict, Forbidden, Unreachable
 from tidelock.ledger.entry import Entry
-from tidelock.model.locks import decode_reservation
+from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
 from tidelock.model.pods import CLAIMED_LOCKS, Pod
-from tidelock.model.reservations import Phase
+from tidelock.model.reservation import decode_reservation
 from unit.scheduler.machinery import HELD, Core, Shell, pod_path, turns
 
 WEB: Any = [{"selector": {"matchLabels": {"app": "web"}}}]

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from builders import NOW, node, pod
-from tidelock.model.reservations import Phase
+from tidelock.model.api.reservation import Phase
 from tidelock.scheduler.queue import Place
 from unit.scheduler.machinery import HELD, Shell, pod_path, turns
 

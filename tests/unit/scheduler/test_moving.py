@@ -7,8 +7,8 @@ from tidelock.kube.errors import Forbidden, NotFound, ServerError, TooManyReques
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render
 from tidelock.ledger.transitions import Event
+from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import Pod
-from tidelock.model.reservations import Phase
 from unit.scheduler.machinery import Core, Shell, pod_path
 from unit.scheduler.moves import approve, ask, fragmented, plan_of, planned, store, told, web
 

@@ -17,12 +17,12 @@ from tidelock.framework.course import PluginError
 from tidelock.kube.client import PODS, RESERVATIONS
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render
+from tidelock.model.api.reservation import Phase
 from tidelock.model.failures import StateLostError
-from tidelock.model.locks import decode_reservation
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.quantities import plus
-from tidelock.model.reservations import Phase
+from tidelock.model.reservation import decode_reservation
 from tidelock.model.unusable import unusable
 from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.decider import Unschedulable

@@ -7,9 +7,9 @@ import pytest
 from builders import NOW, node, pod
 from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
+from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.nodes import Node
-from tidelock.model.reservations import Phase
 from unit.scheduler.machinery import Core
 
 HOUR = 3600

@@ -24,7 +24,7 @@ from tidelock.framework.config import Configuration
 from tidelock.framework.events import ASSIGNED_POD_ADD, Registration
 from tidelock.framework.profile import Enabled, ProfileSettings
 from tidelock.framework.waiting import WaitingPod
-from tidelock.model.reservations import Phase
+from tidelock.model.api.reservation import Phase
 from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
 from tidelock.scheduler.queue import Place
 from unit.scheduler.machinery import CONFIGURATION, Shell, pod_path, turns

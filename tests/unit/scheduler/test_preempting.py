@@ -7,8 +7,8 @@ import pytest
 
 from builders import node, pod
 from tidelock.ledger import reasons
+from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import Pod
-from tidelock.model.reservations import Phase
 from tidelock.plugins import default_preemption
 from tidelock.scheduler.preempting import Preemption
 from tidelock.scheduler.refusal import Refusal

@@ -5,8 +5,8 @@ from typing import Any
 from builders import node, pod
 from tidelock.ledger.reasons import PREEMPTED
 from tidelock.ledger.status import render
+from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import assigned_to
-from tidelock.model.reservations import Phase
 from tidelock.scheduler.decider import LOCKS_A_STEP
 from unit.scheduler.machinery import Core
 

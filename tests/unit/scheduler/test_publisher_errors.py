@@ -1,9 +1,15 @@
 import pytest
 
 from builders import NAMESPACE, encode, node, reservation_json
-from tidelock.kube.errors import Forbidden, NotFound, ServerError, TooManyRequests, Unreachable
-from tidelock.model.locks import decode_reservation
+from tidelock.kube.errors import (
+    Forbidden,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unreachable,
+)
 from tidelock.model.meta import Key
+from tidelock.model.reservation import decode_reservation
 from unit.scheduler.machinery import Shell, lock_path, turns
 
 KEY = Key(NAMESPACE, "lock")

@@ -6,10 +6,10 @@ import pytest
 
 from builders import NAMESPACE, encode, node, pod
 from tidelock.kube.errors import ServerError
+from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
-from tidelock.model.locks import decode_reservation
 from tidelock.model.meta import Key
-from tidelock.model.reservations import Phase
+from tidelock.model.reservation import decode_reservation
 from unit.scheduler.machinery import Shell, lock_path, turns
 
 KEY = Key(NAMESPACE, "lock")

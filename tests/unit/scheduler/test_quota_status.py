@@ -7,7 +7,7 @@ import pytest
 from builders import NAMESPACE, Json, encode, node
 from tidelock.kube.client import RESERVATIONQUOTAS
 from tidelock.kube.errors import Conflict, Invalid, ServerError
-from tidelock.model.limits import decode_reservation_quota
+from tidelock.model.quotas import decode_reservation_quota
 from tidelock.scheduler.quota_status import QuotaReporter
 from unit.scheduler.machinery import Shell, turns
 

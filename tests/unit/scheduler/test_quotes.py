@@ -10,7 +10,7 @@ import pytest
 from builders import NAMESPACE, NOW, Json, encode, node, pod
 from tidelock.kube.client import RESERVATIONQUOTES
 from tidelock.kube.errors import Invalid, ServerError
-from tidelock.model.quotes import Quote, decode_quote
+from tidelock.model.reservation_quote import Quote, decode_quote
 from tidelock.scheduler.quotes import QuoteDesk
 from tidelock.scheduler.quoting import Answer
 from unit.scheduler.machinery import Shell, turns

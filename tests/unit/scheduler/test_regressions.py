@@ -6,8 +6,8 @@ from builders import NOW, encode, node, pod, pod_json
 from storage import claim, put, volume
 from tidelock.framework.config import MAX_BACKOFF
 from tidelock.ledger import reasons
+from tidelock.model.api.reservation import BoundPod, Phase
 from tidelock.model.pods import CLAIMED_LOCKS, decode_pod
-from tidelock.model.reservations import BoundPod, Phase
 from tidelock.scheduler.decider import LOCKS_A_STEP
 from tidelock.scheduler.feed import ObjectSink
 from tidelock.scheduler.queue import Place

@@ -6,9 +6,9 @@ import pytest
 
 from builders import NOW, Json, budget, node, pod
 from tidelock.framework.movable import MOVABLE, SAFE_TO_EVICT
+from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import ObjectMeta
 from tidelock.model.namespaces import Namespace
-from tidelock.model.reservations import Phase
 from unit.scheduler.machinery import Core
 from unit.scheduler.moves import ask, fragmented, plan_of, planned, told, web
 

@@ -7,9 +7,9 @@ import pytest
 from builders import NOW, Json, node, pod
 from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
+from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import BORROWS, REQUIRE_RESERVATION, Pod, assigned_to
-from tidelock.model.reservations import Phase
 from tidelock.scheduler.cycle import Assumed
 from tidelock.scheduler.decider import Unschedulable
 from tidelock.scheduler.examining import examine

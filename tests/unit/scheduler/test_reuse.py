@@ -10,10 +10,10 @@ from tidelock.ledger.audit import record
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render
 from tidelock.ledger.transitions import Event
-from tidelock.model.limits import decode_reservation_quota
+from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
 from tidelock.model.pods import assigned_to
-from tidelock.model.reservations import Phase
+from tidelock.model.quotas import decode_reservation_quota
 from tidelock.scheduler.cycle import Assumed
 from unit.scheduler.machinery import Core
 

@@ -9,9 +9,9 @@ from builders import NAMESPACE, NOW, Json, encode
 from tidelock.kube.client import RESERVATIONSCHEDULES
 from tidelock.kube.errors import Conflict, Forbidden, Invalid, Unreachable
 from tidelock.model.instants import format_instant
-from tidelock.model.limits import decode_reservation_quota
-from tidelock.model.lockschedules import decode_schedule
 from tidelock.model.meta import Key
+from tidelock.model.quotas import decode_reservation_quota
+from tidelock.model.reservation_schedule import decode_schedule
 from unit.scheduler.machinery import lock_path, turns
 from unit.scheduler.scheduled import KEY, OWNERS, PATH, Works, name, schedule, schedule_json
 

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tidelock.model.levels import NodeLevel, Stat, WorkloadKey
+from tidelock.model.usage_annotations import NodeLevel, Stat, WorkloadKey
 from tidelock.simulation.cluster import NAMESPACE
 from tidelock.simulation.measuring import NO_FAULTS, Faults, Measurements
 from tidelock.simulation.world import STEP, Loads, World

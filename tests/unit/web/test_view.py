@@ -4,10 +4,18 @@ import msgspec
 import pytest
 
 from builders import NOW, level, node, pod, water_level
-from tidelock.model.levels import Quality
 from tidelock.model.meta import Key
+from tidelock.model.usage_annotations import Quality
 from tidelock.scheduler.recent import Decision
-from tidelock.web.view import DECISIONS, ROWS, BadQueryError, Part, Query, Water, read_query
+from tidelock.web.view import (
+    DECISIONS,
+    ROWS,
+    BadQueryError,
+    Part,
+    Query,
+    Water,
+    read_query,
+)
 from unit.web.watched import Watched
 
 GI = 2**30

@@ -5,10 +5,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from tidelock.model.reservations import NO_EVICTING_HOLD, Ask, Phase, ReservationSpec
-from tidelock.model.templates import TemplateMetadata
-from tidelock.model.timetables import FIELDS, NICKNAMES, Timetable, read_expression, read_zone
-from tidelock.model.wire import (
+from tidelock.model.api.pod_template import TemplateMetadata
+from tidelock.model.api.reservation import NO_EVICTING_HOLD, Ask, Phase, ReservationSpec
+from tidelock.model.api.wire import (
     YEAR_SECONDS,
     Conditions,
     Generation,
@@ -20,6 +19,7 @@ from tidelock.model.wire import (
     Wire,
     list_map,
 )
+from tidelock.model.cron import FIELDS, NICKNAMES, Timetable, read_expression, read_zone
 
 MOST_AHEAD = 16
 MOST_TOLD = 32

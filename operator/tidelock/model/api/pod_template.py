@@ -4,9 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tidelock.model.amounts import PodAmounts
-from tidelock.model.placement import NodeLabels, PodAffinities, Tolerations
-from tidelock.model.wire import DnsLabel, Labels, OpenWire, Subdomain
+from tidelock.model.api.placement import NodeLabels, PodAffinities, Tolerations
+from tidelock.model.api.resource_list import PodAmounts
+from tidelock.model.api.wire import DnsLabel, Labels, OpenWire, Subdomain
 
 Annotation = Annotated[str, Field(max_length=262_144)]
 

@@ -6,14 +6,14 @@ from typing import Any
 import msgspec
 import pydantic
 
+from tidelock.model.api.reservation_quote import ReservationQuoteSpec, ReservationQuoteStatus
+from tidelock.model.api.wire import legible, spec_problems
 from tidelock.model.instants import stored_instant
 from tidelock.model.lenient import Reader
-from tidelock.model.locks import stand_in_pod
 from tidelock.model.meta import Key, ObjectMeta, Stored
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import QuantityError
-from tidelock.model.reservationquotes import ReservationQuoteSpec, ReservationQuoteStatus
-from tidelock.model.wire import legible, spec_problems
+from tidelock.model.reservation import stand_in_pod
 
 _ORDINARY = ReservationQuoteSpec()
 

@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 import pydantic
 
-from tidelock.model.extent import excess
+from tidelock.model.api.reservation import Ask, ReservationSpec, spec_problems
 from tidelock.model.instants import from_datetime, parse_instant
 from tidelock.model.label_keys import with_label_keys
 from tidelock.model.lenient import Reader, convert
 from tidelock.model.meta import Key, ObjectMeta, Stored
+from tidelock.model.pod_limits import excess
 from tidelock.model.pods import PodSpec, ReservePod, stand_in
 from tidelock.model.quantities import PODS, QuantityError, Resources, parse_resources
 from tidelock.model.requests import Container, ResourceRequirements, total_requests
-from tidelock.model.reservations import Ask, ReservationSpec, spec_problems
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import msgspec
 import pydantic
 
+from tidelock.model.api.reservation_quota import ReservationQuotaSpec, ReservationQuotaStatus
+from tidelock.model.api.wire import legible, spec_problems
 from tidelock.model.lenient import Reader
 from tidelock.model.meta import ObjectMeta, Stored
 from tidelock.model.quantities import Resources, capped_quantity, parse_quantity, parse_resources
-from tidelock.model.reservationquotas import ReservationQuotaSpec, ReservationQuotaStatus
-from tidelock.model.wire import legible, spec_problems
 
 _NO_LIMITS = ReservationQuotaSpec()
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema
 
+from tidelock.model.api.wire import PREFIXED_NAME, Rule
 from tidelock.model.quantities import parse_resources
-from tidelock.model.wire import PREFIXED_NAME, Rule
 
 _PETA = 10**15
 _MEBIBYTE = 2**20

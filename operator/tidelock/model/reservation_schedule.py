@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pydantic
 
+from tidelock.model.api.reservation_schedule import ReservationScheduleSpec, ReservationScheduleStatus
+from tidelock.model.api.wire import legible, spec_problems
+from tidelock.model.cron import Timetable
 from tidelock.model.instants import format_instant, stored_instant
 from tidelock.model.lenient import Reader
 from tidelock.model.meta import Key, ObjectMeta, Stored, controlled_by
-from tidelock.model.reservationschedules import ReservationScheduleSpec, ReservationScheduleStatus
-from tidelock.model.timetables import Timetable
-from tidelock.model.wire import legible, spec_problems
 
 TEMPLATE_ANNOTATION = "tidelock.dev/schedule-template"
 """Tells of a window which template it was made of."""

@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tidelock.model import reservationgroups, reservationschedules
-from tidelock.model.reservationgroups import ReservationGroupSpec, ReservationGroupStatus
-from tidelock.model.reservationquotas import ReservationQuotaSpec, ReservationQuotaStatus
-from tidelock.model.reservationquotes import UNCHANGING, ReservationQuoteSpec, ReservationQuoteStatus
-from tidelock.model.reservations import ReservationSpec, ReservationStatus
-from tidelock.model.reservationschedules import ReservationScheduleSpec, ReservationScheduleStatus
-from tidelock.model.schema import structural_schema
-from tidelock.model.waterlevels import WaterLevelSpec, WaterLevelStatus
-from tidelock.model.wire import VALIDATIONS, Rule, Wire
+from tidelock.model.api import reservation_group, reservation_schedule
+from tidelock.model.api.reservation import ReservationSpec, ReservationStatus
+from tidelock.model.api.reservation_group import ReservationGroupSpec, ReservationGroupStatus
+from tidelock.model.api.reservation_quota import ReservationQuotaSpec, ReservationQuotaStatus
+from tidelock.model.api.reservation_quote import UNCHANGING, ReservationQuoteSpec, ReservationQuoteStatus
+from tidelock.model.api.reservation_schedule import ReservationScheduleSpec, ReservationScheduleStatus
+from tidelock.model.api.schema import structural_schema
+from tidelock.model.api.water_level import WaterLevelSpec, WaterLevelStatus
+from tidelock.model.api.wire import VALIDATIONS, Rule, Wire
 
 GROUP = "tidelock.dev"
 VERSION = "v1alpha1"
@@ -246,7 +246,7 @@ RESERVATION_GROUP = CustomResource(
         Column("Priority", ".spec.priority", "integer", wide=True),
         Column("Message", _condition("Active", "message"), wide=True),
     ),
-    rules=reservationgroups.RULES,
+    rules=reservation_group.RULES,
 )
 
 RESERVATION_SCHEDULE = CustomResource(
@@ -271,7 +271,7 @@ RESERVATION_SCHEDULE = CustomResource(
         Column("Reason", _condition("Ready", "reason"), wide=True),
         Column("Message", _condition("Ready", "message"), wide=True),
     ),
-    rules=reservationschedules.RULES,
+    rules=reservation_schedule.RULES,
 )
 
 RESERVATION_QUOTA = CustomResource(

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tidelock.model.reservations import (
+from tidelock.model.api.reservation import (
     MOST_MEMBERS,
     ONE_END,
     EndOfLife,
@@ -14,7 +14,7 @@ from tidelock.model.reservations import (
     Room,
     Topology,
 )
-from tidelock.model.wire import (
+from tidelock.model.api.wire import (
     YEAR_SECONDS,
     Conditions,
     DnsLabel,

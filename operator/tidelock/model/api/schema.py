@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema, to_jsonable_python
 
-from tidelock.model.wire import Wire
+from tidelock.model.api.wire import Wire
 
 _DEFINITION = "#/$defs/"
 

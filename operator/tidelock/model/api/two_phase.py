@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tidelock.model.wire import LARGEST_INTEGER, YEAR_SECONDS, StatusWire, Timestamp, Wire
+from tidelock.model.api.wire import LARGEST_INTEGER, YEAR_SECONDS, StatusWire, Timestamp, Wire
 
 _Token = Annotated[str, Field(min_length=1, max_length=256)]
 

@@ -4,9 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tidelock.model.amounts import Bytes, PositiveQuantity
-from tidelock.model.placement import LabelSelector
-from tidelock.model.wire import (
+from tidelock.model.api.placement import LabelSelector
+from tidelock.model.api.resource_list import Bytes, PositiveQuantity
+from tidelock.model.api.wire import (
     Conditions,
     DnsLabel,
     Generation,

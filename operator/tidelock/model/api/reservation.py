@@ -7,11 +7,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from tidelock.model.amounts import LockedAmounts
-from tidelock.model.commits import Commit, CommitStatus
-from tidelock.model.leases import Lease, LeaseStatus
-from tidelock.model.moves import MayMove, MovePlan
-from tidelock.model.placement import (
+from tidelock.model.api.lease import Lease, LeaseStatus
+from tidelock.model.api.migration import MayMove, MovePlan
+from tidelock.model.api.placement import (
     Affinity,
     LabelExpression,
     LabelSelector,
@@ -19,8 +17,10 @@ from tidelock.model.placement import (
     Toleration,
     Tolerations,
 )
-from tidelock.model.templates import PodTemplate
-from tidelock.model.wire import (
+from tidelock.model.api.pod_template import PodTemplate
+from tidelock.model.api.resource_list import LockedAmounts
+from tidelock.model.api.two_phase import Commit, CommitStatus
+from tidelock.model.api.wire import (
     LARGEST_INTEGER,
     LIST_SET,
     YEAR_SECONDS,

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tidelock.model import selectors
-from tidelock.model.wire import (
+from tidelock.model.api.wire import (
     LARGEST_INTEGER,
     LabelKey,
     Labels,

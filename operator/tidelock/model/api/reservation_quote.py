@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tidelock.model.reservations import Ask
-from tidelock.model.wire import (
+from tidelock.model.api.reservation import Ask
+from tidelock.model.api.wire import (
     Conditions,
     DnsLabel,
     Generation,

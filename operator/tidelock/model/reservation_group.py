@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pydantic
 
+from tidelock.model.api.reservation_group import ReservationGroupSpec, ReservationGroupStatus
+from tidelock.model.api.wire import legible, spec_problems
 from tidelock.model.instants import stored_instant
 from tidelock.model.lenient import Reader
 from tidelock.model.lifetimes import removable_at, too_late_at
 from tidelock.model.meta import Key, ObjectMeta, Stored, controlled_by
-from tidelock.model.reservationgroups import ReservationGroupSpec, ReservationGroupStatus
-from tidelock.model.wire import legible, spec_problems
 
 _API_VERSION = "tidelock.dev/v1alpha1"
 _OWN = ("name", "count")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tidelock.model.wire import YEAR_SECONDS, GivenTimestamp, StatusWire, Timestamp, Wire
+from tidelock.model.api.wire import YEAR_SECONDS, GivenTimestamp, StatusWire, Timestamp, Wire
 
 
 class Lease(Wire):

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import pydantic
 
+from tidelock.model.api.water_level import WaterLevelSpec
+from tidelock.model.api.wire import spec_problems
 from tidelock.model.lenient import Reader
 from tidelock.model.meta import ObjectMeta
 from tidelock.model.selectors import NodeSelectorTerm, Requirement
-from tidelock.model.waterlevels import WaterLevelSpec
-from tidelock.model.wire import spec_problems
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tidelock.model.wire import StatusWire, Subdomain, Timestamp, Uid, Wire
+from tidelock.model.api.wire import StatusWire, Subdomain, Timestamp, Uid, Wire
 
 MOST_MOVED = 8
 Token = Annotated[str, Field(min_length=1, max_length=64)]

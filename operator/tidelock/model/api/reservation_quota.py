@@ -4,9 +4,16 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tidelock.model.amounts import LimitAmounts, LimitProducts
-from tidelock.model.reservations import PreemptionPolicy
-from tidelock.model.wire import YEAR_SECONDS, Conditions, Generation, Rule, StatusWire, Wire
+from tidelock.model.api.reservation import PreemptionPolicy
+from tidelock.model.api.resource_list import LimitAmounts, LimitProducts
+from tidelock.model.api.wire import (
+    YEAR_SECONDS,
+    Conditions,
+    Generation,
+    Rule,
+    StatusWire,
+    Wire,
+)
 
 _FIELDS = ("hard", "hardSeconds", "maxAmounts", "maxLifeSeconds", "maxPriority", "preemptionPolicy", "weight")
 
