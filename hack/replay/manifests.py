@@ -9,7 +9,7 @@ from replay.exporter import NODE_CPU, POD_CPU
 from tidelock.kube.client import WATERLEVELS
 from tidelock.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
-from tidelock.plugins.water_level_balance import WaterLevelBalance
+from tidelock.plugins.water_level_balance.plugin import WaterLevelBalance
 from tidelock.simulation.policies import Policy
 
 Manifest = dict[str, Any]

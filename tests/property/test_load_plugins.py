@@ -17,7 +17,6 @@ from property.oracles import (
     target_load_packing,
     workload_topology_spread,
 )
-from tidelock.framework.beta import probability_below, regularized
 from tidelock.model.usage_annotations import (
     CRANE_METRICS,
     NODE_LEVEL,
@@ -30,9 +29,10 @@ from tidelock.model.usage_annotations import (
 from tidelock.plugins.dynamic_load import DynamicLoad
 from tidelock.plugins.load_aware import LoadAware
 from tidelock.plugins.load_variation_risk_balancing import LoadVariationRiskBalancing
-from tidelock.plugins.low_risk_over_commitment import LowRiskOverCommitment
+from tidelock.plugins.low_risk_over_commitment.beta import probability_below, regularized
+from tidelock.plugins.low_risk_over_commitment.plugin import LowRiskOverCommitment
 from tidelock.plugins.target_load_packing import TargetLoadPacking
-from tidelock.plugins.workload_topology_spread import WorkloadTopologySpread
+from tidelock.plugins.workload_topology_spread.plugin import WorkloadTopologySpread
 from unit.plugins.scene import Scene
 
 GIB = 2**30

@@ -12,7 +12,7 @@ from property.oracles import node_volume_limits as oracle
 from storage import drop, put
 from tidelock.framework.api import Code
 from tidelock.model.pods import Pod
-from tidelock.plugins.node_volume_limits import NodeVolumeLimits
+from tidelock.plugins.node_volume_limits.plugin import NodeVolumeLimits
 from unit.plugins.scene import Judgement
 
 SOURCES = disks.CLAIM_SOURCES

@@ -23,7 +23,7 @@ from tidelock.plugins.node_resources_balanced_allocation import NodeResourcesBal
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
 from tidelock.plugins.node_unschedulable import NodeUnschedulable
 from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
-from tidelock.plugins.reservation import Reservation
+from tidelock.plugins.reservation.plugin import Reservation
 from tidelock.plugins.taint_toleration import TaintToleration
 from tidelock.plugins.unreadable_objects import UnreadableObjects
 from tidelock.scheduler.cycle import Assumed, Cycle

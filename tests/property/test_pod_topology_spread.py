@@ -17,7 +17,7 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.model.pods import Pod, SpreadConstraint
 from tidelock.model.selectors import LabelSelector
 from tidelock.model.workloads import Service
-from tidelock.plugins.pod_topology_spread import PodTopologySpread
+from tidelock.plugins.pod_topology_spread.plugin import PodTopologySpread
 
 
 def neighbour(dice: Dice) -> Callable[[str], Pod]:

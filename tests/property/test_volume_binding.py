@@ -9,10 +9,10 @@ from builders import NOW
 from property import disks
 from property.disks import World
 from property.oracles import volume_binding as oracle
-from tidelock.cluster import shelf
 from tidelock.framework.api import Code
 from tidelock.model.pods import Pod
-from tidelock.plugins.volume_binding import VolumeBinding
+from tidelock.plugins.volume_binding import unbound_volumes
+from tidelock.plugins.volume_binding.plugin import VolumeBinding
 from unit.plugins.scene import Judgement
 
 PODS = disks.pods("web-0", disks.CLAIM_SOURCES)
@@ -22,7 +22,7 @@ PODS = disks.pods("web-0", disks.CLAIM_SOURCES)
 @settings(deadline=None)
 def test_nodes_are_ruled_out_as_one_by_one(world: World, wanting: Pod, narrow: int) -> None:
     """Volumes that few nodes reach and those that many do are looked at in two ways, to the same end."""
-    with patch.object(shelf, "_NARROW", narrow):
+    with patch.object(unbound_volumes, "_NARROW", narrow):
         assert_like(world.scene().judge(VolumeBinding, wanting), world)
 
 
@@ -37,7 +37,7 @@ def test_what_is_promised_counts_until_it_is_taken_back(
     wanting = [data.draw(disks.pods(f"web-{index}", disks.CLAIM_SOURCES)) for index in range(3)]
     seen = world
     decided: list[tuple[Judgement, str]] = []
-    with patch.object(shelf, "_NARROW", narrow):
+    with patch.object(unbound_volumes, "_NARROW", narrow):
         for each in wanting:
             judged = scene.judging(plugin, each)
             assert_like(judged, seen)

@@ -12,7 +12,7 @@ from property.oracles import water_level_balance as oracle
 from tidelock.cluster.measured import at_once
 from tidelock.framework.moment import Moment
 from tidelock.model.usage_annotations import NODE_LEVEL, Uses
-from tidelock.plugins.water_level_balance import WaterLevelBalance
+from tidelock.plugins.water_level_balance.plugin import WaterLevelBalance
 from unit.plugins.scene import Scene
 
 WINDOWS = ("15m", "1h", "1d")

@@ -24,7 +24,7 @@ from tidelock.framework.events import ASSIGNED_POD_DELETE
 from tidelock.ledger.steady import Steady
 from tidelock.model.pods import Pod, assigned_to
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
-from tidelock.plugins.reservation import Reservation
+from tidelock.plugins.reservation.plugin import Reservation
 from tidelock.scheduler.decider import Decider
 
 # How long an admitted binding may stay unseen. The API server gives up a request after 60 s, so that nothing

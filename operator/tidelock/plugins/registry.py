@@ -11,7 +11,7 @@ from tidelock.plugins.image_locality import ImageLocality
 from tidelock.plugins.inter_pod_affinity import InterPodAffinity
 from tidelock.plugins.load_aware import LoadAware
 from tidelock.plugins.load_variation_risk_balancing import LoadVariationRiskBalancing
-from tidelock.plugins.low_risk_over_commitment import LowRiskOverCommitment
+from tidelock.plugins.low_risk_over_commitment.plugin import LowRiskOverCommitment
 from tidelock.plugins.node_affinity import NodeAffinity
 from tidelock.plugins.node_declared_features import NodeDeclaredFeatures
 from tidelock.plugins.node_name import NodeName
@@ -19,19 +19,19 @@ from tidelock.plugins.node_ports import NodePorts
 from tidelock.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
 from tidelock.plugins.node_unschedulable import NodeUnschedulable
-from tidelock.plugins.node_volume_limits import NodeVolumeLimits
-from tidelock.plugins.pod_topology_spread import PodTopologySpread
+from tidelock.plugins.node_volume_limits.plugin import NodeVolumeLimits
+from tidelock.plugins.pod_topology_spread.plugin import PodTopologySpread
 from tidelock.plugins.priority_sort import PrioritySort
-from tidelock.plugins.reservation import Reservation
+from tidelock.plugins.reservation.plugin import Reservation
 from tidelock.plugins.scheduling_gates import SchedulingGates
 from tidelock.plugins.taint_toleration import TaintToleration
 from tidelock.plugins.target_load_packing import TargetLoadPacking
 from tidelock.plugins.unreadable_objects import UnreadableObjects
-from tidelock.plugins.volume_binding import VolumeBinding
+from tidelock.plugins.volume_binding.plugin import VolumeBinding
 from tidelock.plugins.volume_restrictions import VolumeRestrictions
 from tidelock.plugins.volume_zone import VolumeZone
-from tidelock.plugins.water_level_balance import WaterLevelBalance
-from tidelock.plugins.workload_topology_spread import WorkloadTopologySpread
+from tidelock.plugins.water_level_balance.plugin import WaterLevelBalance
+from tidelock.plugins.workload_topology_spread.plugin import WorkloadTopologySpread
 
 _PLUGINS: tuple[type[Plugin], ...] = (
     SchedulingGates,

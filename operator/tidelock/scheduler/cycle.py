@@ -45,7 +45,7 @@ from tidelock.model.pods import Pod, ReservePod, pinned_to
 from tidelock.model.quantities import PODS
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
 from tidelock.plugins.node_unschedulable import NodeUnschedulable
-from tidelock.plugins.reservation import Reservation
+from tidelock.plugins.reservation.plugin import Reservation
 from tidelock.plugins.taint_toleration import TaintToleration
 from tidelock.scheduler.plan import Filters
 from tidelock.scheduler.preempting import Preempting, seek

@@ -45,7 +45,7 @@ from tidelock.model.quantities import NOTHING, covers, minus, plus
 from tidelock.plugins.default_preemption import DefaultPreemption
 from tidelock.plugins.extender import ExtenderAdvice
 from tidelock.plugins.inter_pod_affinity import InterPodAffinity
-from tidelock.plugins.pod_topology_spread import PodTopologySpread
+from tidelock.plugins.pod_topology_spread.plugin import PodTopologySpread
 from tidelock.scheduler.cycle import Assumed, Candidates, Cycle
 from tidelock.scheduler.earmarking import Earmarking
 from tidelock.scheduler.line import Line

@@ -12,7 +12,7 @@ from typing import NoReturn
 from tidelock.kube.client import PODS
 from tidelock.ledger.awaiting import told_by
 from tidelock.model.failures import failure_note
-from tidelock.plugins.reservation import Reservation
+from tidelock.plugins.reservation.plugin import Reservation
 from tidelock.scheduler.binding import Binder, pod_reference
 from tidelock.scheduler.decider import Decider, Unschedulable
 from tidelock.scheduler.queue import Place, Waiting

@@ -10,7 +10,7 @@ from tidelock.cluster.columns import Columns
 from tidelock.ledger.book import Book
 from tidelock.model.api.reservation import Phase
 from tidelock.model.quantities import CPU
-from tidelock.plugins.reservation import Reservation
+from tidelock.plugins.reservation.plugin import Reservation
 from tidelock.scheduler.queue import Place, SchedulingQueue
 
 _MILLI = 1000

@@ -24,11 +24,11 @@ from tidelock.plugins.load_aware import LoadAware
 from tidelock.plugins.load_variation_risk_balancing import LoadVariationRiskBalancing
 from tidelock.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
-from tidelock.plugins.pod_topology_spread import PodTopologySpread
+from tidelock.plugins.pod_topology_spread.plugin import PodTopologySpread
 from tidelock.plugins.priority_sort import PrioritySort
 from tidelock.plugins.registry import BUILTINS
 from tidelock.plugins.target_load_packing import TargetLoadPacking
-from tidelock.plugins.water_level_balance import WaterLevelBalance
+from tidelock.plugins.water_level_balance.plugin import WaterLevelBalance
 from tidelock.simulation.cluster import SCHEDULER
 from tidelock.simulation.world import STEP
 

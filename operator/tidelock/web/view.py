@@ -17,7 +17,6 @@ from tidelock.cluster.columns import Amounts as Column
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.levels import NEVER, RESOURCES, WINDOWS, Figures, NodeLevels
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.watergroups import UNLIMITED, Groups, Policy
 from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import shown_resources
@@ -26,6 +25,7 @@ from tidelock.model.api.water_level import WaterLevelSpec
 from tidelock.model.nodes import Node
 from tidelock.model.quantities import CPU, MEMORY, PODS, format_resources
 from tidelock.model.usage_annotations import Quality, quality
+from tidelock.plugins.water_level_balance.usage_policies import UNLIMITED, Groups, Policy
 from tidelock.scheduler.decider import Decider
 from tidelock.scheduler.recent import Decision, Recent
 

@@ -3,9 +3,9 @@ import msgspec
 from builders import NAMESPACE
 from storage import claim, drop, put
 from tidelock.cluster.objects import Objects
-from tidelock.cluster.promises import Promises
 from tidelock.model.meta import Key
 from tidelock.model.storage import PersistentVolumeClaim
+from tidelock.plugins.volume_binding.assume_cache import Promises
 
 KEY = Key(NAMESPACE, "data")
 

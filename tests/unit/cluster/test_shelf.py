@@ -4,9 +4,9 @@ import pytest
 from builders import node
 from storage import ZONE, claim, labelled, on_nodes, volume
 from tidelock.cluster.columns import Columns
-from tidelock.cluster.label_rows import LabelRows
-from tidelock.cluster.shelf import Shelf
 from tidelock.model.storage import PersistentVolume, PersistentVolumeClaim
+from tidelock.plugins.volume_binding.label_rows import LabelRows
+from tidelock.plugins.volume_binding.unbound_volumes import Shelf
 
 HOST = "kubernetes.io/hostname"
 SIZE = 30

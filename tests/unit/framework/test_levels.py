@@ -3,9 +3,9 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from tidelock.framework import beta
-from tidelock.framework.beta import probability_below, regularized
 from tidelock.framework.levels import packing_score
+from tidelock.plugins.low_risk_over_commitment import beta
+from tidelock.plugins.low_risk_over_commitment.beta import probability_below, regularized
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tidelock.model.instants import format_instant
 from tidelock.model.pods import REQUIRE_RESERVATION, Pod
 from tidelock.plugins.default_preemption import DefaultPreemption
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
-from tidelock.plugins.reservation import Reservation
+from tidelock.plugins.reservation.plugin import Reservation
 from unit.plugins.scene import Scene
 
 BOTH = "preemption: 0/2 nodes are available: "

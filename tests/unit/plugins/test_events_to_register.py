@@ -27,7 +27,7 @@ from tidelock.plugins.node_declared_features import NodeDeclaredFeatures
 from tidelock.plugins.node_name import NodeName
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
 from tidelock.plugins.node_unschedulable import NodeUnschedulable
-from tidelock.plugins.reservation import Reservation
+from tidelock.plugins.reservation.plugin import Reservation
 from tidelock.plugins.scheduling_gates import SchedulingGates
 from tidelock.plugins.taint_toleration import TaintToleration
 from unit.plugins.scene import Scene

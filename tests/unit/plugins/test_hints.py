@@ -17,8 +17,8 @@ from tidelock.framework.events import (
 )
 from tidelock.plugins.inter_pod_affinity import InterPodAffinity
 from tidelock.plugins.node_ports import NodePorts
-from tidelock.plugins.pod_topology_spread import PodTopologySpread
-from tidelock.plugins.volume_binding import VolumeBinding
+from tidelock.plugins.pod_topology_spread.plugin import PodTopologySpread
+from tidelock.plugins.volume_binding.plugin import VolumeBinding
 from unit.plugins.scene import Scene
 
 WEB = {"matchLabels": {"app": "web"}}

@@ -3,7 +3,7 @@ from storage import DRIVER, attachment, claim, csi_node, drop, put, storage_clas
 from tidelock.cluster.cache import Placed
 from tidelock.framework.api import Code
 from tidelock.model.pods import Pod
-from tidelock.plugins.node_volume_limits import NodeVolumeLimits
+from tidelock.plugins.node_volume_limits.plugin import NodeVolumeLimits
 from unit.plugins.scene import Judgement, Scene
 
 FULL = "node(s) exceed max volume count"

@@ -7,7 +7,7 @@ from builders import node, pod
 from tidelock.framework.api import Code, Plugin
 from tidelock.model.pods import Pod
 from tidelock.model.workloads import Service, Workload
-from tidelock.plugins.pod_topology_spread import PodTopologySpread
+from tidelock.plugins.pod_topology_spread.plugin import PodTopologySpread
 from unit.plugins.scene import Judgement, Scene
 
 ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"

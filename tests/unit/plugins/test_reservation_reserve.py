@@ -4,7 +4,7 @@ import pytest
 
 from builders import NOW, node, pod
 from tidelock.model.api.reservation import Phase
-from tidelock.plugins.reservation import Reservation
+from tidelock.plugins.reservation.plugin import Reservation
 from unit.plugins.scene import Scene
 
 OWNER = pod("web-0")

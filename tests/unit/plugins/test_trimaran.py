@@ -11,7 +11,12 @@ from tidelock.framework.moment import Moment
 from tidelock.model.nodes import Node
 from tidelock.model.usage_annotations import NODE_LEVEL, NodeLevel, Stat, encode_node_level
 from tidelock.plugins.load_variation_risk_balancing import LoadVariationRiskBalancing, balance
-from tidelock.plugins.low_risk_over_commitment import LowRiskOverCommitment, Promises, limit_risk, load_risk
+from tidelock.plugins.low_risk_over_commitment.plugin import (
+    LowRiskOverCommitment,
+    Promises,
+    limit_risk,
+    load_risk,
+)
 from tidelock.plugins.target_load_packing import TargetLoadPacking
 from unit.plugins.scene import Scene
 

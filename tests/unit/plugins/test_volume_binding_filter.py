@@ -18,7 +18,7 @@ from storage import (
     volume,
 )
 from tidelock.framework.api import Code
-from tidelock.plugins.volume_binding import VolumeBinding
+from tidelock.plugins.volume_binding.plugin import VolumeBinding
 from unit.plugins.scene import Judgement, Scene
 
 HOST = "kubernetes.io/hostname"

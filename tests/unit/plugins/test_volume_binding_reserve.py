@@ -8,7 +8,7 @@ from builders import NOW, Json, encode, node, pod
 from storage import DRIVER, claim, drop, on_nodes, put, storage_class, using, volume
 from tidelock.framework.api import Code, Handle, PatchKind, Status
 from tidelock.model.pods import Pod
-from tidelock.plugins.volume_binding import VolumeBinding
+from tidelock.plugins.volume_binding.plugin import VolumeBinding
 from unit.plugins.scene import Judgement, Scene
 
 HOST = "kubernetes.io/hostname"

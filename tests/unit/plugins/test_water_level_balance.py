@@ -14,7 +14,7 @@ from tidelock.model.meta import ObjectMeta, OwnerReference
 from tidelock.model.nodes import Node
 from tidelock.model.usage_annotations import NODE_LEVEL, Uses, WorkloadKey
 from tidelock.model.workloads import Workload
-from tidelock.plugins.water_level_balance import WaterLevelBalance
+from tidelock.plugins.water_level_balance.plugin import WaterLevelBalance
 from unit.plugins.scene import Scene
 
 CPU_ALONE = {"resources": [{"name": "cpu"}]}

@@ -10,7 +10,7 @@ from tidelock.framework.api import Code
 from tidelock.framework.events import ASSIGNED_POD_DELETE
 from tidelock.model.pods import Pod
 from tidelock.model.workloads import Workload
-from tidelock.plugins.workload_topology_spread import WorkloadTopologySpread
+from tidelock.plugins.workload_topology_spread.plugin import WorkloadTopologySpread
 from unit.plugins.scene import Scene
 
 ZONE = "topology.kubernetes.io/zone"

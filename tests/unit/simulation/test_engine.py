@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tidelock.plugins.registry import BUILTINS
-from tidelock.plugins.water_level_balance import WaterLevelBalance
+from tidelock.plugins.water_level_balance.plugin import WaterLevelBalance
 from tidelock.simulation.engine import NOWHERE, Simulation
 from tidelock.simulation.policies import POLICIES, TELLING
 from tidelock.simulation.results import figures

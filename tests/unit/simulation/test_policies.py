@@ -1,7 +1,7 @@
 """Policies that are played, beside the profile that is installed."""
 
 from tidelock.model.api.water_level import WaterLevelSpec
-from tidelock.plugins.water_level_balance import _Args
+from tidelock.plugins.water_level_balance.plugin import _Args
 from tidelock.simulation.policies import POLICIES
 
 

@@ -38,12 +38,18 @@ from tidelock.framework.moment import Moment
 from tidelock.framework.overload import Beyond, OverloadFilter
 from tidelock.framework.ownlocks import OwnLocks
 from tidelock.framework.pluginargs import quantity_of, read_args
-from tidelock.framework.watergroups import UNLIMITED, Grouping, Groups, Policy, window_shares
-from tidelock.framework.waterlines import Lines, WaterLines, requested, shares, targets
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CPU, MEMORY
 from tidelock.model.usage_annotations import NODE_LEVEL, Unreadable, WindowName, decode_node_level
+from tidelock.plugins.water_level_balance.usage_levels import Lines, WaterLines, requested, shares, targets
+from tidelock.plugins.water_level_balance.usage_policies import (
+    UNLIMITED,
+    Grouping,
+    Groups,
+    Policy,
+    window_shares,
+)
 
 logger = logging.getLogger(__name__)
 

@@ -17,9 +17,9 @@ from tidelock.cluster.measured import Measurements
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.cluster.use_sums import Sums, own_use, uncovered
 from tidelock.framework.ownlocks import OwnLocks
-from tidelock.framework.watergroups import Grouping, Policy
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CPU, MEMORY
+from tidelock.plugins.water_level_balance.usage_policies import Grouping, Policy
 
 _FULL = 100.0
 

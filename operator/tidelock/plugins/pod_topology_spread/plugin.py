@@ -17,7 +17,6 @@ import numpy as np
 
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Rows
-from tidelock.cluster.default_selector import default_selection
 from tidelock.cluster.labels import Counts, Label
 from tidelock.cluster.node_selection import required_of_nodes, tolerated_by
 from tidelock.cluster.selection import Choice, Selection
@@ -42,6 +41,7 @@ from tidelock.framework.events import Action, ClusterEvent, Registration, Resour
 from tidelock.framework.pluginargs import read_args
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, SpreadConstraint
+from tidelock.plugins.pod_topology_spread.default_selector import default_selection
 
 _REASON = "node(s) didn't match pod topology spread constraints"
 _NO_LABEL = f"{_REASON} (missing required label)"

@@ -50,13 +50,13 @@ from tidelock.framework.events import (
 )
 from tidelock.framework.ownlocks import AllLocks, ClaimedLocks, OwnLocks
 from tidelock.framework.pluginargs import IgnoredResources, read_args
-from tidelock.framework.reclaiming import reclaimed
 from tidelock.ledger.awaiting import awaited_text
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import is_owner
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import PODS, Resources, covers, format_quantity
+from tidelock.plugins.reservation.reclaiming import reclaimed
 
 _NO_OWN_LOCK = "node(s) without the reservation that the pod requires"
 _NAMED_LOCKS = 3

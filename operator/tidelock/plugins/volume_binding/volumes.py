@@ -7,8 +7,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from tidelock.cluster.objects import Objects
-from tidelock.cluster.promises import Promises
-from tidelock.cluster.shelf import Shelf
 from tidelock.model.meta import Key
 from tidelock.model.storage import (
     CsiStorageCapacity,
@@ -16,6 +14,8 @@ from tidelock.model.storage import (
     PersistentVolume,
     PersistentVolumeClaim,
 )
+from tidelock.plugins.volume_binding.assume_cache import Promises
+from tidelock.plugins.volume_binding.unbound_volumes import Shelf
 
 
 class Volumes:

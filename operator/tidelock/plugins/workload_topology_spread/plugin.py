@@ -17,7 +17,6 @@ import numpy as np
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.labels import Counts, Label
-from tidelock.cluster.replicas import Replicas
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
@@ -38,6 +37,7 @@ from tidelock.framework.events import Action, ClusterEvent, Registration, Resour
 from tidelock.framework.pluginargs import read_args
 from tidelock.model.meta import OwnerReference
 from tidelock.model.pods import Pod
+from tidelock.plugins.workload_topology_spread.replicas import Replicas
 
 
 class _Constraint(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

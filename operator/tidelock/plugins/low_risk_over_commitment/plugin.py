@@ -28,7 +28,6 @@ from tidelock.framework.api import (
     Scores,
     Status,
 )
-from tidelock.framework.beta import probability_below
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.levels import deviation, follow_expected_use, in_whole
 from tidelock.framework.moment import Moment
@@ -36,6 +35,7 @@ from tidelock.framework.pluginargs import read_args
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import parse_resources
 from tidelock.model.requests import lasting_use
+from tidelock.plugins.low_risk_over_commitment.beta import probability_below
 
 _FULL = 100.0
 # How close the variance may come to the largest that a beta distribution of a mean can have.

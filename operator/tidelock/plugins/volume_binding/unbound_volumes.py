@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelock.cluster.columns import Rows
-from tidelock.cluster.label_rows import LabelRows
 from tidelock.model.storage import PersistentVolume, PersistentVolumeClaim
+from tidelock.plugins.volume_binding.label_rows import LabelRows
 
 # Volumes that more nodes than this reach are looked at one by one: few of them serve all nodes.
 _NARROW = 16

@@ -20,9 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelock.cluster.columns import Rows
-from tidelock.cluster.label_rows import LabelRows
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.cluster.volumes import Volumes
 from tidelock.framework.api import (
     SKIP,
     SKIP_ALIKE,
@@ -53,6 +51,8 @@ from tidelock.model.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
+from tidelock.plugins.volume_binding.label_rows import LabelRows
+from tidelock.plugins.volume_binding.volumes import Volumes
 
 _NODE_CONFLICT, _NO_VOLUME, _NO_SPACE, _VOLUME_GONE = (1 << bit for bit in range(4))
 _REASONS = {

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from tidelock.cluster.attachments import Attachable, Attachments
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
@@ -28,6 +27,7 @@ from tidelock.framework.api import (
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.model.pods import Pod
+from tidelock.plugins.node_volume_limits.attachments import Attachable, Attachments
 
 _REASON = "node(s) exceed max volume count"
 
