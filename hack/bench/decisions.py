@@ -8,7 +8,7 @@ from functools import lru_cache
 import msgspec
 
 from bench.scenarios import Json, lonely_pod, node_name, plain_node, plain_pod, pod_object, spread_pod
-from tidelock.cluster.measured import at_once
+from tidelock.cluster.usage.measurements import at_once
 from tidelock.framework.config import default_configuration
 from tidelock.framework.profile import Enabled
 from tidelock.model.nodes import Node, decode_node

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import Json, encode, pod
-from tidelock.cluster.budgets import Budgets
+from tidelock.cluster.index.budgets import Budgets
 from tidelock.model.budgets import PodDisruptionBudget, decode_budget
 
 KEYS, VALUES, NAMESPACES = ("app", "tier"), ("a", "b", "c"), ("shop", "other")

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import NOW, level, node, pod, pod_use, usage
-from tidelock.cluster import expected_use
-from tidelock.cluster.levels import NEVER, NodeLevels
-from tidelock.cluster.measured import at_once
-from tidelock.cluster.use_sums import Rule, Sums, own_use, since_sample, uncovered
+from tidelock.cluster.usage import expected_use
+from tidelock.cluster.usage.levels import NEVER, NodeLevels
+from tidelock.cluster.usage.measurements import at_once
+from tidelock.cluster.usage.sums import Rule, Sums, own_use, since_sample, uncovered
 from tidelock.framework.levels import follow_expected_use
 from tidelock.model.pods import Pod
 from tidelock.model.usage_annotations import NODE_LEVEL, PodMeans, PodUsage, Uses, WorkloadKey

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from builders import NOW
 from property.neighbours import DICE, HOSTNAME, NAMES, ZONE, Dice
-from tidelock.cluster import labels, selection
 from tidelock.cluster.cache import Cache
-from tidelock.cluster.carriers import Carried
 from tidelock.cluster.columns import Columns
-from tidelock.cluster.selection import Choice, Selection
-from tidelock.cluster.tallies import Query
+from tidelock.cluster.index import labels, selection
+from tidelock.cluster.index.affinity_terms import Carried
+from tidelock.cluster.index.pod_counts import Query
+from tidelock.cluster.index.selection import Choice, Selection
 from tidelock.model.pods import Pod, ReservePod, stand_in
 from tidelock.model.selectors import LabelSelector, Requirement
 

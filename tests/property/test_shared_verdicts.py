@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import NOW, level, node, pod, reservation
-from tidelock.cluster import kept
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
+from tidelock.cluster.index import cached_column
 from tidelock.framework.api import Handle
 from tidelock.framework.profile import ProfileSettings, build_profile
 from tidelock.framework.waiting import WaitingPods
@@ -127,7 +127,7 @@ STEPS: st.SearchStrategy[Callable[[Cluster], None]] = st.one_of(
 def test_a_decision_is_the_same_with_and_without_memory(
     few: int, nodes: list[Node], steps: list[Callable[[Cluster], None]]
 ) -> None:
-    with patch.object(verdicts, "_MOST_KINDS", 3), patch.multiple(kept, _FEW=few, _BLOCK=5):
+    with patch.object(verdicts, "_MOST_KINDS", 3), patch.multiple(cached_column, _FEW=few, _BLOCK=5):
         cluster = Cluster()
         for each in nodes:
             cluster.put_node(each)

@@ -15,16 +15,16 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from tidelock.cluster.carriers import Carriers
 from tidelock.cluster.columns import Columns
-from tidelock.cluster.images import Images
+from tidelock.cluster.index.affinity_terms import Carriers
+from tidelock.cluster.index.images import Images
+from tidelock.cluster.index.pod_counts import Query, Tallies
+from tidelock.cluster.index.ports import Ports
+from tidelock.cluster.index.row_counts import Counts
 from tidelock.cluster.nominator import Nominator
-from tidelock.cluster.ports import Ports
 from tidelock.cluster.reserve_pods import ReservePods
-from tidelock.cluster.rowcounts import Counts
+from tidelock.cluster.rollback import apply_all, undone_on_failure
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.cluster.tallies import Query, Tallies
-from tidelock.cluster.undoing import apply_all, undone_on_failure
 from tidelock.model.failures import StateLostError
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tidelock.cluster.labels import NodeLabels
+from tidelock.cluster.index.labels import NodeLabels
 from tidelock.model.nodes import Node
 from tidelock.model.quantities import (
     CEILING,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from tidelock.cluster.budgets import Budgets
+from tidelock.cluster.index.budgets import Budgets
 from tidelock.cluster.lister import Lister
 from tidelock.model.namespaces import Namespace
 from tidelock.model.quotas import ReservationQuota, ResourceQuota

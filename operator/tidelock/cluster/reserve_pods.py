@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from tidelock.cluster.carriers import Carriers
 from tidelock.cluster.columns import Columns
-from tidelock.cluster.ports import Ports
-from tidelock.cluster.tallies import Tallies
-from tidelock.cluster.undoing import apply_all, undone_on_failure
+from tidelock.cluster.index.affinity_terms import Carriers
+from tidelock.cluster.index.pod_counts import Tallies
+from tidelock.cluster.index.ports import Ports
+from tidelock.cluster.rollback import apply_all, undone_on_failure
 from tidelock.model.pods import Pod, ReservePod
 
 

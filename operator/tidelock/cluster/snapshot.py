@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelock.cluster.columns import NOWHERE, Amounts, Columns, Rows, Traits
-from tidelock.cluster.labels import Label
+from tidelock.cluster.index.labels import Label
 from tidelock.model.nodes import Node
 from tidelock.model.quantities import CEILING, NOTHING, Resources
 

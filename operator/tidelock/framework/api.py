@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from tidelock.cluster.cache import Cache, Placed
 from tidelock.cluster.columns import Columns, Rows
-from tidelock.cluster.measured import Measurements
 from tidelock.cluster.objects import Objects
 from tidelock.cluster.snapshot import Snapshot
+from tidelock.cluster.usage.measurements import Measurements
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Registration
 from tidelock.framework.waiting import WaitingPods

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from tidelock.cluster.columns import Rows
-from tidelock.cluster.expected_use import Estimate, ExpectedUse
-from tidelock.cluster.levels import Figures, NodeLevels
 from tidelock.cluster.snapshot import Snapshot
+from tidelock.cluster.usage.expected_use import Estimate, ExpectedUse
+from tidelock.cluster.usage.levels import Figures, NodeLevels
 from tidelock.framework.api import MAX_NODE_SCORE, Handle
 from tidelock.ledger.entry import Entry
 from tidelock.model.api.reservation import Owner

@@ -15,11 +15,11 @@ from math import inf
 from msgspec.structs import replace as replace_meta
 
 from tidelock.cluster.cache import Placed
-from tidelock.cluster.carriers import Carriers
 from tidelock.cluster.columns import Columns
+from tidelock.cluster.index.affinity_terms import Carriers
+from tidelock.cluster.index.ports import Ports
 from tidelock.cluster.lister import Lister
 from tidelock.cluster.nominator import Earmark, Nominator
-from tidelock.cluster.ports import Ports
 from tidelock.cluster.reserve_pods import ReservePods
 from tidelock.ledger import reasons
 from tidelock.ledger.adoption import adopt

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelock.cluster.columns import NOWHERE, Amounts, Columns, Rows
-from tidelock.cluster.levels import Mask
+from tidelock.cluster.usage.levels import Mask
 from tidelock.ledger.rooms import Rooms
 from tidelock.ledger.timeline import running_sums
 from tidelock.model.quantities import Resources

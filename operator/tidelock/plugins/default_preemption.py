@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Amounts, Rows
-from tidelock.cluster.residents import Crew, Residents, rank, started
+from tidelock.cluster.index.pods_by_importance import Crew, Residents, rank, started
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     SUCCESS,

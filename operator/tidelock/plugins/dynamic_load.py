@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 
 from tidelock.cluster.columns import Rows
-from tidelock.cluster.levels import Figures, NodeColumns
 from tidelock.cluster.snapshot import Snapshot
+from tidelock.cluster.usage.levels import Figures, NodeColumns
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
     SKIP,

@@ -17,10 +17,10 @@ import numpy as np
 
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Rows
-from tidelock.cluster.labels import Codes, Counts, Label, NodeLabels
-from tidelock.cluster.selection import Choice, Selection, Term
+from tidelock.cluster.index.labels import Codes, Counts, Label, NodeLabels
+from tidelock.cluster.index.pod_counts import Query
+from tidelock.cluster.index.selection import Choice, Selection, Term
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.cluster.tallies import Query
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
     SKIP,
@@ -53,7 +53,7 @@ class _Args(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Domains:
-    """Counts in the domains of any number of topology keys: V + 1 for each, see cluster/labels."""
+    """Counts in the domains of any number of topology keys: V + 1 for each, see cluster/index/labels."""
 
     def __init__(self, labels: NodeLabels) -> None:
         self._labels = labels

@@ -15,9 +15,9 @@ import msgspec
 import numpy as np
 
 from tidelock.cluster.columns import Rows
-from tidelock.cluster.levels import NEVER, RESOURCES, WINDOWS, Figures, Mask, NodeLevels
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.cluster.use_sums import Slots, Sums
+from tidelock.cluster.usage.levels import NEVER, RESOURCES, WINDOWS, Figures, Mask, NodeLevels
+from tidelock.cluster.usage.sums import Slots, Sums
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
     SKIP,

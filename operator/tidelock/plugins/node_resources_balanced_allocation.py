@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from tidelock.cluster.columns import Part, Rows, amount
-from tidelock.cluster.kept import Kept, Values
+from tidelock.cluster.index.cached_column import Kept, Values
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework import scalars
 from tidelock.framework.api import (

@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 
 from tidelock.cluster.columns import Rows
-from tidelock.cluster.levels import NEVER, RESOURCES, NodeLevels
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.cluster.use_sums import since_sample
+from tidelock.cluster.usage.levels import NEVER, RESOURCES, NodeLevels
+from tidelock.cluster.usage.sums import since_sample
 from tidelock.framework.api import SKIP, SUCCESS, Handle, PreScore, Score, Scores, Status
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.levels import follow_expected_use, in_whole, packing_score

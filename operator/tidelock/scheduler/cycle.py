@@ -14,7 +14,7 @@ import numpy as np
 
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Rows
-from tidelock.cluster.labels import Label
+from tidelock.cluster.index.labels import Label
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     Code,

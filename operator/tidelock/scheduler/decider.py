@@ -10,9 +10,9 @@ from functools import partial
 
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
-from tidelock.cluster.measured import Measurements
 from tidelock.cluster.objects import Objects
 from tidelock.cluster.reserve_pods import counts_as
+from tidelock.cluster.usage.measurements import Measurements
 from tidelock.framework.api import Api, Handle, Victims
 from tidelock.framework.config import Configuration
 from tidelock.framework.course import PluginError, Recorder

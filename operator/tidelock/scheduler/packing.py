@@ -13,7 +13,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from tidelock.cluster.labels import Label
+from tidelock.cluster.index.labels import Label
 from tidelock.framework.api import Counts
 from tidelock.framework.profile import Profile
 from tidelock.ledger.entry import Entry

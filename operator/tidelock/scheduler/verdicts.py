@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelock.cluster.columns import Columns
-from tidelock.cluster.kept import Kept
+from tidelock.cluster.index.cached_column import Kept
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Filter, Score, Scores
 from tidelock.framework.course import Course

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from tidelock.cluster.measured import at_once
+from tidelock.cluster.usage.measurements import at_once
 from tidelock.framework.config import Configuration
 from tidelock.model.nodes import Node, decode_node
 from tidelock.model.pods import Pod, PodStatus, assigned_to, decode_pod

@@ -15,8 +15,8 @@ import numpy as np
 
 from tidelock.cluster.columns import Amounts as Column
 from tidelock.cluster.columns import Rows
-from tidelock.cluster.levels import NEVER, RESOURCES, WINDOWS, Figures, NodeLevels
 from tidelock.cluster.snapshot import Snapshot
+from tidelock.cluster.usage.levels import NEVER, RESOURCES, WINDOWS, Figures, NodeLevels
 from tidelock.ledger import reasons
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import shown_resources

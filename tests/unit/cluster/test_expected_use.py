@@ -3,9 +3,9 @@ from unittest.mock import patch
 import numpy as np
 
 from builders import node, pod, pod_use
-from tidelock.cluster import expected_use
-from tidelock.cluster.measured import at_once
-from tidelock.cluster.use_sums import Sums, own_use, uncovered
+from tidelock.cluster.usage import expected_use
+from tidelock.cluster.usage.measurements import at_once
+from tidelock.cluster.usage.sums import Sums, own_use, uncovered
 from tidelock.framework.levels import follow_expected_use
 from tidelock.model.pods import Pod
 from tidelock.model.usage_annotations import Uses

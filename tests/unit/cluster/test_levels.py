@@ -4,7 +4,7 @@ import pytest
 from builders import NOW, level, node, usage
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
-from tidelock.cluster.levels import NEVER, WINDOWS, NodeLevels, bridged, means, use_of
+from tidelock.cluster.usage.levels import NEVER, WINDOWS, NodeLevels, bridged, means, use_of
 from tidelock.model.nodes import Node
 from tidelock.model.usage_annotations import NODE_LEVEL, PodUsage, Stat
 

@@ -2,9 +2,9 @@ from collections.abc import Iterator
 from unittest.mock import patch
 
 from builders import NOW, pod_use, usage
-from tidelock.cluster import measured
-from tidelock.cluster.levels import NEVER
-from tidelock.cluster.measured import Measurements, at_once
+from tidelock.cluster.usage import measurements
+from tidelock.cluster.usage.levels import NEVER
+from tidelock.cluster.usage.measurements import Measurements, at_once
 from tidelock.model.usage_annotations import Uses, WorkloadKey
 
 
@@ -23,7 +23,7 @@ def test_a_reading_is_taken_over_in_slices_by_all_who_read() -> None:
     readings.read_by(reader)
     uses = Uses({f"uid-{number}": pod_use(1, at=NOW - number) for number in range(5)}, {})
     assert readings.at == NEVER
-    with patch.object(measured, "_SLICE", 2):
+    with patch.object(measurements, "_SLICE", 2):
         steps = iter(readings.take(uses))
         next(steps)
         assert (readings.uses, reader.slices) == (uses, 1)

@@ -3,12 +3,12 @@ from random import Random
 from typing import Any
 
 from builders import node, pod
-from tidelock.cluster import labels, pod_labels, tallies
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
-from tidelock.cluster.selection import Choice, Selection
+from tidelock.cluster.index import labels, pod_counts, pod_labels
+from tidelock.cluster.index.pod_counts import Query
+from tidelock.cluster.index.selection import Choice, Selection
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.cluster.tallies import Query
 from tidelock.model.selectors import Requirement
 
 ZONE = "topology.kubernetes.io/zone"
@@ -26,9 +26,9 @@ def test_tallies_that_nobody_asks_for_are_given_up() -> None:
     cache = small()
     first = Query((Choice(None, WEB),))
     assert cache.tallies.of(first).tolist() == [0, 0, 0]
-    for number in range(tallies._TALLIES):
+    for number in range(pod_counts._TALLIES):
         cache.tallies.of(Query((Choice(None, Selection((("app", str(number)),))),)))
-    assert len(cache.tallies._tallies) == tallies._TALLIES
+    assert len(cache.tallies._tallies) == pod_counts._TALLIES
     assert first not in cache.tallies._tallies
 
 

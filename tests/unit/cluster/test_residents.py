@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from builders import NOW, node, pod
-from tidelock.cluster import residents as module
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
-from tidelock.cluster.residents import Crew, Residents
+from tidelock.cluster.index import pods_by_importance as module
+from tidelock.cluster.index.pods_by_importance import Crew, Residents
 from tidelock.model.instants import format_instant
 
 

@@ -10,9 +10,9 @@ from builders import NAMESPACE, NOW, quota, reservation
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.lister import Lister
-from tidelock.cluster.measured import Measurements
 from tidelock.cluster.objects import Objects
 from tidelock.cluster.snapshot import Snapshot
+from tidelock.cluster.usage.measurements import Measurements
 from tidelock.framework.api import (
     SUCCESS,
     Code,

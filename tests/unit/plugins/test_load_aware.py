@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from builders import NOW, level, node, pod, pod_use
-from tidelock.cluster.measured import at_once
+from tidelock.cluster.usage.measurements import at_once
 from tidelock.framework.api import Code, PreScore
 from tidelock.framework.events import ASSIGNED_POD_DELETE, Action, ClusterEvent, Resource
 from tidelock.framework.moment import Moment

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from builders import NOW, level, node, pod, pod_use, reservation, usage, water_level
-from tidelock.cluster.measured import at_once
+from tidelock.cluster.usage.measurements import at_once
 from tidelock.framework.api import Code, PreScore
 from tidelock.framework.moment import Moment
 from tidelock.framework.ownlocks import OwnLocks

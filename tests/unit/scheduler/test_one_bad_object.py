@@ -11,8 +11,8 @@ import pytest
 from builders import NAMESPACE, SCHEDULER, encode, node, pod, reservation_json
 from isolating import Isolating
 from tidelock.cluster.cache import Follower
-from tidelock.cluster.selection import Choice, Selection
-from tidelock.cluster.tallies import Query
+from tidelock.cluster.index.pod_counts import Query
+from tidelock.cluster.index.selection import Choice, Selection
 from tidelock.framework.course import PluginError
 from tidelock.kube.client import PODS, RESERVATIONS
 from tidelock.ledger.entry import Entry

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelock.cluster.columns import Rows
-from tidelock.cluster.levels import RESOURCES, Figures, NodeLevels
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.cluster.use_sums import Slots
+from tidelock.cluster.usage.levels import RESOURCES, Figures, NodeLevels
+from tidelock.cluster.usage.sums import Slots
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
     SKIP,

@@ -3,8 +3,8 @@
 The semantics are those of kube-scheduler 1.36, plugins/helper, DefaultSelector.
 """
 
+from tidelock.cluster.index.selection import Selection
 from tidelock.cluster.objects import Objects
-from tidelock.cluster.selection import Selection
 from tidelock.model.pod_limits import CONDITIONS, LIMITS
 from tidelock.model.pods import Pod
 from tidelock.model.selectors import LabelSelector

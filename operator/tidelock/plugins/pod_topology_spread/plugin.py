@@ -17,11 +17,11 @@ import numpy as np
 
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Rows
-from tidelock.cluster.labels import Counts, Label
+from tidelock.cluster.index.labels import Counts, Label
+from tidelock.cluster.index.pod_counts import Query
+from tidelock.cluster.index.selection import Choice, Selection
 from tidelock.cluster.node_selection import required_of_nodes, tolerated_by
-from tidelock.cluster.selection import Choice, Selection
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.cluster.tallies import Query
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
     SKIP,

@@ -12,7 +12,7 @@ import numpy as np
 
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Amounts
-from tidelock.cluster.residents import rank
+from tidelock.cluster.index.pods_by_importance import rank
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Handle, Verdict, Victims
 from tidelock.framework.cyclestate import CycleState

@@ -17,9 +17,9 @@ import msgspec
 import numpy as np
 
 from tidelock.cluster.columns import Rows
-from tidelock.cluster.expected_use import ExpectedUse
-from tidelock.cluster.levels import RESOURCES, Figures, NodeLevels
 from tidelock.cluster.snapshot import Snapshot
+from tidelock.cluster.usage.expected_use import ExpectedUse
+from tidelock.cluster.usage.levels import RESOURCES, Figures, NodeLevels
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
     SKIP,

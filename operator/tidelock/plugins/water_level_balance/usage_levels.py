@@ -11,11 +11,11 @@ from functools import cached_property
 import numpy as np
 
 from tidelock.cluster.columns import Rows
-from tidelock.cluster.expected_use import ExpectedUse
-from tidelock.cluster.levels import NEVER, RESOURCES, WINDOWS, Figures, Mask, NodeLevels
-from tidelock.cluster.measured import Measurements
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.cluster.use_sums import Sums, own_use, uncovered
+from tidelock.cluster.usage.expected_use import ExpectedUse
+from tidelock.cluster.usage.levels import NEVER, RESOURCES, WINDOWS, Figures, Mask, NodeLevels
+from tidelock.cluster.usage.measurements import Measurements
+from tidelock.cluster.usage.sums import Sums, own_use, uncovered
 from tidelock.framework.ownlocks import OwnLocks
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CPU, MEMORY

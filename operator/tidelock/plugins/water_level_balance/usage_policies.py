@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tidelock.cluster.levels import RESOURCES, WINDOWS, Figures
 from tidelock.cluster.lister import Lister
 from tidelock.cluster.node_selection import matching_term
 from tidelock.cluster.snapshot import Snapshot
+from tidelock.cluster.usage.levels import RESOURCES, WINDOWS, Figures
 from tidelock.model.api.water_level import WaterLevelSpec
 from tidelock.model.quantities import CPU, MEMORY, parse_quantity
 from tidelock.model.water_level import WaterLevel

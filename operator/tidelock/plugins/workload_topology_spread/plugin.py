@@ -16,7 +16,7 @@ import numpy as np
 
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Rows
-from tidelock.cluster.labels import Counts, Label
+from tidelock.cluster.index.labels import Counts, Label
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     MAX_NODE_SCORE,

@@ -11,10 +11,10 @@ import numpy as np
 
 from tidelock.cluster.cache import Follower, Placed
 from tidelock.cluster.columns import Columns, Rows
-from tidelock.cluster.levels import UNITS, Figures, bridged, mean_use, means
 from tidelock.cluster.lister import Lister
-from tidelock.cluster.measured import Measurements
-from tidelock.cluster.use_sums import SHAPE, Rule, Slots, Sums
+from tidelock.cluster.usage.levels import UNITS, Figures, bridged, mean_use, means
+from tidelock.cluster.usage.measurements import Measurements
+from tidelock.cluster.usage.sums import SHAPE, Rule, Slots, Sums
 from tidelock.cluster.workloads import workload_of
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod

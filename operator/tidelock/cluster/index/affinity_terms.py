@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidelock.cluster.columns import Columns
-from tidelock.cluster.rowcounts import Counts, RowCounts
-from tidelock.cluster.selection import Index, Term
+from tidelock.cluster.index.row_counts import Counts, RowCounts
+from tidelock.cluster.index.selection import Index, Term
 from tidelock.model.pods import Pod
 from tidelock.model.selectors import Labels
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelock.cluster.columns import Columns, Rows
-from tidelock.cluster.selection import Choice
+from tidelock.cluster.index.selection import Choice
 from tidelock.model.pods import Pod
 from tidelock.model.selectors import Requirement
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from tidelock.cluster.levels import NEVER
+from tidelock.cluster.usage.levels import NEVER
 from tidelock.model.usage_annotations import Uses
 
 _NOTHING = Uses({}, {})

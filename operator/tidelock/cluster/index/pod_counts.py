@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidelock.cluster.columns import Columns
-from tidelock.cluster.pod_labels import Occupant, PodLabels
-from tidelock.cluster.rowcounts import Counts, RowCounts
-from tidelock.cluster.selection import Choice, Index
+from tidelock.cluster.index.pod_labels import Occupant, PodLabels
+from tidelock.cluster.index.row_counts import Counts, RowCounts
+from tidelock.cluster.index.selection import Choice, Index
 from tidelock.model.pods import Pod
 
 _TALLIES = 1024

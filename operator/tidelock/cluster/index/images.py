@@ -1,7 +1,7 @@
 """Which container images are on which nodes."""
 
 from tidelock.cluster.columns import Rows
-from tidelock.cluster.rowindex import RowIndex
+from tidelock.cluster.index.row_index import RowIndex
 from tidelock.model.nodes import Node
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelock.cluster.columns import Columns, Rows
-from tidelock.cluster.levels import RESOURCES, WINDOWS, Figures
+from tidelock.cluster.usage.levels import RESOURCES, WINDOWS, Figures
 from tidelock.model.usage_annotations import WINDOW_SECONDS
 
 SHAPE = (len(WINDOWS), len(RESOURCES))

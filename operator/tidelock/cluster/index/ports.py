@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tidelock.cluster.columns import Rows
-from tidelock.cluster.rowindex import RowIndex
+from tidelock.cluster.index.row_index import RowIndex
 from tidelock.model.requests import ALL_ADDRESSES, HostPort
 
 _ANY_ADDRESS = ""
