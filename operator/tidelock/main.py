@@ -19,7 +19,7 @@ from tidelock import __version__
 from tidelock.binders.keeper import ClientsError
 from tidelock.clock import SystemClock
 from tidelock.framework.config import Configuration, default_configuration, read_configuration
-from tidelock.framework.configfile import ConfigurationError
+from tidelock.framework.config_file import ConfigurationError
 from tidelock.framework.installed import load_plugins
 from tidelock.handlers import lifecycle
 from tidelock.kube.client import KubeClient

@@ -24,7 +24,7 @@ from prometheus_client.utils import floatToGoString
 
 from tidelock import __version__
 from tidelock.framework.api import Code
-from tidelock.framework.course import Recorder
+from tidelock.framework.extension_point_timer import Recorder
 from tidelock.ledger import reasons
 from tidelock.ledger.audit import Record
 from tidelock.ledger.book import Change

@@ -27,7 +27,7 @@ from tidelock.framework.api import (
     Scores,
 )
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.moment import Moment
+from tidelock.framework.decision_time import Moment
 from tidelock.framework.profile import PluginFactory
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import Pod

@@ -10,7 +10,7 @@ from functools import partial
 from builders import SCHEDULER, Json
 from property.model_api import Delivering, ModelApi, Reflection, RefusedError
 from tidelock.framework.config import default_configuration
-from tidelock.framework.ownlocks import ClaimedLocks
+from tidelock.framework.own_reservations import ClaimedLocks
 from tidelock.ledger.book import Claim
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render

@@ -13,7 +13,7 @@ from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
 from tidelock.framework.api import Filter, Handle, Mask, Score, Scores
 from tidelock.framework.config import Builtins, read_configuration
-from tidelock.framework.configfile import ConfigurationError
+from tidelock.framework.config_file import ConfigurationError
 from tidelock.framework.profile import Enabled, PluginFactory, build_profiles
 from tidelock.ledger.book import Book
 from tidelock.plugins.priority_sort import PrioritySort

@@ -13,7 +13,7 @@ from tidelock.cluster.usage import expected_use
 from tidelock.cluster.usage.levels import NEVER, NodeLevels
 from tidelock.cluster.usage.measurements import at_once
 from tidelock.cluster.usage.sums import Rule, Sums, own_use, since_sample, uncovered
-from tidelock.framework.levels import follow_expected_use
+from tidelock.framework.measured_use import follow_expected_use
 from tidelock.model.pods import Pod
 from tidelock.model.usage_annotations import NODE_LEVEL, PodMeans, PodUsage, Uses, WorkloadKey
 from unit.plugins.scene import Scene

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import pod
-from tidelock.framework.configfile import Extender
+from tidelock.framework.config_file import Extender
 from tidelock.framework.extender import (
     AnswerError,
     read_binding,

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from builders import NAMESPACE, NOW, node, pod
 from tidelock.framework.api import Filter, Plugin, Score
-from tidelock.framework.ownlocks import OwnLocks
+from tidelock.framework.own_reservations import OwnLocks
 from tidelock.framework.profile import ProfileSettings, build_profile
-from tidelock.framework.waiting import WaitingPods
+from tidelock.framework.waiting_pods import WaitingPods
 from tidelock.model.nodes import Node
 from tidelock.model.pods import REQUIRE_RESERVATION, Pod
 from tidelock.model.quantities import Resources, parse_resources, plus

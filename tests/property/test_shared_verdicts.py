@@ -14,7 +14,7 @@ from tidelock.cluster.columns import Columns
 from tidelock.cluster.index import cached_column
 from tidelock.framework.api import Handle
 from tidelock.framework.profile import ProfileSettings, build_profile
-from tidelock.framework.waiting import WaitingPods
+from tidelock.framework.waiting_pods import WaitingPods
 from tidelock.ledger.book import Book
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from builders import NOW, level, node, pod, pod_use, water_level
 from property.oracles import water_level_balance as oracle
 from tidelock.cluster.usage.measurements import at_once
-from tidelock.framework.moment import Moment
+from tidelock.framework.decision_time import Moment
 from tidelock.model.usage_annotations import NODE_LEVEL, Uses
 from tidelock.plugins.water_level_balance.plugin import WaterLevelBalance
 from unit.plugins.scene import Scene

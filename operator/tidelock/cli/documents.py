@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from tidelock.cli.connect import Failure
-from tidelock.framework.configfile import StrictLoader
+from tidelock.framework.config_file import StrictLoader
 
 
 class _Loader(StrictLoader):

@@ -12,7 +12,7 @@ from tidelock.cli.connect import Failure, Session, Target, apply_dry_run, ask
 from tidelock.cli.documents import Document, read_documents
 from tidelock.cli.options import Context, File, Format, Kubeconfig, Namespace, Output
 from tidelock.cli.tables import show, show_plain
-from tidelock.framework.configfile import invalid, problem_text
+from tidelock.framework.config_file import invalid, problem_text
 from tidelock.kube.client import (
     RESERVATIONGROUPS,
     RESERVATIONQUOTAS,

@@ -23,7 +23,7 @@ from tidelock.cli.world import World, configuration_of, look
 from tidelock.clock import SystemClock
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.config import Configuration
-from tidelock.framework.course import PluginError
+from tidelock.framework.extension_point_timer import PluginError
 from tidelock.framework.profile import Profile
 from tidelock.ledger.entry import Entry
 from tidelock.model.meta import Key

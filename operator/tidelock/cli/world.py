@@ -10,7 +10,7 @@ import msgspec
 
 from tidelock.cli.connect import Failure, Session
 from tidelock.framework.config import Configuration, default_configuration, read_configuration
-from tidelock.framework.configfile import ConfigurationError
+from tidelock.framework.config_file import ConfigurationError
 from tidelock.framework.installed import load_plugins
 from tidelock.kube.client import NODES, PODS, RESERVATIONS, Resource
 from tidelock.kube.errors import Forbidden, NotFound

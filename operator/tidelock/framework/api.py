@@ -22,7 +22,7 @@ from tidelock.cluster.snapshot import Snapshot
 from tidelock.cluster.usage.measurements import Measurements
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Registration
-from tidelock.framework.waiting import WaitingPods
+from tidelock.framework.waiting_pods import WaitingPods
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 from tidelock.model.nodes import Node

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tidelock.framework.configfile import (
+from tidelock.framework.config_file import (
     API_VERSION,
     DEFAULT_NAME,
     ConfigurationFile,

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from tidelock.framework import api
-from tidelock.framework.configfile import Extender
+from tidelock.framework.config_file import Extender
 from tidelock.model.nesting import decode_plain
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 
-from tidelock.framework.configfile import ConfigurationError, refuse
+from tidelock.framework.config_file import ConfigurationError, refuse
 from tidelock.framework.profile import PluginFactory
 
 GROUP = "tidelock.plugins"

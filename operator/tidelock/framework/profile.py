@@ -24,7 +24,7 @@ from tidelock.framework.api import (
     Reserve,
     Score,
 )
-from tidelock.framework.configfile import ConfigurationError
+from tidelock.framework.config_file import ConfigurationError
 
 PluginFactory = Callable[[Handle, dict[str, Any]], Plugin]
 

@@ -18,10 +18,10 @@ from tidelock.cluster.columns import Amounts, Rows
 from tidelock.cluster.nominator import Earmark, Nominator
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Counts, Filter, Mask, PreFilter, Verdict, View
-from tidelock.framework.course import Course
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.moment import Moment
-from tidelock.framework.ownlocks import AllLocks, OwnLocks
+from tidelock.framework.decision_time import Moment
+from tidelock.framework.extension_point_timer import Course
+from tidelock.framework.own_reservations import AllLocks, OwnLocks
 from tidelock.ledger.entry import Entry
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CEILING, Resources, covers

@@ -6,7 +6,7 @@ crash knows which it has used up, even if the pod has been deleted meanwhile and
 
 from tidelock.framework.api import SUCCESS, Bind, Code, Status
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.ownlocks import ClaimedLocks
+from tidelock.framework.own_reservations import ClaimedLocks
 from tidelock.model.pods import Pod, claims_annotation
 
 

@@ -41,8 +41,8 @@ from tidelock.framework.api import (
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.disruptions import violating
 from tidelock.framework.extender import Advice
-from tidelock.framework.ownlocks import OwnLocks
-from tidelock.framework.pluginargs import read_args
+from tidelock.framework.own_reservations import OwnLocks
+from tidelock.framework.plugin_args import read_args
 from tidelock.framework.whatif import WhatIf, crowded, reserved, tallied
 from tidelock.ledger.entry import Entry
 from tidelock.model.pod_limits import looks_around

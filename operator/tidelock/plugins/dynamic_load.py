@@ -28,11 +28,11 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.decision_time import Moment
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
-from tidelock.framework.levels import follow_expected_use, in_whole
-from tidelock.framework.moment import Moment
+from tidelock.framework.measured_use import follow_expected_use, in_whole
 from tidelock.framework.overload import Beyond, OverloadFilter
-from tidelock.framework.pluginargs import read_args
+from tidelock.framework.plugin_args import read_args
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.usage_annotations import (

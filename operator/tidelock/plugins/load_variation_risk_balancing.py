@@ -25,9 +25,9 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.levels import deviation, in_whole
-from tidelock.framework.moment import Moment
-from tidelock.framework.pluginargs import read_args
+from tidelock.framework.decision_time import Moment
+from tidelock.framework.measured_use import deviation, in_whole
+from tidelock.framework.plugin_args import read_args
 from tidelock.model.pods import Pod
 
 _FULL = 100.0

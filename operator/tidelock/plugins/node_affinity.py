@@ -31,7 +31,7 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
-from tidelock.framework.pluginargs import read_args
+from tidelock.framework.plugin_args import read_args
 from tidelock.model import pods
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, PreferredTerm

@@ -28,7 +28,7 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.pluginargs import CPU_AND_MEMORY, ResourceWeight, read_args
+from tidelock.framework.plugin_args import CPU_AND_MEMORY, ResourceWeight, read_args
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import PODS
 

@@ -37,7 +37,7 @@ from tidelock.framework.events import (
     Registration,
     Resource,
 )
-from tidelock.framework.pluginargs import CPU_AND_MEMORY, IgnoredResources, ResourceWeight, read_args
+from tidelock.framework.plugin_args import CPU_AND_MEMORY, IgnoredResources, ResourceWeight, read_args
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import is_owner
 from tidelock.model.nodes import Node

@@ -16,9 +16,9 @@ from tidelock.cluster.usage.levels import NEVER, RESOURCES, NodeLevels
 from tidelock.cluster.usage.sums import since_sample
 from tidelock.framework.api import SKIP, SUCCESS, Handle, PreScore, Score, Scores, Status
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.levels import follow_expected_use, in_whole, packing_score
-from tidelock.framework.moment import Moment
-from tidelock.framework.pluginargs import quantity_of, read_args
+from tidelock.framework.decision_time import Moment
+from tidelock.framework.measured_use import follow_expected_use, in_whole, packing_score
+from tidelock.framework.plugin_args import quantity_of, read_args
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CPU, Resources, parse_quantity
 from tidelock.model.requests import ResourceRequirements, lasting_use

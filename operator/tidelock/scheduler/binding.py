@@ -11,11 +11,11 @@ from functools import partial
 
 from tidelock.framework import extender
 from tidelock.framework.api import SKIP, SUCCESS, Code, PostBind, Status, Victims
-from tidelock.framework.course import Course, PluginError
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.extender import Advice
-from tidelock.framework.ownlocks import ClaimedLocks
-from tidelock.framework.waiting import WaitingPod
+from tidelock.framework.extension_point_timer import Course, PluginError
+from tidelock.framework.own_reservations import ClaimedLocks
+from tidelock.framework.waiting_pods import WaitingPod
 from tidelock.kube.client import PODS
 from tidelock.kube.errors import ApiError, Forbidden, Invalid, NotFound
 from tidelock.kube.events import ObjectReference

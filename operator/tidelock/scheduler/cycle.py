@@ -26,13 +26,13 @@ from tidelock.framework.api import (
     Verdict,
     Victims,
 )
-from tidelock.framework.course import Course, Recorder
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.decision_time import Moment
 from tidelock.framework.extender import Advice
-from tidelock.framework.moment import Moment
-from tidelock.framework.ownlocks import OwnLocks, apart_from_own
+from tidelock.framework.extension_point_timer import Course, Recorder
+from tidelock.framework.own_reservations import OwnLocks, apart_from_own
 from tidelock.framework.profile import Profile
-from tidelock.framework.waiting import WaitingPod, WaitingPods
+from tidelock.framework.waiting_pods import WaitingPod, WaitingPods
 from tidelock.framework.whatif import WhatIf, capacities, fitting_in_the_end, rivals_of, yielding
 from tidelock.ledger import reasons
 from tidelock.ledger.book import Book

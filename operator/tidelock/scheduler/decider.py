@@ -15,7 +15,6 @@ from tidelock.cluster.reserve_pods import counts_as
 from tidelock.cluster.usage.measurements import Measurements
 from tidelock.framework.api import Api, Handle, Victims
 from tidelock.framework.config import Configuration
-from tidelock.framework.course import PluginError, Recorder
 from tidelock.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
@@ -24,8 +23,9 @@ from tidelock.framework.events import (
     RESERVATION_LENT,
 )
 from tidelock.framework.extender import Advice, has_advice, has_say_in_preemption
+from tidelock.framework.extension_point_timer import PluginError, Recorder
 from tidelock.framework.profile import Profile, build_profiles
-from tidelock.framework.waiting import WaitingPods
+from tidelock.framework.waiting_pods import WaitingPods
 from tidelock.ledger import reasons
 from tidelock.ledger.book import Book, Claim
 from tidelock.ledger.completing import completing

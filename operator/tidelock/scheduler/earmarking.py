@@ -15,7 +15,7 @@ import numpy as np
 
 from tidelock.cluster.cache import Cache
 from tidelock.framework.api import Mask
-from tidelock.framework.course import PluginError
+from tidelock.framework.extension_point_timer import PluginError
 from tidelock.framework.profile import Profile
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry

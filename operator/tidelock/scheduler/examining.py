@@ -12,10 +12,10 @@ import numpy as np
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Code, Filter, Mask, Verdict
-from tidelock.framework.course import Course
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.moment import Moment
-from tidelock.framework.ownlocks import OwnLocks, apart_from_own
+from tidelock.framework.decision_time import Moment
+from tidelock.framework.extension_point_timer import Course
+from tidelock.framework.own_reservations import OwnLocks, apart_from_own
 from tidelock.framework.profile import Profile
 from tidelock.framework.whatif import yielding
 from tidelock.ledger.book import Book

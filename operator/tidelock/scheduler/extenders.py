@@ -18,7 +18,7 @@ from typing import Self, TypeVar
 
 import aiohttp
 
-from tidelock.framework.configfile import ConfigurationError, Extender, ExtenderTls, parse_duration
+from tidelock.framework.config_file import ConfigurationError, Extender, ExtenderTls, parse_duration
 from tidelock.framework.extender import (
     Advice,
     AnswerError,

@@ -23,7 +23,7 @@ from tidelock.framework.events import (
     node_changes,
     pod_changes,
 )
-from tidelock.framework.waiting import WaitingPods
+from tidelock.framework.waiting_pods import WaitingPods
 from tidelock.ledger.book import Book, Claim
 from tidelock.ledger.completing import completing
 from tidelock.ledger.entry import Entry

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidelock.cluster.cache import Cache
-from tidelock.framework.course import PluginError
+from tidelock.framework.extension_point_timer import PluginError
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.moves import Plan, approved, stored

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Code, PostFilterResult, Status, Verdict, Victims
-from tidelock.framework.course import Course
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.extension_point_timer import Course
 from tidelock.framework.profile import Profile
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry

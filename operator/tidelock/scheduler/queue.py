@@ -27,7 +27,6 @@ from typing import Any
 
 from tidelock.framework.api import Code, EnqueueExtensions, PreEnqueue
 from tidelock.framework.config import INITIAL_BACKOFF, MAX_BACKOFF
-from tidelock.framework.course import Course, Recorder
 from tidelock.framework.events import (
     ANY_EVENT,
     ASSIGNED_POD_DELETE,
@@ -42,6 +41,7 @@ from tidelock.framework.events import (
     Registration,
     pod_changes,
 )
+from tidelock.framework.extension_point_timer import Course, Recorder
 from tidelock.framework.profile import Profile
 from tidelock.ledger.steady import Steady
 from tidelock.model.failures import Attempt, OnFailure, log_failure

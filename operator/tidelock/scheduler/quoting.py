@@ -15,10 +15,10 @@ from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import NOWHERE, Amounts
 from tidelock.cluster.snapshot import Snapshot, Wanted
 from tidelock.framework.api import Mask, Verdict
-from tidelock.framework.course import Course, PluginError
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.moment import Moment
-from tidelock.framework.ownlocks import OwnLocks
+from tidelock.framework.decision_time import Moment
+from tidelock.framework.extension_point_timer import Course, PluginError
+from tidelock.framework.own_reservations import OwnLocks
 from tidelock.framework.profile import Profile
 from tidelock.framework.whatif import WhatIf, capacities, crowded, fitting_in_the_end, reserved
 from tidelock.ledger import reasons

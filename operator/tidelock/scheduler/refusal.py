@@ -9,8 +9,8 @@ import numpy as np
 from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Code, Filter, Status, Verdict, View
-from tidelock.framework.course import PluginError
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.extension_point_timer import PluginError
 from tidelock.model.pods import Pod
 
 # How many nodes a refusal tells the numbers of; the counts cover all of them.

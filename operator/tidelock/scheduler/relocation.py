@@ -21,12 +21,12 @@ from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Amounts, Rows
 from tidelock.cluster.snapshot import Snapshot, Wanted
 from tidelock.framework.api import Filter, Handle, Mask, PreFilter, Verdict
-from tidelock.framework.course import Course
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.decision_time import Moment
 from tidelock.framework.disruptions import permitted
-from tidelock.framework.moment import Moment
+from tidelock.framework.extension_point_timer import Course
 from tidelock.framework.movable import may_be_moved
-from tidelock.framework.ownlocks import OwnLocks
+from tidelock.framework.own_reservations import OwnLocks
 from tidelock.framework.profile import Profile
 from tidelock.framework.whatif import WhatIf
 from tidelock.ledger.entry import Entry

@@ -13,8 +13,8 @@ from tidelock.cluster.columns import Columns
 from tidelock.cluster.index.cached_column import Kept
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Filter, Score, Scores
-from tidelock.framework.course import Course
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.extension_point_timer import Course
 from tidelock.framework.profile import Profile
 from tidelock.model.pods import Pod
 from tidelock.scheduler.plan import Plan

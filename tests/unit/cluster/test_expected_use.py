@@ -6,7 +6,7 @@ from builders import node, pod, pod_use
 from tidelock.cluster.usage import expected_use
 from tidelock.cluster.usage.measurements import at_once
 from tidelock.cluster.usage.sums import Sums, own_use, uncovered
-from tidelock.framework.levels import follow_expected_use
+from tidelock.framework.measured_use import follow_expected_use
 from tidelock.model.pods import Pod
 from tidelock.model.usage_annotations import Uses
 from unit.plugins.scene import Scene

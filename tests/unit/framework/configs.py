@@ -9,7 +9,7 @@ from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
 from tidelock.framework.api import SUCCESS, Filter, Handle, Mask, Reserve, Score, Scores
 from tidelock.framework.config import Builtins, Configuration, read_configuration
-from tidelock.framework.configfile import ConfigurationError
+from tidelock.framework.config_file import ConfigurationError
 from tidelock.framework.profile import Enabled, PluginFactory, Profile, build_profiles
 from tidelock.ledger.book import Book
 from tidelock.plugins.priority_sort import PrioritySort

@@ -3,7 +3,7 @@
 import pytest
 
 from tidelock.framework.config import read_configuration
-from tidelock.framework.configfile import ConfigurationError
+from tidelock.framework.config_file import ConfigurationError
 from unit.framework.configs import TOY, load, refusal
 
 

@@ -3,7 +3,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from tidelock.framework.levels import packing_score
+from tidelock.framework.measured_use import packing_score
 from tidelock.plugins.low_risk_over_commitment import beta
 from tidelock.plugins.low_risk_over_commitment.beta import probability_below, regularized
 

@@ -1,7 +1,7 @@
 import pytest
 
 from builders import pod
-from tidelock.framework.waiting import MAX_WAIT, WaitingPod, WaitingPods, format_duration
+from tidelock.framework.waiting_pods import MAX_WAIT, WaitingPod, WaitingPods, format_duration
 
 
 def waiting(**waits: float) -> WaitingPod:

@@ -9,8 +9,8 @@ from builders import node, pod
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import SUCCESS, Code, Filter, Mask, PreFilter, Status, Verdict
-from tidelock.framework.course import Course, Recorder
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.extension_point_timer import Course, Recorder
 from tidelock.framework.whatif import WhatIf, yielding
 from tidelock.model.pods import Pod
 from tidelock.plugins.default_preemption import DefaultPreemption

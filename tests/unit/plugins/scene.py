@@ -26,7 +26,7 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.moment import Moment
+from tidelock.framework.decision_time import Moment
 from tidelock.ledger.book import Book
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.quotas import Quotas

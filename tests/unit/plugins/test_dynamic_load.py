@@ -8,8 +8,8 @@ import pytest
 from builders import NOW, level, node, pod, pod_use
 from tidelock.cluster.usage.measurements import at_once
 from tidelock.framework.api import Code, PreScore
+from tidelock.framework.decision_time import Moment
 from tidelock.framework.events import Action, ClusterEvent, Resource
-from tidelock.framework.moment import Moment
 from tidelock.model.nodes import Node
 from tidelock.model.usage_annotations import (
     CRANE_METRICS,

@@ -2,7 +2,7 @@
 
 from builders import node, pod
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.ownlocks import OwnLocks
+from tidelock.framework.own_reservations import OwnLocks
 from tidelock.model.pods import REQUIRE_RESERVATION
 from tidelock.plugins.reservation.plugin import Reservation
 from unit.plugins.scene import Judgement, Scene

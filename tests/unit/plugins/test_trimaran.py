@@ -7,7 +7,7 @@ import pytest
 
 from builders import NOW, level, node, pod
 from tidelock.framework.api import Code, Plugin, PreScore
-from tidelock.framework.moment import Moment
+from tidelock.framework.decision_time import Moment
 from tidelock.model.nodes import Node
 from tidelock.model.usage_annotations import NODE_LEVEL, NodeLevel, Stat, encode_node_level
 from tidelock.plugins.load_variation_risk_balancing import LoadVariationRiskBalancing, balance

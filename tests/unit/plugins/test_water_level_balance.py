@@ -8,8 +8,8 @@ import pytest
 from builders import NOW, level, node, pod, pod_use, reservation, usage, water_level
 from tidelock.cluster.usage.measurements import at_once
 from tidelock.framework.api import Code, PreScore
-from tidelock.framework.moment import Moment
-from tidelock.framework.ownlocks import OwnLocks
+from tidelock.framework.decision_time import Moment
+from tidelock.framework.own_reservations import OwnLocks
 from tidelock.model.meta import ObjectMeta, OwnerReference
 from tidelock.model.nodes import Node
 from tidelock.model.usage_annotations import NODE_LEVEL, Uses, WorkloadKey

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelock.framework.configfile import ConfigurationError
+from tidelock.framework.config_file import ConfigurationError
 from tidelock.framework.installed import GROUP, load_plugins
 
 ROOT = Path(__file__).parents[3]

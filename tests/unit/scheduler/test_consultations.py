@@ -10,7 +10,7 @@ import pytest
 from builders import SCHEDULER, Json, encode, node_json, pod, pod_json
 from tidelock.framework.api import Victims
 from tidelock.framework.config import Configuration, default_configuration
-from tidelock.framework.configfile import Extender
+from tidelock.framework.config_file import Extender
 from tidelock.framework.extender import Advice, Failed
 from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import Node, decode_node

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from builders import NOW, node, pod
-from tidelock.framework.waiting import WaitingPods
+from tidelock.framework.waiting_pods import WaitingPods
 from tidelock.ledger import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import Node

@@ -8,7 +8,7 @@ from builders import NOW, SCHEDULER, level, node, pod
 from tidelock.framework.api import SUCCESS, Code, Handle, Reserve, Status
 from tidelock.framework.config import Configuration
 from tidelock.framework.profile import Enabled, ProfileSettings
-from tidelock.framework.waiting import WaitingPods
+from tidelock.framework.waiting_pods import WaitingPods
 from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import Node
 from tidelock.model.usage_annotations import NODE_LEVEL

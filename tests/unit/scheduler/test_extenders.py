@@ -13,7 +13,7 @@ from aiohttp import web
 
 from builders import encode, node_json, pod_json
 from devcluster.keys import make_keys
-from tidelock.framework.configfile import ConfigurationError, Extender
+from tidelock.framework.config_file import ConfigurationError, Extender
 from tidelock.framework.extender import Advice, Failed, Victims
 from tidelock.model.nodes import Node, decode_node
 from tidelock.model.pods import Pod, decode_pod

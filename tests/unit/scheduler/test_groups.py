@@ -3,7 +3,7 @@
 import pytest
 
 from builders import NAMESPACE, Json, encode, node, pod
-from tidelock.framework.ownlocks import ClaimedLocks
+from tidelock.framework.own_reservations import ClaimedLocks
 from tidelock.ledger import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import CLAIMED_LOCKS, assigned_to

@@ -13,7 +13,7 @@ from isolating import Isolating
 from tidelock.cluster.cache import Follower
 from tidelock.cluster.index.pod_counts import Query
 from tidelock.cluster.index.selection import Choice, Selection
-from tidelock.framework.course import PluginError
+from tidelock.framework.extension_point_timer import PluginError
 from tidelock.kube.client import PODS, RESERVATIONS
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.status import render

@@ -23,7 +23,7 @@ from tidelock.framework.api import (
 from tidelock.framework.config import Configuration
 from tidelock.framework.events import ASSIGNED_POD_ADD, Registration
 from tidelock.framework.profile import Enabled, ProfileSettings
-from tidelock.framework.waiting import WaitingPod
+from tidelock.framework.waiting_pods import WaitingPod
 from tidelock.model.api.reservation import Phase
 from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
 from tidelock.scheduler.queue import Place

@@ -20,7 +20,7 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.profile import Enabled, Profile, ProfileSettings, build_profile
-from tidelock.framework.waiting import WaitingPods
+from tidelock.framework.waiting_pods import WaitingPods
 from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
 from tidelock.scheduler.cycle import Assumed, Cycle
 from tidelock.scheduler.plan import Plan

@@ -29,9 +29,9 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.levels import deviation, follow_expected_use, in_whole
-from tidelock.framework.moment import Moment
-from tidelock.framework.pluginargs import read_args
+from tidelock.framework.decision_time import Moment
+from tidelock.framework.measured_use import deviation, follow_expected_use, in_whole
+from tidelock.framework.plugin_args import read_args
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import parse_resources
 from tidelock.model.requests import lasting_use

@@ -48,8 +48,8 @@ from tidelock.framework.events import (
     Registration,
     Resource,
 )
-from tidelock.framework.ownlocks import AllLocks, ClaimedLocks, OwnLocks
-from tidelock.framework.pluginargs import IgnoredResources, read_args
+from tidelock.framework.own_reservations import AllLocks, ClaimedLocks, OwnLocks
+from tidelock.framework.plugin_args import IgnoredResources, read_args
 from tidelock.ledger.awaiting import awaited_text
 from tidelock.ledger.entry import Entry
 from tidelock.ledger.matching import is_owner

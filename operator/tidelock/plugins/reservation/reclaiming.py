@@ -17,7 +17,7 @@ from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Handle, Verdict, Victims
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.disruptions import violating
-from tidelock.framework.ownlocks import OwnLocks
+from tidelock.framework.own_reservations import OwnLocks
 from tidelock.framework.whatif import WhatIf, reserved
 from tidelock.ledger.entry import Entry
 from tidelock.model.pods import Pod

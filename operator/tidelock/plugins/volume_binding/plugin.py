@@ -38,7 +38,7 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
-from tidelock.framework.pluginargs import read_args
+from tidelock.framework.plugin_args import read_args
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.pod_limits import excess_of_claims
 from tidelock.model.pods import ClaimUse, Pod

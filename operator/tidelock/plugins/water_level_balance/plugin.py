@@ -32,12 +32,12 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.decision_time import Moment
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
-from tidelock.framework.levels import follow_expected_use, in_whole, packing_scores
-from tidelock.framework.moment import Moment
+from tidelock.framework.measured_use import follow_expected_use, in_whole, packing_scores
 from tidelock.framework.overload import Beyond, OverloadFilter
-from tidelock.framework.ownlocks import OwnLocks
-from tidelock.framework.pluginargs import quantity_of, read_args
+from tidelock.framework.own_reservations import OwnLocks
+from tidelock.framework.plugin_args import quantity_of, read_args
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CPU, MEMORY

@@ -16,7 +16,7 @@ from tidelock.cluster.usage.expected_use import ExpectedUse
 from tidelock.cluster.usage.levels import NEVER, RESOURCES, WINDOWS, Figures, Mask, NodeLevels
 from tidelock.cluster.usage.measurements import Measurements
 from tidelock.cluster.usage.sums import Sums, own_use, uncovered
-from tidelock.framework.ownlocks import OwnLocks
+from tidelock.framework.own_reservations import OwnLocks
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CPU, MEMORY
 from tidelock.plugins.water_level_balance.usage_policies import Grouping, Policy

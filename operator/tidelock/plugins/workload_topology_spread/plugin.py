@@ -34,7 +34,7 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
-from tidelock.framework.pluginargs import read_args
+from tidelock.framework.plugin_args import read_args
 from tidelock.model.meta import OwnerReference
 from tidelock.model.pods import Pod
 from tidelock.plugins.workload_topology_spread.replicas import Replicas
