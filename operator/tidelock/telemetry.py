@@ -26,9 +26,9 @@ from tidelock import __version__
 from tidelock.framework.api import Code
 from tidelock.framework.extension_point_timer import Recorder
 from tidelock.ledger import reasons
-from tidelock.ledger.audit import Record
-from tidelock.ledger.book import Change
-from tidelock.ledger.transitions import Event
+from tidelock.ledger.ledger import Change
+from tidelock.ledger.lifecycle.transitions import Event
+from tidelock.ledger.output.audit import Record
 
 # A series more for each counter, of which kube-scheduler has none.
 disable_created_metrics()  # type: ignore[no-untyped-call]

@@ -31,7 +31,7 @@ from tidelock.framework.api import (
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import ANY_EVENT, Registration
 from tidelock.framework.installed import GROUP
-from tidelock.ledger.book import Book
+from tidelock.ledger.ledger import Book
 from tidelock.model import reservation
 from tidelock.model.pods import Pod
 from tidelock.scheduler.binding import Binder

@@ -32,8 +32,8 @@ from tidelock.kube.client import (
 from tidelock.kube.config import Connection
 from tidelock.kube.events import EventRecorder
 from tidelock.kube.watch import Reflector, WatchSettings
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.status import render
+from tidelock.ledger.output.status import render
+from tidelock.ledger.reservation_info import Entry
 from tidelock.load.loop import LoadLoop
 from tidelock.load.metrics import LoadMetrics
 from tidelock.model.nodes import decode_node

@@ -8,11 +8,11 @@ from faults.history import BUDGETS, Json
 from faults.life import EARMARK_AFTER, SCHEDULER
 from property.process import HandClock
 from tidelock.framework.config import default_configuration
-from tidelock.ledger.groups import GroupKey
-from tidelock.ledger.groupstatus import render_group
-from tidelock.ledger.schedulestatus import plan_windows, render_schedule
-from tidelock.ledger.status import render_quota
-from tidelock.ledger.transitions import SETTLED
+from tidelock.ledger.lifecycle.transitions import SETTLED
+from tidelock.ledger.output.group_status import render_group
+from tidelock.ledger.output.schedule_status import plan_windows, render_schedule
+from tidelock.ledger.output.status import render_quota
+from tidelock.ledger.sets.groups import GroupKey
 from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import decode_pod

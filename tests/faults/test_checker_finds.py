@@ -18,11 +18,12 @@ from tidelock.cluster.columns import Columns
 from tidelock.cluster.nominator import Nominator
 from tidelock.handlers.supervision import SupervisedOperator
 from tidelock.kube.watch import Reflector
-from tidelock.ledger import book, entry, rooms
-from tidelock.ledger.groups import Group
-from tidelock.ledger.holds import Hold
-from tidelock.ledger.leases import Lease
-from tidelock.ledger.quotas import Quotas
+from tidelock.ledger import ledger, reservation_info
+from tidelock.ledger.capacity import holdings
+from tidelock.ledger.lifecycle.leases import Lease
+from tidelock.ledger.lifecycle.two_phase import Hold
+from tidelock.ledger.queue.quotas import Quotas
+from tidelock.ledger.sets.groups import Group
 from tidelock.model.meta import Key
 from tidelock.model.reservation_schedule import ReservationSchedule
 from tidelock.scheduler import moving
@@ -70,7 +71,9 @@ def _locks_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _locks_are_forgotten_at_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        book, "adopt", lambda lock, now: entry.Entry(lock, seen_waiting_at=now, pending_since=now)
+        ledger,
+        "adopt",
+        lambda lock, now: reservation_info.Entry(lock, seen_waiting_at=now, pending_since=now),
     )
 
 
@@ -83,7 +86,7 @@ def _kopf_is_not_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _locks_do_not_expire(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entry.Entry, "deadline", lambda _: None)
+    monkeypatch.setattr(reservation_info.Entry, "deadline", lambda _: None)
 
 
 def _deleted_locks_stay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,11 +123,11 @@ def _commits_are_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _all_of_a_set_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(book.Book, "_end_outdone", lambda *_: None)
+    monkeypatch.setattr(ledger.Book, "_end_outdone", lambda *_: None)
 
 
 def _owners_use_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rooms, "_shares_in", lambda *_: False)
+    monkeypatch.setattr(holdings, "_shares_in", lambda *_: False)
 
 
 def _nobody_is_evicted(monkeypatch: pytest.MonkeyPatch) -> None:

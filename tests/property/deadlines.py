@@ -1,7 +1,7 @@
 """What must hold of deadlines: no lock is given after its own, whatever the operator was doing until then."""
 
 from property.process import Process
-from tidelock.ledger.entry import Entry
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import parse_instant
 from tidelock.model.reservation import Reservation

@@ -4,8 +4,8 @@ from collections import Counter
 
 from property.occupancy import is_owner
 from property.process import Process
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.groups import Group
+from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.sets.groups import Group
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod

@@ -6,8 +6,8 @@ from itertools import pairwise
 from builders import Json
 from property.process import Process
 from tidelock.ledger import reasons
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.transitions import GIVEN, SETTLED, Event
+from tidelock.ledger.lifecycle.transitions import GIVEN, SETTLED, Event
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import parse_instant
 from tidelock.model.reservation import Reservation

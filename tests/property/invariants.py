@@ -20,10 +20,10 @@ from property.process import Process
 from property.usage import UsageObserver, check_parked
 from property.windows import in_the_way, needed_by
 from tidelock.ledger import reasons
-from tidelock.ledger.book import Claim
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.matching import is_for_any, may_claim, names, owns
-from tidelock.ledger.transitions import SETTLED, Event
+from tidelock.ledger.ledger import Claim
+from tidelock.ledger.lifecycle.transitions import SETTLED, Event
+from tidelock.ledger.owners.matching import is_for_any, may_claim, names, owns
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import parse_instant
 from tidelock.model.meta import Key

@@ -1,7 +1,7 @@
 """What must hold of leases: none is lost too early, and none that is over is kept."""
 
 from property.process import Process
-from tidelock.ledger.transitions import SETTLED, Event
+from tidelock.ledger.lifecycle.transitions import SETTLED, Event
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import from_datetime, parse_instant
 from tidelock.model.reservation import Reservation

@@ -15,7 +15,7 @@ import msgspec
 
 from builders import Json, encode
 from tidelock.kube.watch import HasMeta, Sink
-from tidelock.ledger.matching import owns
+from tidelock.ledger.owners.matching import owns
 from tidelock.model.budgets import PodDisruptionBudget
 from tidelock.model.instants import format_instant, parse_instant
 from tidelock.model.meta import Key

@@ -3,8 +3,8 @@
 from collections import Counter
 
 from property.process import Process
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.moves import token_of
+from tidelock.ledger.lifecycle.migration import token_of
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.migration import MayMove
 from tidelock.model.api.reservation import Phase
 

@@ -9,8 +9,8 @@ from itertools import chain, combinations
 
 from builders import Json
 from property.process import Process
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.matching import owns
+from tidelock.ledger.owners.matching import owns
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import (

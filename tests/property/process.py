@@ -11,9 +11,9 @@ from builders import SCHEDULER, Json
 from property.model_api import Delivering, ModelApi, Reflection, RefusedError
 from tidelock.framework.config import default_configuration
 from tidelock.framework.own_reservations import ClaimedLocks
-from tidelock.ledger.book import Claim
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.status import render
+from tidelock.ledger.ledger import Claim
+from tidelock.ledger.output.status import render
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod

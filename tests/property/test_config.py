@@ -15,7 +15,7 @@ from tidelock.framework.api import Filter, Handle, Mask, Score, Scores
 from tidelock.framework.config import Builtins, read_configuration
 from tidelock.framework.config_file import ConfigurationError
 from tidelock.framework.profile import Enabled, PluginFactory, build_profiles
-from tidelock.ledger.book import Book
+from tidelock.ledger.ledger import Book
 from tidelock.plugins.priority_sort import PrioritySort
 from tidelock.plugins.registry import BUILTINS
 

@@ -13,7 +13,7 @@ from builders import NOW, SCHEDULER, Json, node_json, pod_json, reservation_json
 from property import invariants
 from property.model_api import ModelApi, RefusedError, ends_before_it_begins
 from property.process import KINDS, HandClock, Process
-from tidelock.ledger import waitlist
+from tidelock.ledger.queue import waiting
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
 from tidelock.model.pods import BORROWS, REQUIRE_RESERVATION
@@ -196,7 +196,7 @@ class World(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         # Locks that are alike follow the first of them, be they not tried for their numbers.
-        self._unrenewed = mock.patch.object(waitlist, "_RENEWED", 0)
+        self._unrenewed = mock.patch.object(waiting, "_RENEWED", 0)
         self._unrenewed.start()
         self.clock = HandClock(NOW)
         self.api = ModelApi(self.clock.now)

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from builders import NOW, encode, node, reservation
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.lister import Lister
-from tidelock.ledger.book import Book
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.quotas import Quotas
+from tidelock.ledger.ledger import Book
+from tidelock.ledger.queue.quotas import Quotas
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.quantities import PODS, Resources
 from tidelock.model.quotas import ReservationQuota, decode_reservation_quota
 from tidelock.scheduler.line import Line

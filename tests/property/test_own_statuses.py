@@ -11,10 +11,10 @@ from pydantic.alias_generators import to_camel
 
 from builders import NAMESPACE, NOW, Json, encode, node, reservation_json
 from property.foreign import changed, locations
-from tidelock.ledger.groupstatus import missed, render_group, render_leaving_group
-from tidelock.ledger.quotas import Charge
-from tidelock.ledger.schedulestatus import plan_windows, render_leaving_schedule, render_schedule
-from tidelock.ledger.status import render, render_quota
+from tidelock.ledger.output.group_status import missed, render_group, render_leaving_group
+from tidelock.ledger.output.schedule_status import plan_windows, render_leaving_schedule, render_schedule
+from tidelock.ledger.output.status import render, render_quota
+from tidelock.ledger.queue.quotas import Charge
 from tidelock.load import status as load_status
 from tidelock.load.loop import told_before
 from tidelock.model.api.reservation import ReservationStatus

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import NAMESPACE, pod, reservation
-from tidelock.ledger.matching import OwnerIndex, names, owners_among, owns
+from tidelock.ledger.owners.matching import OwnerIndex, names, owners_among, owns
 from tidelock.model.api.reservation import ReservationSpec
 from tidelock.model.meta import Key
 

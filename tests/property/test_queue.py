@@ -38,7 +38,7 @@ from tidelock.framework.profile import (
     ProfileSettings,
     build_profile,
 )
-from tidelock.ledger.book import Book
+from tidelock.ledger.ledger import Book
 from tidelock.model.pods import Pod
 from tidelock.plugins.priority_sort import PrioritySort
 from tidelock.scheduler.queue import Place, SchedulingQueue, Waiting

@@ -15,7 +15,7 @@ from tidelock.cluster.index import cached_column
 from tidelock.framework.api import Handle
 from tidelock.framework.profile import ProfileSettings, build_profile
 from tidelock.framework.waiting_pods import WaitingPods
-from tidelock.ledger.book import Book
+from tidelock.ledger.ledger import Book
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.usage_annotations import NODE_LEVEL

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from builders import NAMESPACE
 from property.process import Process
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.quotas import Quotas
+from tidelock.ledger.queue.quotas import Quotas
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.quantities import Resources, minus, plus
 from tidelock.model.quotas import ReservationQuota

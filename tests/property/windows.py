@@ -6,7 +6,7 @@ from math import inf
 
 from property.process import Process
 from tidelock.cluster.cache import Placed
-from tidelock.ledger.entry import Entry
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.quantities import NOTHING, Resources, plus
 
 

@@ -21,7 +21,7 @@ from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Filter, Mask
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import ASSIGNED_POD_DELETE
-from tidelock.ledger.steady import Steady
+from tidelock.ledger.lifecycle.steady_clock import Steady
 from tidelock.model.pods import Pod, assigned_to
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
 from tidelock.plugins.reservation.plugin import Reservation

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tidelock.ledger.moves import Plan, read_plan
+from tidelock.ledger.lifecycle.migration import Plan, read_plan
 from tidelock.model.api.migration import MovePlan
 from tidelock.model.api.reservation import Phase, owner_text
 from tidelock.model.instants import parse_instant

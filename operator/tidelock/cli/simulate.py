@@ -24,8 +24,8 @@ from tidelock.clock import SystemClock
 from tidelock.framework.config import Configuration
 from tidelock.kube.client import PODS, RESERVATIONS
 from tidelock.kube.errors import AlreadyExists
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.matching import POD_TEMPLATE_HASH
+from tidelock.ledger.owners.matching import POD_TEMPLATE_HASH
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.model.reservation import Reservation, decode_reservation

@@ -25,7 +25,7 @@ from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.config import Configuration
 from tidelock.framework.extension_point_timer import PluginError
 from tidelock.framework.profile import Profile
-from tidelock.ledger.entry import Entry
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, decode_pod

@@ -23,8 +23,8 @@ from tidelock.cluster.usage.measurements import Measurements
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Registration
 from tidelock.framework.waiting_pods import WaitingPods
-from tidelock.ledger.book import Book
-from tidelock.ledger.entry import Entry
+from tidelock.ledger.ledger import Book
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 

@@ -9,7 +9,7 @@ from tidelock.cluster.snapshot import Snapshot
 from tidelock.cluster.usage.expected_use import Estimate, ExpectedUse
 from tidelock.cluster.usage.levels import Figures, NodeLevels
 from tidelock.framework.api import MAX_NODE_SCORE, Handle
-from tidelock.ledger.entry import Entry
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Owner
 from tidelock.model.pods import Pod
 from tidelock.model.usage_annotations import WORKLOAD_KINDS, WorkloadKey

@@ -10,7 +10,7 @@ from math import inf
 
 from tidelock.cluster.cache import Placed
 from tidelock.framework.api import Handle
-from tidelock.ledger.entry import Entry
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.meta import OwnerReference
 
 MOVABLE = "tidelock.dev/movable"

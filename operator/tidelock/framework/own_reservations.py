@@ -6,8 +6,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from tidelock.framework.cyclestate import CycleState
-from tidelock.ledger.book import Book
-from tidelock.ledger.entry import Entry
+from tidelock.ledger.ledger import Book
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.pods import Pod
 
 

@@ -22,7 +22,7 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.decision_time import Moment
 from tidelock.framework.extension_point_timer import Course
 from tidelock.framework.own_reservations import AllLocks, OwnLocks
-from tidelock.ledger.entry import Entry
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CEILING, Resources, covers
 

@@ -44,7 +44,7 @@ from tidelock.framework.extender import Advice
 from tidelock.framework.own_reservations import OwnLocks
 from tidelock.framework.plugin_args import read_args
 from tidelock.framework.whatif import WhatIf, crowded, reserved, tallied
-from tidelock.ledger.entry import Entry
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.pod_limits import looks_around
 from tidelock.model.pods import Pod
 

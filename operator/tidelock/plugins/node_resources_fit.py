@@ -38,8 +38,8 @@ from tidelock.framework.events import (
     Resource,
 )
 from tidelock.framework.plugin_args import CPU_AND_MEMORY, IgnoredResources, ResourceWeight, read_args
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.matching import is_owner
+from tidelock.ledger.owners.matching import is_owner
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CPU, MEMORY, PODS, Resources, covers, format_quantity

@@ -4,8 +4,8 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
 
 from tidelock.cluster.cache import Cache, Placed
-from tidelock.ledger.book import Book
-from tidelock.ledger.matching import owner_names
+from tidelock.ledger.ledger import Book
+from tidelock.ledger.owners.matching import owner_names
 from tidelock.scheduler.owners import look_for_owner
 
 

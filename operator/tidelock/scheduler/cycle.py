@@ -35,9 +35,9 @@ from tidelock.framework.profile import Profile
 from tidelock.framework.waiting_pods import WaitingPod, WaitingPods
 from tidelock.framework.whatif import WhatIf, capacities, fitting_in_the_end, rivals_of, yielding
 from tidelock.ledger import reasons
-from tidelock.ledger.book import Book
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.matching import owns
+from tidelock.ledger.ledger import Book
+from tidelock.ledger.owners.matching import owns
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.failures import Attempt, OnFailure, log_failure
 from tidelock.model.nodes import Node

@@ -27,15 +27,15 @@ from tidelock.framework.extension_point_timer import PluginError, Recorder
 from tidelock.framework.profile import Profile, build_profiles
 from tidelock.framework.waiting_pods import WaitingPods
 from tidelock.ledger import reasons
-from tidelock.ledger.book import Book, Claim
-from tidelock.ledger.completing import completing
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.groups import Group
-from tidelock.ledger.matching import owner_names
-from tidelock.ledger.parking import shape
-from tidelock.ledger.quotas import Quotas
-from tidelock.ledger.rooms import Shift
-from tidelock.ledger.timers import Timers
+from tidelock.ledger.atomic import completing
+from tidelock.ledger.capacity.holdings import Shift
+from tidelock.ledger.ledger import Book, Claim
+from tidelock.ledger.lifecycle.timers import Timers
+from tidelock.ledger.owners.matching import owner_names
+from tidelock.ledger.queue.equivalence import shape
+from tidelock.ledger.queue.quotas import Quotas
+from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.sets.groups import Group
 from tidelock.model.failures import Attempt, OnFailure, log_failure, raise_failure
 from tidelock.model.instants import earliest
 from tidelock.model.meta import Key, ObjectMeta

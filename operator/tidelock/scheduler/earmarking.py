@@ -17,10 +17,10 @@ from tidelock.cluster.cache import Cache
 from tidelock.framework.api import Mask
 from tidelock.framework.extension_point_timer import PluginError
 from tidelock.framework.profile import Profile
-from tidelock.ledger.book import Book
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.forecast import Forecast, Shortages
-from tidelock.ledger.places import waits_for_room
+from tidelock.ledger.capacity.forecast import Forecast, Shortages
+from tidelock.ledger.ledger import Book
+from tidelock.ledger.queue.positions import waits_for_room
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.pods import Pod
 from tidelock.scheduler.cycle import Cycle
 

@@ -18,8 +18,8 @@ from tidelock.framework.extension_point_timer import Course
 from tidelock.framework.own_reservations import OwnLocks, apart_from_own
 from tidelock.framework.profile import Profile
 from tidelock.framework.whatif import yielding
-from tidelock.ledger.book import Book
-from tidelock.ledger.entry import Entry
+from tidelock.ledger.ledger import Book
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import PODS

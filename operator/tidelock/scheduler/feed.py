@@ -24,9 +24,9 @@ from tidelock.framework.events import (
     pod_changes,
 )
 from tidelock.framework.waiting_pods import WaitingPods
-from tidelock.ledger.book import Book, Claim
-from tidelock.ledger.completing import completing
-from tidelock.ledger.entry import Entry
+from tidelock.ledger.atomic import completing
+from tidelock.ledger.ledger import Book, Claim
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, assigned_to
 from tidelock.model.reservation import Reservation

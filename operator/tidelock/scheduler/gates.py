@@ -10,7 +10,7 @@ from itertools import islice
 from typing import NoReturn
 
 from tidelock.kube.client import PODS
-from tidelock.ledger.awaiting import told_by
+from tidelock.ledger.owners.awaited import told_by
 from tidelock.model.failures import failure_note
 from tidelock.plugins.reservation.plugin import Reservation
 from tidelock.scheduler.binding import Binder, pod_reference

@@ -7,7 +7,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tidelock.cluster.columns import Columns
-from tidelock.ledger.book import Book
+from tidelock.ledger.ledger import Book
 from tidelock.model.api.reservation import Phase
 from tidelock.model.quantities import CPU
 from tidelock.plugins.reservation.plugin import Reservation

@@ -4,10 +4,10 @@ from functools import partial
 from typing import Any
 
 from tidelock.kube.client import RESERVATIONGROUPS
-from tidelock.ledger.book import Book
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.groups import Group, GroupKey
-from tidelock.ledger.groupstatus import has_begun, missed, render_group, render_leaving_group
+from tidelock.ledger.ledger import Book
+from tidelock.ledger.output.group_status import has_begun, missed, render_group, render_leaving_group
+from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.sets.groups import Group, GroupKey
 from tidelock.model.api.reservation import Phase
 from tidelock.model.reservation_group import ReservationGroup, decode_group
 from tidelock.scheduler.keeping import Demand, Keeper

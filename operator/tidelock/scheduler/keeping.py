@@ -22,9 +22,9 @@ from tidelock.kube.errors import (
     NotFound,
 )
 from tidelock.ledger import reasons
-from tidelock.ledger.book import Book
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.timers import Timers
+from tidelock.ledger.ledger import Book
+from tidelock.ledger.lifecycle.timers import Timers
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.conditions import failed
 from tidelock.model.failures import failure_note
 from tidelock.model.meta import Key, ObjectMeta

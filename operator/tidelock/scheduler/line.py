@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from itertools import count
 
-from tidelock.ledger.entry import Entry, Order
+from tidelock.ledger.reservation_info import Entry, Order
 
 # So many locks of a namespace are refused in a row before others have their turn.
 _PATIENCE = 4

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from tidelock.cluster.cache import Cache
 from tidelock.framework.extension_point_timer import PluginError
-from tidelock.ledger.book import Book
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.moves import Plan, approved, stored
-from tidelock.ledger.steady import Steady
-from tidelock.ledger.timers import Timers
-from tidelock.ledger.transitions import Event
+from tidelock.ledger.ledger import Book
+from tidelock.ledger.lifecycle.migration import Plan, approved, stored
+from tidelock.ledger.lifecycle.steady_clock import Steady
+from tidelock.ledger.lifecycle.timers import Timers
+from tidelock.ledger.lifecycle.transitions import Event
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.scheduler.relocation import Destination, Relocation

@@ -1,10 +1,10 @@
 """Finds the owners of locks that are bound already, as when they were seen before these."""
 
 from tidelock.cluster.cache import Cache
-from tidelock.ledger.book import Book
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.matching import is_for_any, may_claim, owner_names, owners_among
-from tidelock.ledger.transitions import SETTLED
+from tidelock.ledger.ledger import Book
+from tidelock.ledger.lifecycle.transitions import SETTLED
+from tidelock.ledger.owners.matching import is_for_any, may_claim, owner_names, owners_among
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase, ReservationSpec
 from tidelock.model.pods import Pod
 

@@ -16,9 +16,9 @@ import numpy as np
 from tidelock.cluster.index.labels import Label
 from tidelock.framework.api import Counts
 from tidelock.framework.profile import Profile
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.groups import Group
-from tidelock.ledger.parking import shape
+from tidelock.ledger.queue.equivalence import shape
+from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.sets.groups import Group
 from tidelock.scheduler.cycle import Cycle
 
 _MOST, _VALUE = itemgetter(0), itemgetter(1)

@@ -11,8 +11,8 @@ from tidelock.framework.api import Code, PostFilterResult, Status, Verdict, Vict
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.extension_point_timer import Course
 from tidelock.framework.profile import Profile
-from tidelock.ledger.book import Book
-from tidelock.ledger.entry import Entry
+from tidelock.ledger.ledger import Book
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.pods import Pod
 
 

@@ -15,11 +15,11 @@ from typing import Any
 from tidelock.kube.client import RESERVATIONS
 from tidelock.kube.errors import ApiError, Conflict, NotFound
 from tidelock.kube.events import ObjectReference
-from tidelock.ledger.audit import Record, record
-from tidelock.ledger.book import Book, Change
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.status import render
-from tidelock.ledger.transitions import SETTLED, Event
+from tidelock.ledger.ledger import Book, Change
+from tidelock.ledger.lifecycle.transitions import SETTLED, Event
+from tidelock.ledger.output.audit import Record, record
+from tidelock.ledger.output.status import render
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.failures import Attempt
 from tidelock.model.meta import Key, ObjectMeta

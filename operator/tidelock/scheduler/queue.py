@@ -43,7 +43,7 @@ from tidelock.framework.events import (
 )
 from tidelock.framework.extension_point_timer import Course, Recorder
 from tidelock.framework.profile import Profile
-from tidelock.ledger.steady import Steady
+from tidelock.ledger.lifecycle.steady_clock import Steady
 from tidelock.model.failures import Attempt, OnFailure, log_failure
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod

@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 from tidelock.kube.client import RESERVATIONQUOTAS
 from tidelock.kube.errors import ApiError, Conflict, NotFound
 from tidelock.ledger import reasons
-from tidelock.ledger.quotas import Quotas
-from tidelock.ledger.status import render_quota
+from tidelock.ledger.output.status import render_quota
+from tidelock.ledger.queue.quotas import Quotas
 from tidelock.model.conditions import failed
 from tidelock.model.failures import failure_note
 from tidelock.model.meta import Key

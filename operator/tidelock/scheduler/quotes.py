@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from tidelock.kube.client import RESERVATIONQUOTES
 from tidelock.kube.errors import ApiError, Conflict, NotFound
 from tidelock.ledger import reasons
-from tidelock.ledger.timers import Timers
+from tidelock.ledger.lifecycle.timers import Timers
 from tidelock.model.conditions import failed
 from tidelock.model.failures import failure_note
 from tidelock.model.meta import Key, ObjectMeta

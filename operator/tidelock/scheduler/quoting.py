@@ -22,8 +22,8 @@ from tidelock.framework.own_reservations import OwnLocks
 from tidelock.framework.profile import Profile
 from tidelock.framework.whatif import WhatIf, capacities, crowded, fitting_in_the_end, reserved
 from tidelock.ledger import reasons
-from tidelock.ledger.book import Book
-from tidelock.ledger.entry import Entry
+from tidelock.ledger.ledger import Book
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation_quote import MOST_COUNTED, MOST_NAMED
 from tidelock.model.conditions import Aspect, dated
 from tidelock.model.failures import OnFailure, log_failure

@@ -6,9 +6,9 @@ One is kept of each kind about each pod and lock, the newest: who is refused eve
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from tidelock.ledger.book import Change
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.transitions import Event
+from tidelock.ledger.ledger import Change
+from tidelock.ledger.lifecycle.transitions import Event
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
 from tidelock.scheduler.cycle import Assumed

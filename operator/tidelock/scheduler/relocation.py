@@ -29,8 +29,8 @@ from tidelock.framework.movable import may_be_moved
 from tidelock.framework.own_reservations import OwnLocks
 from tidelock.framework.profile import Profile
 from tidelock.framework.whatif import WhatIf
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.moves import Move, Plan, token_of
+from tidelock.ledger.lifecycle.migration import Move, Plan, token_of
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.pods import Pod, PodStatus
 from tidelock.scheduler.cycle import Cycle
 

@@ -4,9 +4,9 @@ from functools import partial
 from typing import Any
 
 from tidelock.kube.client import RESERVATIONSCHEDULES
-from tidelock.ledger.book import Book
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.schedulestatus import plan_windows, render_leaving_schedule, render_schedule
+from tidelock.ledger.ledger import Book
+from tidelock.ledger.output.schedule_status import plan_windows, render_leaving_schedule, render_schedule
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.meta import Key, OwnerReference
 from tidelock.model.reservation_schedule import ReservationSchedule, decode_schedule
 from tidelock.scheduler.keeping import Demand, Keeper

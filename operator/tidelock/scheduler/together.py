@@ -15,10 +15,10 @@ import numpy as np
 from tidelock.framework.api import Mask
 from tidelock.framework.profile import Profile
 from tidelock.ledger import reasons
-from tidelock.ledger.book import Book
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.groups import Group, GroupKey
-from tidelock.ledger.quotas import Charge
+from tidelock.ledger.ledger import Book
+from tidelock.ledger.queue.quotas import Charge
+from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.sets.groups import Group, GroupKey
 from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import Node
 from tidelock.scheduler.cycle import Cycle

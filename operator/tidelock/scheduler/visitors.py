@@ -1,7 +1,7 @@
 """Tells the ledger of pods that come and go: owners of locks for reuse, and who is there for a time alone."""
 
 from tidelock.cluster.cache import Follower, Placed
-from tidelock.ledger.book import Book
+from tidelock.ledger.ledger import Book
 
 
 class Visitors(Follower):

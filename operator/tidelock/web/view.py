@@ -18,8 +18,8 @@ from tidelock.cluster.columns import Rows
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.cluster.usage.levels import NEVER, RESOURCES, WINDOWS, Figures, NodeLevels
 from tidelock.ledger import reasons
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.status import shown_resources
+from tidelock.ledger.output.status import shown_resources
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase, owner_text
 from tidelock.model.api.water_level import WaterLevelSpec
 from tidelock.model.nodes import Node

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from tidelock.ledger.entry import Entry
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.budgets import PodDisruptionBudget
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod

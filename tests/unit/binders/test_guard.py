@@ -7,7 +7,7 @@ import pytest
 from builders import NOW, encode, node, pod, pod_json
 from tidelock.binders.arrivals import Arrivals
 from tidelock.binders.guard import CHOOSING_SECONDS, UNSEEN_SECONDS, Filtered, Guard
-from tidelock.ledger.entry import Entry
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key

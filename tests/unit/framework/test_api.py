@@ -6,7 +6,7 @@ from tidelock.cluster.columns import Columns
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import SKIP, SUCCESS, Code, Handle, Status
 from tidelock.framework.cyclestate import CycleState
-from tidelock.ledger.book import Book
+from tidelock.ledger.ledger import Book
 from tidelock.plugins.node_unschedulable import NodeUnschedulable
 
 

@@ -13,7 +13,7 @@ from tidelock.framework.profile import (
     ProfileSettings,
     build_profile,
 )
-from tidelock.ledger.book import Book
+from tidelock.ledger.ledger import Book
 from tidelock.plugins.priority_sort import PrioritySort
 from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
 from tidelock.plugins.scheduling_gates import SchedulingGates

@@ -5,10 +5,10 @@ from typing import Any
 from builders import NAMESPACE, NOW, Json, node, quota, reservation
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.lister import Lister
-from tidelock.ledger.book import Book
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.quotas import Quotas
-from tidelock.ledger.status import render
+from tidelock.ledger.ledger import Book
+from tidelock.ledger.output.status import render
+from tidelock.ledger.queue.quotas import Quotas
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod

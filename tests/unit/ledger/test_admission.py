@@ -3,11 +3,12 @@
 import pytest
 
 from builders import NOW, pod
-from tidelock.ledger import reasons, waitlist
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.status import render
-from tidelock.ledger.transitions import Event
-from tidelock.ledger.waitlist import REFUSAL_RENEWAL
+from tidelock.ledger import reasons
+from tidelock.ledger.lifecycle.transitions import Event
+from tidelock.ledger.output.status import render
+from tidelock.ledger.queue import waiting
+from tidelock.ledger.queue.waiting import REFUSAL_RENEWAL
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from unit.ledger.ledger import EPOCH, Ledger
@@ -85,7 +86,7 @@ def refuse(ledger: Ledger, *entries: Entry) -> None:
 def test_of_refused_locks_that_are_alike_the_first_is_tried_for_all_when_room_comes_free(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waitlist, "_RENEWED", 0)
+    monkeypatch.setattr(waiting, "_RENEWED", 0)
     first, second, third = (ledger.lock(name) for name in ("a", "b", "c"))
     larger = ledger.lock("d", resources={"cpu": "2"})
     assert len(ledger.book.waitlist.take(untried_only=True)) == 4
@@ -104,7 +105,7 @@ def test_of_refused_locks_that_are_alike_the_first_is_tried_for_all_when_room_co
 def test_of_refused_locks_that_are_alike_some_have_their_numbers_renewed_each_time(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waitlist, "_RENEWED", 2)
+    monkeypatch.setattr(waiting, "_RENEWED", 2)
     entries = [ledger.lock(f"lock-{number}") for number in range(7)]
     ledger.book.waitlist.take(untried_only=True)
     refuse(ledger, *entries)

@@ -6,7 +6,7 @@ import pytest
 
 from builders import NOW, Json, pod
 from tidelock.ledger import reasons
-from tidelock.ledger.status import render
+from tidelock.ledger.output.status import render
 from tidelock.model.api.reservation import BoundPod, Phase
 from tidelock.model.instants import format_instant
 from unit.ledger.ledger import EPOCH, Ledger

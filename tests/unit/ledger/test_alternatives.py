@@ -6,8 +6,8 @@ import pytest
 
 from builders import NOW, Json, encode, pod, reservation, reservation_json
 from tidelock.ledger import reasons
-from tidelock.ledger.status import render
-from tidelock.ledger.transitions import Event
+from tidelock.ledger.lifecycle.transitions import Event
+from tidelock.ledger.output.status import render
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key

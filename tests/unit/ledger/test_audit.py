@@ -2,8 +2,8 @@
 
 from builders import NOW, encode, pod, reservation_json
 from tidelock.ledger import reasons
-from tidelock.ledger.adoption import adopt
-from tidelock.ledger.audit import Record, record
+from tidelock.ledger.output.audit import Record, record
+from tidelock.ledger.restore import adopt
 from tidelock.model.reservation import decode_reservation
 from unit.ledger.ledger import Ledger
 

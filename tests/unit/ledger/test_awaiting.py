@@ -1,7 +1,7 @@
 """What a pod that requires its reservation is told while it waits."""
 
 from builders import node, pod
-from tidelock.ledger.awaiting import MISSING, awaited_text, told_by
+from tidelock.ledger.owners.awaited import MISSING, awaited_text, told_by
 from unit.scheduler.gang import Gang, worker
 from unit.scheduler.machinery import Core
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidelock.ledger.bestfit import best_fit
+from tidelock.ledger.owners.best_fit import best_fit
 from tidelock.model.quantities import Resources
 
 CAPACITY = {"cpu": 100, "memory": 1000, "gpu": 10}

@@ -4,7 +4,7 @@ import pytest
 
 from builders import NOW, pod
 from tidelock.ledger import reasons
-from tidelock.ledger.transitions import Event
+from tidelock.ledger.lifecycle.transitions import Event
 from tidelock.model.api.reservation import BoundPod, Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.quantities import CPU

@@ -6,7 +6,7 @@ import pytest
 
 from builders import NOW, pod
 from tidelock.cluster.cache import Placed
-from tidelock.ledger.forecast import Start
+from tidelock.ledger.capacity.forecast import Start
 from tidelock.model.instants import format_instant
 from tidelock.model.quantities import Resources
 from unit.ledger.ledger import Ledger

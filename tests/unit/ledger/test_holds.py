@@ -6,10 +6,10 @@ import pytest
 
 from builders import NOW, Json, pod
 from tidelock.ledger import reasons
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.holds import Hold
-from tidelock.ledger.status import render
-from tidelock.ledger.transitions import Event
+from tidelock.ledger.lifecycle.transitions import Event
+from tidelock.ledger.lifecycle.two_phase import Hold
+from tidelock.ledger.output.status import render
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from unit.ledger.ledger import Ledger

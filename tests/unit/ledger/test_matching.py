@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from builders import NAMESPACE, Json, pod, reservation
-from tidelock.ledger.matching import OwnerIndex, owns
+from tidelock.ledger.owners.matching import OwnerIndex, owns
 from tidelock.model.api.reservation import ReservationSpec
 from tidelock.model.meta import Key
 

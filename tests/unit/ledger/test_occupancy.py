@@ -1,6 +1,6 @@
 """What owners use of locks for reuse, by their rooms and what they take."""
 
-from tidelock.ledger.occupancy import Claimant, left_of, shared_out
+from tidelock.ledger.capacity.usage import Claimant, left_of, shared_out
 
 
 def test_an_owner_uses_its_lock_as_far_as_that_goes() -> None:

@@ -7,10 +7,10 @@ import pytest
 from builders import NOW, encode, reservation
 from tidelock.cluster.lister import Lister
 from tidelock.ledger import reasons
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.quotas import Quotas
-from tidelock.ledger.status import render
-from tidelock.ledger.waitlist import REFUSAL_RENEWAL, RENEWALS_A_SECOND
+from tidelock.ledger.output.status import render
+from tidelock.ledger.queue.quotas import Quotas
+from tidelock.ledger.queue.waiting import REFUSAL_RENEWAL, RENEWALS_A_SECOND
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.instants import format_instant
 from tidelock.model.quotas import ReservationQuota, decode_reservation_quota
 from unit.ledger.ledger import Ledger

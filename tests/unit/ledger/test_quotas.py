@@ -7,9 +7,9 @@ import pytest
 from builders import NAMESPACE, NOW, encode, pod, quota
 from tidelock.cluster.lister import Lister
 from tidelock.ledger import reasons
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.quotas import Quotas
-from tidelock.ledger.status import render, render_quota
+from tidelock.ledger.output.status import render, render_quota
+from tidelock.ledger.queue.quotas import Quotas
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.quotas import ReservationQuota, ResourceQuota, decode_resource_quota

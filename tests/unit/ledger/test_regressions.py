@@ -4,7 +4,7 @@ import pytest
 
 from builders import NOW, pod, reservation
 from tidelock.ledger import reasons
-from tidelock.ledger.status import render
+from tidelock.ledger.output.status import render
 from tidelock.model.api.reservation import Phase
 from unit.ledger.ledger import MOVE_AFTER, Ledger
 

@@ -2,7 +2,7 @@
 
 import weakref
 
-from tidelock.ledger.timers import Timers
+from tidelock.ledger.lifecycle.timers import Timers
 
 
 class Thing:

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from tidelock.ledger.transitions import FINAL, SETTLED, TRANSITIONS, Event, after
+from tidelock.ledger.lifecycle.transitions import FINAL, SETTLED, TRANSITIONS, Event, after
 from tidelock.model.api.reservation import Phase
 
 

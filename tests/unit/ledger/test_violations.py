@@ -4,9 +4,9 @@ import pytest
 
 from builders import NOW, Json, pod
 from tidelock.ledger import reasons
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.status import render
-from tidelock.ledger.transitions import Event
+from tidelock.ledger.lifecycle.transitions import Event
+from tidelock.ledger.output.status import render
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.quantities import CPU, PODS
 from unit.ledger.ledger import Ledger

@@ -11,10 +11,10 @@ from celpy.adapter import json_to_cel
 from lupa.lua51 import LuaRuntime
 
 from builders import NAMESPACE, NOW, Json, node
-from tidelock.ledger.groups import GroupKey
-from tidelock.ledger.groupstatus import render_group
-from tidelock.ledger.schedulestatus import plan_windows, render_schedule
-from tidelock.ledger.status import render
+from tidelock.ledger.output.group_status import render_group
+from tidelock.ledger.output.schedule_status import plan_windows, render_schedule
+from tidelock.ledger.output.status import render
+from tidelock.ledger.sets.groups import GroupKey
 from unit.ledger import states
 from unit.ledger.ledger import Ledger
 from unit.scheduler.gang import Gang

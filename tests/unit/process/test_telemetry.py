@@ -6,8 +6,8 @@ from prometheus_client import generate_latest
 
 from tidelock import __version__
 from tidelock.framework.api import Code
-from tidelock.ledger.book import Change
-from tidelock.ledger.transitions import Event
+from tidelock.ledger.ledger import Change
+from tidelock.ledger.lifecycle.transitions import Event
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import ObjectMeta
 from tidelock.telemetry import Telemetry

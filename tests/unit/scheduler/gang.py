@@ -3,8 +3,8 @@
 from typing import Any
 
 from builders import NAMESPACE, Json, encode, pod, reservation_json
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.status import render
+from tidelock.ledger.output.status import render
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod

@@ -14,8 +14,8 @@ from tidelock.framework.api import Api
 from tidelock.framework.config import Configuration, default_configuration
 from tidelock.kube.client import PODS, RESERVATIONS
 from tidelock.kube.events import EventRecorder, EventType, ObjectReference
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.status import render
+from tidelock.ledger.output.status import render
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.failures import OnFailure, raise_failure
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node

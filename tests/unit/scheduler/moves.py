@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from builders import Json, encode, node, pod
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.moves import Plan
-from tidelock.ledger.status import render
+from tidelock.ledger.lifecycle.migration import Plan
+from tidelock.ledger.output.status import render
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.model.reservation import decode_reservation

@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 
 from builders import NOW, Json, node, pod
-from tidelock.ledger.entry import Entry
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import ObjectMeta
 from tidelock.model.pods import Pod

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from builders import NOW, Json, budget, node, pod
 from tidelock.ledger import reasons
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.status import render
-from tidelock.ledger.transitions import Event
+from tidelock.ledger.lifecycle.transitions import Event
+from tidelock.ledger.output.status import render
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
 from tidelock.model.pods import BORROWS, REQUIRE_RESERVATION, Pod, assigned_to

@@ -1,7 +1,7 @@
 """Locks of pods that a watch says are bound, while it is behind what the API server says."""
 
 from builders import node, pod
-from tidelock.ledger.entry import Entry
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from unit.scheduler.machinery import Core
 

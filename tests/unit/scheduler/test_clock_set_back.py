@@ -3,8 +3,8 @@
 import pytest
 
 from builders import NOW, node, pod
-from tidelock.ledger.status import render
-from tidelock.ledger.steady import Steady
+from tidelock.ledger.lifecycle.steady_clock import Steady
+from tidelock.ledger.output.status import render
 from tidelock.model.pods import assigned_to
 from tidelock.scheduler.earmarking import LOOK_AGAIN, PATIENCE
 from tidelock.scheduler.moving import LOOK_AGAIN as LOOK_FOR_MOVES

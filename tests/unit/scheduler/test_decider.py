@@ -2,7 +2,7 @@ import pytest
 
 from builders import NAMESPACE, NOW, encode, node, pod
 from tidelock.ledger import reasons
-from tidelock.ledger.entry import Entry
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.quotas import decode_reservation_quota
 from tidelock.plugins.node_name import NodeName

@@ -7,9 +7,9 @@ import pytest
 
 from builders import NOW, node, pod
 from tidelock.ledger import reasons
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.status import render
-from tidelock.ledger.transitions import Event
+from tidelock.ledger.lifecycle.transitions import Event
+from tidelock.ledger.output.status import render
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import START_SECONDS, Pod, assigned_to

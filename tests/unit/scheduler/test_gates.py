@@ -6,7 +6,7 @@ import pytest
 
 from builders import node
 from tidelock.kube.errors import ServerError
-from tidelock.ledger.awaiting import MISSING
+from tidelock.ledger.owners.awaited import MISSING
 from tidelock.model.pods import REQUIRE_RESERVATION
 from unit.scheduler.machinery import Shell, lock_path, pod_path
 

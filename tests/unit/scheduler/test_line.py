@@ -5,7 +5,7 @@ from collections import defaultdict
 import pytest
 
 from builders import NOW, node, pod, reservation
-from tidelock.ledger.entry import Entry
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.crds import RESERVATION
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import assigned_to

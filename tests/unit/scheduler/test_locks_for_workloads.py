@@ -8,7 +8,7 @@ from builders import NAMESPACE, NOW, encode, node, pod, reservation_json
 from tidelock.binders.arrivals import Arrivals
 from tidelock.binders.guard import Guard
 from tidelock.kube.errors import Conflict, Forbidden, Unreachable
-from tidelock.ledger.entry import Entry
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
 from tidelock.model.pods import CLAIMED_LOCKS, Pod

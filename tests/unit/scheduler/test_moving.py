@@ -4,9 +4,9 @@ import pytest
 
 from builders import Json, budget, node, pod
 from tidelock.kube.errors import Forbidden, NotFound, ServerError, TooManyRequests
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.status import render
-from tidelock.ledger.transitions import Event
+from tidelock.ledger.lifecycle.transitions import Event
+from tidelock.ledger.output.status import render
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import Pod
 from unit.scheduler.machinery import Core, Shell, pod_path

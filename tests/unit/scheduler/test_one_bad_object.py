@@ -15,8 +15,8 @@ from tidelock.cluster.index.pod_counts import Query
 from tidelock.cluster.index.selection import Choice, Selection
 from tidelock.framework.extension_point_timer import PluginError
 from tidelock.kube.client import PODS, RESERVATIONS
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.status import render
+from tidelock.ledger.output.status import render
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.failures import StateLostError
 from tidelock.model.meta import Key

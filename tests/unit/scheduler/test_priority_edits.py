@@ -3,8 +3,8 @@
 from typing import Any
 
 from builders import node, pod
+from tidelock.ledger.output.status import render
 from tidelock.ledger.reasons import PREEMPTED
-from tidelock.ledger.status import render
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import assigned_to
 from tidelock.scheduler.decider import LOCKS_A_STEP

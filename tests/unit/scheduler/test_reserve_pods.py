@@ -6,7 +6,7 @@ import pytest
 
 from builders import NOW, Json, node, pod
 from tidelock.ledger import reasons
-from tidelock.ledger.entry import Entry
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import BORROWS, REQUIRE_RESERVATION, Pod, assigned_to

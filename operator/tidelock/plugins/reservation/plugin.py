@@ -50,9 +50,9 @@ from tidelock.framework.events import (
 )
 from tidelock.framework.own_reservations import AllLocks, ClaimedLocks, OwnLocks
 from tidelock.framework.plugin_args import IgnoredResources, read_args
-from tidelock.ledger.awaiting import awaited_text
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.matching import is_owner
+from tidelock.ledger.owners.awaited import awaited_text
+from tidelock.ledger.owners.matching import is_owner
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import PODS, Resources, covers, format_quantity

@@ -19,7 +19,7 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.disruptions import violating
 from tidelock.framework.own_reservations import OwnLocks
 from tidelock.framework.whatif import WhatIf, reserved
-from tidelock.ledger.entry import Entry
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.pods import Pod
 
 

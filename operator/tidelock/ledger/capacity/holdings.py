@@ -17,10 +17,10 @@ from math import inf
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.reserve_pods import ReservePods
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.matching import is_owner
-from tidelock.ledger.occupancy import Claimant, Occupant, left_of, shared_out
-from tidelock.ledger.timeline import Span, Timeline
+from tidelock.ledger.capacity.timeline import Span, Timeline
+from tidelock.ledger.capacity.usage import Claimant, Occupant, left_of, shared_out
+from tidelock.ledger.owners.matching import is_owner
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod

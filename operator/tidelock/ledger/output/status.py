@@ -5,13 +5,13 @@ from functools import reduce
 from typing import Any
 
 from tidelock.ledger import reasons
-from tidelock.ledger.entry import Entry, Place
-from tidelock.ledger.holds import Hold, commit_token
-from tidelock.ledger.leases import Lease
-from tidelock.ledger.moves import approved, asked, render_plan
-from tidelock.ledger.occupancy import Occupant
-from tidelock.ledger.quotas import Charge
-from tidelock.ledger.transitions import SETTLED
+from tidelock.ledger.capacity.usage import Occupant
+from tidelock.ledger.lifecycle.leases import Lease
+from tidelock.ledger.lifecycle.migration import approved, asked, render_plan
+from tidelock.ledger.lifecycle.transitions import SETTLED
+from tidelock.ledger.lifecycle.two_phase import Hold, commit_token
+from tidelock.ledger.queue.quotas import Charge
+from tidelock.ledger.reservation_info import Entry, Place
 from tidelock.model.api.reservation import Phase, owner_text
 from tidelock.model.conditions import Aspect, dated
 from tidelock.model.instants import format_instant

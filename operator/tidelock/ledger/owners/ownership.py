@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import chain
 
-from tidelock.ledger.bestfit import best_fit, misfit
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.groups import Groups
-from tidelock.ledger.matching import OwnerIndex, is_for_any, is_owner, may_claim, owner_names
-from tidelock.ledger.rooms import Rooms
-from tidelock.ledger.transitions import SETTLED
+from tidelock.ledger.capacity.holdings import Rooms
+from tidelock.ledger.lifecycle.transitions import SETTLED
+from tidelock.ledger.owners.best_fit import best_fit, misfit
+from tidelock.ledger.owners.matching import OwnerIndex, is_for_any, is_owner, may_claim, owner_names
+from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.sets.groups import Groups
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key

@@ -6,11 +6,12 @@ the spec as it is now starts anew.
 
 from pydantic import ValidationError
 
-from tidelock.ledger import holds, reasons
-from tidelock.ledger.entry import Entry, Place
-from tidelock.ledger.leases import followed, stored
-from tidelock.ledger.moves import read_plan
-from tidelock.ledger.transitions import FINAL, GIVEN, SETTLED
+from tidelock.ledger import reasons
+from tidelock.ledger.lifecycle import two_phase
+from tidelock.ledger.lifecycle.leases import followed, stored
+from tidelock.ledger.lifecycle.migration import read_plan
+from tidelock.ledger.lifecycle.transitions import FINAL, GIVEN, SETTLED
+from tidelock.ledger.reservation_info import Entry, Place
 from tidelock.model.api.reservation import Phase, ReservationStatus
 from tidelock.model.instants import from_datetime
 from tidelock.model.quantities import NOTHING, PODS, QuantityError, Resources, parse_resources
@@ -83,9 +84,9 @@ def _resume(entry: Entry, status: ReservationStatus, now: float) -> None:
 
 def _resume_hold(entry: Entry, status: ReservationStatus | None, now: float) -> None:
     """Hold what is to be committed, or was; room that is held but was never told to be is so from now on."""
-    hold = holds.stored(entry.reservation, status.commit if status is not None else None)
+    hold = two_phase.stored(entry.reservation, status.commit if status is not None else None)
     if hold is not None and entry.phase is Phase.ACTIVE and hold.due is None:
-        hold = holds.begun(hold, entry.reservation, now)
+        hold = two_phase.begun(hold, entry.reservation, now)
     elif hold is not None and entry.phase is Phase.PENDING:
         hold = hold.lost()
     entry.hold = hold

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-from tidelock.ledger.book import Book
+from tidelock.ledger.ledger import Book
 
 P = ParamSpec("P")
 R = TypeVar("R")

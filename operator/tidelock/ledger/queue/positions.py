@@ -11,10 +11,10 @@ a second.
 from collections.abc import Callable, Iterator
 
 from tidelock.ledger import reasons
-from tidelock.ledger.entry import Entry, Place
-from tidelock.ledger.forecast import Forecast
-from tidelock.ledger.shares import Shares
-from tidelock.ledger.waitlist import RENEWALS_A_SECOND, Waitlist
+from tidelock.ledger.capacity.forecast import Forecast
+from tidelock.ledger.queue.fair_share import Shares
+from tidelock.ledger.queue.waiting import RENEWALS_A_SECOND, Waitlist
+from tidelock.ledger.reservation_info import Entry, Place
 from tidelock.model.api.reservation import Phase
 
 # Seconds between two looks, and how many locks may wait for each second of it: a look at 10,000 takes 20 ms.

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidelock.cluster.lister import Lister
-from tidelock.ledger.entry import Entry
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
 from tidelock.model.quantities import Resources, covers, format_quantity, minus, plus

@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 from tidelock.ledger import reasons
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.transitions import GIVEN, SETTLED
+from tidelock.ledger.lifecycle.transitions import GIVEN, SETTLED
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation_schedule import MOST_TOLD
 from tidelock.model.conditions import Aspect, dated
 from tidelock.model.instants import format_instant

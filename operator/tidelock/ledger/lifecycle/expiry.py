@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tidelock.ledger import reasons
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.transitions import Event
+from tidelock.ledger.lifecycle.transitions import Event
+from tidelock.ledger.reservation_info import Entry
 
 
 class Ending(NamedTuple):

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable
 
-from tidelock.ledger.entry import Entry
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.meta import Key, OwnerReference
 from tidelock.model.reservation_schedule import KIND
 

@@ -5,8 +5,8 @@ the amounts of its message, which change with every pod that comes or goes.
 """
 
 from tidelock.ledger import reasons
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.ownership import Ownership
+from tidelock.ledger.owners.ownership import Ownership
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import Pod

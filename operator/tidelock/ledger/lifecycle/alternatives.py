@@ -5,7 +5,7 @@ What tells that one was chosen is in its own status, so a next process finds the
 
 from collections import defaultdict
 
-from tidelock.ledger.entry import Entry
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.meta import Key
 
 

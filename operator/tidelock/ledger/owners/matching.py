@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from math import floor
 from typing import NamedTuple
 
-from tidelock.ledger.entry import Entry
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import ControllerOwner, Owner, ReservationSpec
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod

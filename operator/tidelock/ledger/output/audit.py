@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.transitions import SETTLED
+from tidelock.ledger.lifecycle.transitions import SETTLED
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase, owner_text
 from tidelock.model.instants import format_instant
 from tidelock.model.quantities import PODS, format_resources

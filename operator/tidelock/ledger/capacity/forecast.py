@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from tidelock.cluster.columns import NOWHERE, Amounts, Columns, Rows
 from tidelock.cluster.usage.levels import Mask
-from tidelock.ledger.rooms import Rooms
-from tidelock.ledger.timeline import running_sums
+from tidelock.ledger.capacity.holdings import Rooms
+from tidelock.ledger.capacity.timeline import running_sums
 from tidelock.model.quantities import Resources
 
 # Seconds for which it is as good as new: estimates are of a moment ago anyway.

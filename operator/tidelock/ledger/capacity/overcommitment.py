@@ -5,8 +5,8 @@ from math import inf
 
 from tidelock.cluster.cache import Placed
 from tidelock.cluster.columns import Columns
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.rooms import Rooms
+from tidelock.ledger.capacity.holdings import Rooms
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import Resources, at_most, beyond
 

@@ -6,12 +6,12 @@ from math import ceil, inf
 from typing import NamedTuple
 
 from tidelock.ledger import reasons
-from tidelock.ledger.holds import Hold
-from tidelock.ledger.leases import Lease
-from tidelock.ledger.moves import Plan, asked
-from tidelock.ledger.occupancy import Occupant
-from tidelock.ledger.timeline import Span
-from tidelock.ledger.transitions import FINAL, GIVEN, SETTLED, Event, after
+from tidelock.ledger.capacity.timeline import Span
+from tidelock.ledger.capacity.usage import Occupant
+from tidelock.ledger.lifecycle.leases import Lease
+from tidelock.ledger.lifecycle.migration import Plan, asked
+from tidelock.ledger.lifecycle.transitions import FINAL, GIVEN, SETTLED, Event, after
+from tidelock.ledger.lifecycle.two_phase import Hold
 from tidelock.model.api.reservation import BoundPod, Membership, Phase
 from tidelock.model.instants import earliest
 from tidelock.model.lifetimes import expiry_from, removable_at, too_late_at

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelock.cluster.columns import Columns
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.quotas import Quotas
+from tidelock.ledger.queue.quotas import Quotas
+from tidelock.ledger.reservation_info import Entry
 from tidelock.model.quantities import Resources
 
 _Totals = npt.NDArray[np.float64]

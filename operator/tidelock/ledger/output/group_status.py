@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tidelock.ledger import reasons
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.groups import Group
-from tidelock.ledger.transitions import SETTLED
+from tidelock.ledger.lifecycle.transitions import SETTLED
+from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.sets.groups import Group
 from tidelock.model.api.reservation import Phase
 from tidelock.model.conditions import Aspect, dated
 from tidelock.model.instants import format_instant, from_datetime

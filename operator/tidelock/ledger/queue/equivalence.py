@@ -11,7 +11,7 @@ from itertools import islice
 from math import inf
 from operator import itemgetter
 
-from tidelock.ledger.entry import Entry, Order
+from tidelock.ledger.reservation_info import Entry, Order
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
 

@@ -22,26 +22,26 @@ from tidelock.cluster.lister import Lister
 from tidelock.cluster.nominator import Earmark, Nominator
 from tidelock.cluster.reserve_pods import ReservePods
 from tidelock.ledger import reasons
-from tidelock.ledger.adoption import adopt
-from tidelock.ledger.alternatives import Alternatives
-from tidelock.ledger.endings import Ending, ending
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.forecast import Forecast
-from tidelock.ledger.groups import Group, GroupKey, Groups
-from tidelock.ledger.holds import begun, commit_token
-from tidelock.ledger.leases import ask_the_same, followed
-from tidelock.ledger.matching import is_for_any
-from tidelock.ledger.moves import Plan
-from tidelock.ledger.overcommitment import first_loser, likely_intruder
-from tidelock.ledger.ownership import Ownership
-from tidelock.ledger.places import Places
-from tidelock.ledger.quotas import Quotas
-from tidelock.ledger.rooms import Rooms
-from tidelock.ledger.schedules import Schedules
-from tidelock.ledger.shares import Shares
-from tidelock.ledger.timers import Timers
-from tidelock.ledger.transitions import GIVEN, SETTLED, Event, after
-from tidelock.ledger.waitlist import Waitlist
+from tidelock.ledger.capacity.forecast import Forecast
+from tidelock.ledger.capacity.holdings import Rooms
+from tidelock.ledger.capacity.overcommitment import first_loser, likely_intruder
+from tidelock.ledger.lifecycle.alternatives import Alternatives
+from tidelock.ledger.lifecycle.expiry import Ending, ending
+from tidelock.ledger.lifecycle.leases import ask_the_same, followed
+from tidelock.ledger.lifecycle.migration import Plan
+from tidelock.ledger.lifecycle.timers import Timers
+from tidelock.ledger.lifecycle.transitions import GIVEN, SETTLED, Event, after
+from tidelock.ledger.lifecycle.two_phase import begun, commit_token
+from tidelock.ledger.owners.matching import is_for_any
+from tidelock.ledger.owners.ownership import Ownership
+from tidelock.ledger.queue.fair_share import Shares
+from tidelock.ledger.queue.positions import Places
+from tidelock.ledger.queue.quotas import Quotas
+from tidelock.ledger.queue.waiting import Waitlist
+from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.restore import adopt
+from tidelock.ledger.sets.groups import Group, GroupKey, Groups
+from tidelock.ledger.sets.schedules import Schedules
 from tidelock.model.api.reservation import BoundPod, Phase
 from tidelock.model.failures import (
     Attempt,

@@ -7,10 +7,10 @@ long as these are given room, or leave, the next one follows.
 
 from collections.abc import Iterable
 
-from tidelock.ledger.entry import Entry
-from tidelock.ledger.groups import Groups
-from tidelock.ledger.parking import Parking, quota_demand, room_demand
-from tidelock.ledger.steady import Steady
+from tidelock.ledger.lifecycle.steady_clock import Steady
+from tidelock.ledger.queue.equivalence import Parking, quota_demand, room_demand
+from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.sets.groups import Groups
 from tidelock.model.meta import Key
 
 # A lock that waits for long has its numbers renewed at most this often (seconds), or each event in a
