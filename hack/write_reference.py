@@ -15,9 +15,9 @@ from tidelock.load.metrics import LoadMetrics
 from tidelock.model.api.crds import CUSTOM_RESOURCES, GROUP, VERSION, CustomResource
 from tidelock.model.api.wire import VALIDATIONS, DnsLabel, LabelKey, LabelValue, Subdomain
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.decider import Decider
-from tidelock.scheduler.faults import Faults
-from tidelock.scheduler.gauges import Gauges
+from tidelock.scheduler.core.decider import Decider
+from tidelock.scheduler.informers.unreadable import Faults
+from tidelock.scheduler.views.gauges import Gauges
 from tidelock.settings import DEFAULT_SCHEDULER_NAME
 from tidelock.telemetry import Telemetry
 

@@ -25,9 +25,9 @@ from tidelock.model.usage_annotations import (
     encode_node_level,
 )
 from tidelock.plugins.registry import BUILTINS, DEFAULT_PLUGINS
-from tidelock.scheduler.cycle import Assumed
-from tidelock.scheduler.decider import Decider
-from tidelock.scheduler.feed import Feed
+from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.decider import Decider
+from tidelock.scheduler.informers.event_handlers import Feed
 
 SCHEDULER = "bench"
 NAMESPACE = "bench"

@@ -14,9 +14,9 @@ from tidelock.model.meta import Key
 from tidelock.model.pods import Pod, assigned_to, decode_pod
 from tidelock.model.reservation import Reservation, decode_reservation
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.cycle import Assumed
-from tidelock.scheduler.decider import Decider
-from tidelock.scheduler.feed import Feed
+from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.decider import Decider
+from tidelock.scheduler.informers.event_handlers import Feed
 from tidelock.simulation.cluster import GPU, NAMESPACE, SCHEDULER, VirtualClock, node_of
 from tidelock.simulation.world import Machine
 

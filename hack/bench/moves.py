@@ -20,9 +20,9 @@ from tidelock.model.nodes import decode_node
 from tidelock.model.pods import decode_pod
 from tidelock.model.reservation import decode_reservation
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.decider import Decider
-from tidelock.scheduler.feed import Feed
-from tidelock.scheduler.moving import LOOK_AGAIN
+from tidelock.scheduler.core.decider import Decider
+from tidelock.scheduler.defrag.controller import LOOK_AGAIN
+from tidelock.scheduler.informers.event_handlers import Feed
 
 _NOW = 1_800_000_000.0
 _NAMESPACE = "bench"

@@ -14,7 +14,7 @@ from bench.decisions import furnished, pods, seconds_a_decision, workloads
 from bench.figures import columns
 from tidelock.model.pods import Pod
 from tidelock.model.reservation_quote import decode_quote
-from tidelock.scheduler.decider import Decider
+from tidelock.scheduler.core.decider import Decider
 
 _NOW = 1_800_000_000.0
 _WARM_UP = 20

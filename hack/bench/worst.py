@@ -35,9 +35,9 @@ from tidelock.model.reservation import decode_reservation
 from tidelock.model.reservation_quote import decode_quote
 from tidelock.model.reservation_schedule import decode_schedule
 from tidelock.running import collect_seldom
-from tidelock.scheduler.decider import Decider
-from tidelock.scheduler.feed import Feed
-from tidelock.scheduler.watches import decoder_of
+from tidelock.scheduler.core.decider import Decider
+from tidelock.scheduler.informers.event_handlers import Feed
+from tidelock.scheduler.informers.informers import decoder_of
 
 TARGET = 250.0  # milliseconds
 _BESIDE = 20  # other pods

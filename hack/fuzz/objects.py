@@ -31,7 +31,7 @@ from tidelock.model.pods import (
     Pod,
 )
 from tidelock.model.usage_annotations import NODE_LEVEL, POD_USAGE
-from tidelock.scheduler.watches import OTHERS
+from tidelock.scheduler.informers.informers import OTHERS
 
 SCHEDULER = "tidelock-scheduler"
 GROUND = "fuzz.tidelock.dev/ground"

@@ -12,8 +12,8 @@ from tidelock.model.pods import decode_pod
 from tidelock.model.reservation import decode_reservation
 from tidelock.model.usage_annotations import NODE_LEVEL, Measured, NodeLevel, Stat, encode_node_level
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.decider import Decider
-from tidelock.scheduler.feed import Feed
+from tidelock.scheduler.core.decider import Decider
+from tidelock.scheduler.informers.event_handlers import Feed
 from tidelock.settings import DEFAULT_SCHEDULER_NAME
 from webview.stage import Stage
 

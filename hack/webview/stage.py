@@ -9,9 +9,9 @@ from prometheus_client import CollectorRegistry
 
 from devcluster.loopback import HOST
 from tidelock.clock import Clock
-from tidelock.scheduler.cycle import Assumed
-from tidelock.scheduler.decider import Decider, Unschedulable
-from tidelock.scheduler.recent import Recent
+from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.decider import Decider, Unschedulable
+from tidelock.scheduler.views.recent_decisions import Recent
 from tidelock.serving import MetricsToken, serve
 from tidelock.web.site import Site, Standing
 from tidelock.web.view import View

@@ -40,24 +40,24 @@ from tidelock.model.reservation_group import decode_group
 from tidelock.model.reservation_quote import decode_quote
 from tidelock.model.reservation_schedule import decode_schedule
 from tidelock.running import background, until
-from tidelock.scheduler.binding import Binder
-from tidelock.scheduler.decider import Decider
-from tidelock.scheduler.evictions import Evictor
-from tidelock.scheduler.extenders import Extenders
-from tidelock.scheduler.faults import Faults
-from tidelock.scheduler.feed import Feed
-from tidelock.scheduler.gates import GateReporter
-from tidelock.scheduler.gauges import Gauges
-from tidelock.scheduler.groups import GroupKeeper
-from tidelock.scheduler.loop import Loop
-from tidelock.scheduler.publisher import Publisher
-from tidelock.scheduler.quota_status import QuotaReporter
-from tidelock.scheduler.quotes import QuoteDesk
-from tidelock.scheduler.recent import MOST, Recent
-from tidelock.scheduler.schedules import ScheduleKeeper
-from tidelock.scheduler.tasks import About, Tasks, TurnTaking
-from tidelock.scheduler.tools import Tools
-from tidelock.scheduler.watches import OTHERS, OWN, reflectors
+from tidelock.scheduler.actions.binding import Binder
+from tidelock.scheduler.actions.context import Tools
+from tidelock.scheduler.actions.evictions import Evictor
+from tidelock.scheduler.actions.extenders import Extenders
+from tidelock.scheduler.actions.gates import GateReporter
+from tidelock.scheduler.actions.loop import Loop
+from tidelock.scheduler.actions.status_writer import Publisher
+from tidelock.scheduler.actions.tasks import About, Tasks, TurnTaking
+from tidelock.scheduler.controllers.groups import GroupKeeper
+from tidelock.scheduler.controllers.quotas import QuotaReporter
+from tidelock.scheduler.controllers.quotes import QuoteDesk
+from tidelock.scheduler.controllers.schedules import ScheduleKeeper
+from tidelock.scheduler.core.decider import Decider
+from tidelock.scheduler.informers.event_handlers import Feed
+from tidelock.scheduler.informers.informers import OTHERS, OWN, reflectors
+from tidelock.scheduler.informers.unreadable import Faults
+from tidelock.scheduler.views.gauges import Gauges
+from tidelock.scheduler.views.recent_decisions import MOST, Recent
 from tidelock.serving import MetricsToken
 from tidelock.settings import Settings
 from tidelock.telemetry import Telemetry

@@ -1,7 +1,7 @@
 """Metrics. Names, labels and buckets of `scheduler_*` are those of kube-scheduler 1.36.
 
 Counters and histograms are written where things happen; what can be read off the scheduler's state is read at
-the scrape, by `tidelock.scheduler.gauges`.
+the scrape, by `tidelock.scheduler.views.gauges`.
 """
 
 from bisect import bisect_left

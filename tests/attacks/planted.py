@@ -34,12 +34,12 @@ from tidelock.framework.installed import GROUP
 from tidelock.ledger.ledger import Book
 from tidelock.model import reservation
 from tidelock.model.pods import Pod
-from tidelock.scheduler.binding import Binder
-from tidelock.scheduler.groups import GroupKeeper
-from tidelock.scheduler.publisher import Publisher
-from tidelock.scheduler.quota_status import QuotaReporter
-from tidelock.scheduler.quotes import QuoteDesk
-from tidelock.scheduler.schedules import ScheduleKeeper
+from tidelock.scheduler.actions.binding import Binder
+from tidelock.scheduler.actions.status_writer import Publisher
+from tidelock.scheduler.controllers.groups import GroupKeeper
+from tidelock.scheduler.controllers.quotas import QuotaReporter
+from tidelock.scheduler.controllers.quotes import QuoteDesk
+from tidelock.scheduler.controllers.schedules import ScheduleKeeper
 
 # Which method fails for the objects that have a word in their names.
 _STEPS: tuple[tuple[Any, str, str], ...] = (

@@ -14,7 +14,7 @@ from devcluster.build import run_go
 from property.foreign import KINDS, READERS, Location, changed, locations, part, structs_in, without
 from tidelock.model.instants import parse_instant
 from tidelock.model.quotas import decode_resource_quota
-from tidelock.scheduler.watches import WATCHED
+from tidelock.scheduler.informers.informers import WATCHED
 
 _NAMED = (("metadata",), ("metadata", "name"))
 _NEEDED = "Object missing required field"

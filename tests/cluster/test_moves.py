@@ -10,7 +10,7 @@ from cluster.live import Lock, Node, Pod, condition
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import wait_for
-from tidelock.framework.movable import MOVABLE
+from tidelock.scheduler.defrag.movable import MOVABLE
 
 _WEB = {"app": "web"}
 _OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}

@@ -17,7 +17,7 @@ from differential.tidelock_side import TidelockSide
 from differential.upstream import upstream
 from tidelock.kube.client import NODES, PODS
 from tidelock.plugins.registry import REGISTRY
-from tidelock.scheduler.watches import OTHERS
+from tidelock.scheduler.informers.informers import OTHERS
 
 _DEFAULT_SEEDS = "0-511"
 _SCENARIOS_AT_ONCE = 64

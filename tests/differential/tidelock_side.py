@@ -8,10 +8,10 @@ import msgspec
 from tidelock.framework.config import read_configuration
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.cycle import Assumed
-from tidelock.scheduler.decider import Unschedulable
-from tidelock.scheduler.examining import examine
-from tidelock.scheduler.picture import Picture
+from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.decider import Unschedulable
+from tidelock.scheduler.core.explain import examine
+from tidelock.scheduler.informers.offline import Picture
 
 _NOW = 1_800_000_000.0
 

@@ -15,7 +15,7 @@ from devcluster import Component, LocalCluster
 from differential.scenario import FINALIZER, SCENARIO, UPSTREAM, Json, Scenario
 from tidelock.kube.client import NODES, PODS, KubeClient, Resource
 from tidelock.kube.config import load_connection
-from tidelock.scheduler.watches import OTHERS
+from tidelock.scheduler.informers.informers import OTHERS
 
 _NAMESPACES, _SERVICES, _VOLUMES, _CLAIMS, _CSI_NODES = (
     OTHERS[name][0]

@@ -21,7 +21,7 @@ from tidelock.kube.client import (
 )
 from tidelock.kube.errors import ApiError
 from tidelock.kube.lines import LineSplitter
-from tidelock.scheduler.watches import OTHERS
+from tidelock.scheduler.informers.informers import OTHERS
 
 WORLD_LABEL = "test.tidelock.dev/world"
 

@@ -44,23 +44,23 @@ from tidelock.model.reservation_group import decode_group
 from tidelock.model.reservation_quote import decode_quote
 from tidelock.model.reservation_schedule import decode_schedule
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.binding import Binder
-from tidelock.scheduler.decider import Decider
-from tidelock.scheduler.evictions import Evictor
-from tidelock.scheduler.extenders import Extenders
-from tidelock.scheduler.feed import Feed
-from tidelock.scheduler.gates import GateReporter
-from tidelock.scheduler.groups import GroupKeeper
-from tidelock.scheduler.loop import Loop
-from tidelock.scheduler.publisher import Publisher
-from tidelock.scheduler.queue import Place
-from tidelock.scheduler.quota_status import QuotaReporter
-from tidelock.scheduler.quotes import QuoteDesk
-from tidelock.scheduler.recent import Recent
-from tidelock.scheduler.schedules import ScheduleKeeper
-from tidelock.scheduler.tasks import Tasks, TurnTaking
-from tidelock.scheduler.tools import Tools
-from tidelock.scheduler.watches import decoder_of
+from tidelock.scheduler.actions.binding import Binder
+from tidelock.scheduler.actions.context import Tools
+from tidelock.scheduler.actions.evictions import Evictor
+from tidelock.scheduler.actions.extenders import Extenders
+from tidelock.scheduler.actions.gates import GateReporter
+from tidelock.scheduler.actions.loop import Loop
+from tidelock.scheduler.actions.status_writer import Publisher
+from tidelock.scheduler.actions.tasks import Tasks, TurnTaking
+from tidelock.scheduler.controllers.groups import GroupKeeper
+from tidelock.scheduler.controllers.quotas import QuotaReporter
+from tidelock.scheduler.controllers.quotes import QuoteDesk
+from tidelock.scheduler.controllers.schedules import ScheduleKeeper
+from tidelock.scheduler.core.decider import Decider
+from tidelock.scheduler.core.pod_queue import Place
+from tidelock.scheduler.informers.event_handlers import Feed
+from tidelock.scheduler.informers.informers import decoder_of
+from tidelock.scheduler.views.recent_decisions import Recent
 from tidelock.telemetry import Telemetry
 
 SCHEDULER = "tidelock-scheduler"

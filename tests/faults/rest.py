@@ -21,10 +21,10 @@ from tidelock.model.reservation import decode_reservation
 from tidelock.model.reservation_group import decode_group
 from tidelock.model.reservation_schedule import decode_schedule
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.cycle import Assumed
-from tidelock.scheduler.decider import Decider
-from tidelock.scheduler.feed import Feed
-from tidelock.scheduler.watches import decoder_of
+from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.decider import Decider
+from tidelock.scheduler.informers.event_handlers import Feed
+from tidelock.scheduler.informers.informers import decoder_of
 
 _MOST_DECISIONS = 50
 _GROUPS = "reservationgroups"

@@ -26,13 +26,13 @@ from tidelock.ledger.queue.quotas import Quotas
 from tidelock.ledger.sets.groups import Group
 from tidelock.model.meta import Key
 from tidelock.model.reservation_schedule import ReservationSchedule
-from tidelock.scheduler import moving
-from tidelock.scheduler.evictions import Evictor
-from tidelock.scheduler.feed import ReservationSink
-from tidelock.scheduler.moving import Moving
-from tidelock.scheduler.publisher import Publisher
-from tidelock.scheduler.quotes import QuoteDesk
-from tidelock.scheduler.schedules import ScheduleKeeper
+from tidelock.scheduler.actions.evictions import Evictor
+from tidelock.scheduler.actions.status_writer import Publisher
+from tidelock.scheduler.controllers.quotes import QuoteDesk
+from tidelock.scheduler.controllers.schedules import ScheduleKeeper
+from tidelock.scheduler.defrag import controller
+from tidelock.scheduler.defrag.controller import Moving
+from tidelock.scheduler.informers.event_handlers import ReservationSink
 
 # Seconds of the loop in which an operator with a fault is given up that does not come to rest.
 _PATIENCE = 100.0
@@ -149,7 +149,7 @@ def _quotes_are_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _all_is_approved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moving, "approved", lambda *_: True)
+    monkeypatch.setattr(controller, "approved", lambda *_: True)
 
 
 def _room_is_not_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from tidelock.model.lenient import Reader
 from tidelock.model.nodes import Node, decode_node
 from tidelock.model.pods import decode_pod
 from tidelock.model.quotas import decode_resource_quota
-from tidelock.scheduler.watches import OTHERS
+from tidelock.scheduler.informers.informers import OTHERS
 
 Location = tuple[int | str, ...]
 

@@ -30,8 +30,8 @@ from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import Resources, at_most, beyond, covers, plus
 from tidelock.model.reservation import Reservation
-from tidelock.scheduler.cycle import Assumed
-from tidelock.scheduler.queue import Place
+from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.pod_queue import Place
 
 
 class _Held(NamedTuple):

@@ -19,11 +19,11 @@ from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.model.reservation import Reservation
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.cycle import Assumed
-from tidelock.scheduler.decider import Decider, Outcome
-from tidelock.scheduler.feed import Feed
-from tidelock.scheduler.moving import Task
-from tidelock.scheduler.preempting import Preemption
+from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.decider import Decider, Outcome
+from tidelock.scheduler.core.preemption import Preemption
+from tidelock.scheduler.defrag.controller import Task
+from tidelock.scheduler.informers.event_handlers import Feed
 
 MOVE_AFTER = 30.0
 EARMARK_AFTER = 10.0

@@ -14,8 +14,8 @@ from tidelock.model.budgets import PodDisruptionBudget
 from tidelock.model.instants import format_instant
 from tidelock.model.nodes import Node
 from tidelock.model.pods import REQUIRE_RESERVATION, Pod
-from tidelock.scheduler.cycle import Assumed
-from tidelock.scheduler.decider import Unschedulable
+from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.decider import Unschedulable
 from unit.scheduler.machinery import Core
 
 PRIORITIES = st.sampled_from([1, 0, 2, 1, -1, 3])

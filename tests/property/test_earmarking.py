@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from builders import node, pod
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import Pod, assigned_to
-from tidelock.scheduler.cycle import Assumed
-from tidelock.scheduler.earmarking import LOOK_AGAIN
+from tidelock.scheduler.core.backfill import LOOK_AGAIN
+from tidelock.scheduler.core.cycle import Assumed
 from unit.scheduler.machinery import Core
 
 AFTER = 60

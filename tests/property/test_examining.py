@@ -8,8 +8,8 @@ from differential.scenarios import make_scenario
 from property.test_whole_cycle import furnished, stored
 from tidelock.model.pods import decode_pod
 from tidelock.plugins.registry import REGISTRY
-from tidelock.scheduler.cycle import Assumed
-from tidelock.scheduler.examining import examine
+from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.explain import examine
 
 
 @given(st.integers(0, 100_000))

@@ -11,7 +11,7 @@ from tidelock.binders.arrivals import Arrivals
 from tidelock.binders.guard import UNSEEN_SECONDS, Guard
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import Pod, decode_pod
-from tidelock.scheduler.cycle import Assumed
+from tidelock.scheduler.core.cycle import Assumed
 from unit.scheduler.machinery import Core
 
 NODES = ("a", "b")

@@ -13,7 +13,7 @@ from tidelock.ledger.queue.quotas import Quotas
 from tidelock.ledger.reservation_info import Entry
 from tidelock.model.quantities import PODS, Resources
 from tidelock.model.quotas import ReservationQuota, decode_reservation_quota
-from tidelock.scheduler.line import Line
+from tidelock.scheduler.core.reservation_queue import Line
 
 
 class Tenant(NamedTuple):

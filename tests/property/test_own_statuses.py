@@ -31,7 +31,7 @@ from tidelock.model.reservation import Reservation, decode_reservation
 from tidelock.model.reservation_group import ReservationGroup, decode_group
 from tidelock.model.reservation_quote import Quote, decode_quote
 from tidelock.model.reservation_schedule import ReservationSchedule, decode_schedule
-from tidelock.scheduler.quoting import Answer, render_answer
+from tidelock.scheduler.core.dry_run import Answer, render_answer
 from unit.scheduler.machinery import Core
 
 _AT = "2027-01-15T07:59:00Z"

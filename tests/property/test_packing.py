@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from builders import Json, node, pod
 from tidelock.model.api.reservation import Phase
-from tidelock.scheduler import together
+from tidelock.scheduler.core import gang as gang_module
 from unit.scheduler.gang import Gang
 from unit.scheduler.machinery import Core
 
@@ -93,7 +93,7 @@ def test_a_group_is_packed_where_the_most_of_it_fits(
     fitting = {zone: _active(_place(_core(nodes, resident), members, least, zone)) for zone in ZONES}
     most = max(fitting.values())
 
-    with patch.object(together, "_TRIES_A_STEP", tries):
+    with patch.object(gang_module, "_TRIES_A_STEP", tries):
         gang = _place(_core(nodes, resident), members, least)
     where = Counter(entry.node[0] for number in range(gang.size) if (entry := gang[number]).node)
     assert where in [Counter({zone: found}) for zone, found in fitting.items() if found == most]

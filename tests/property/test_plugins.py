@@ -26,8 +26,8 @@ from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
 from tidelock.plugins.reservation.plugin import Reservation
 from tidelock.plugins.taint_toleration import TaintToleration
 from tidelock.plugins.unreadable_objects import UnreadableObjects
-from tidelock.scheduler.cycle import Assumed, Cycle
-from tidelock.scheduler.refusal import Refusal
+from tidelock.scheduler.core.cycle import Assumed, Cycle
+from tidelock.scheduler.core.diagnosis import Refusal
 from unit.plugins.scene import Scene
 
 GPU = "nvidia.com/gpu"

@@ -41,7 +41,7 @@ from tidelock.framework.profile import (
 from tidelock.ledger.ledger import Book
 from tidelock.model.pods import Pod
 from tidelock.plugins.priority_sort import PrioritySort
-from tidelock.scheduler.queue import Place, SchedulingQueue, Waiting
+from tidelock.scheduler.core.pod_queue import Place, SchedulingQueue, Waiting
 
 FLUSH_AFTER = 300.0
 NAMES = [f"web-{number}" for number in range(3)]

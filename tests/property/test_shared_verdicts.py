@@ -20,9 +20,9 @@ from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.usage_annotations import NODE_LEVEL
 from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
-from tidelock.scheduler import verdicts
-from tidelock.scheduler.cycle import Assumed, Cycle
-from tidelock.scheduler.refusal import Refusal
+from tidelock.scheduler.core import equivalence_cache
+from tidelock.scheduler.core.cycle import Assumed, Cycle
+from tidelock.scheduler.core.diagnosis import Refusal
 
 NODES = st.builds(
     lambda number, cpu, cordoned, taint, zone, measured: node(
@@ -127,7 +127,7 @@ STEPS: st.SearchStrategy[Callable[[Cluster], None]] = st.one_of(
 def test_a_decision_is_the_same_with_and_without_memory(
     few: int, nodes: list[Node], steps: list[Callable[[Cluster], None]]
 ) -> None:
-    with patch.object(verdicts, "_MOST_KINDS", 3), patch.multiple(cached_column, _FEW=few, _BLOCK=5):
+    with patch.object(equivalence_cache, "_MOST_KINDS", 3), patch.multiple(cached_column, _FEW=few, _BLOCK=5):
         cluster = Cluster()
         for each in nodes:
             cluster.put_node(each)

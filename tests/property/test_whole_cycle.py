@@ -14,9 +14,9 @@ from tidelock.framework.config import read_configuration
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.plugins.registry import BUILTINS, REGISTRY
-from tidelock.scheduler.cycle import Assumed
-from tidelock.scheduler.decider import Consultation
-from tidelock.scheduler.watches import decoder_of
+from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.decider import Consultation
+from tidelock.scheduler.informers.informers import decoder_of
 from unit.scheduler.machinery import Core
 
 CONFIGURATION = read_configuration(configuration(), BUILTINS, lambda _: {})

@@ -25,7 +25,7 @@ from tidelock.ledger.lifecycle.steady_clock import Steady
 from tidelock.model.pods import Pod, assigned_to
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
 from tidelock.plugins.reservation.plugin import Reservation
-from tidelock.scheduler.decider import Decider
+from tidelock.scheduler.core.decider import Decider
 
 # How long an admitted binding may stay unseen. The API server gives up a request after 60 s, so that nothing
 # can come of it later; the rest is for the watch.

@@ -40,7 +40,7 @@ from tidelock.model.nodes import Node, decode_node
 from tidelock.model.reservation import Reservation, decode_reservation
 from tidelock.model.usage_annotations import Quality
 from tidelock.model.water_level import WaterLevel, decode_water_level
-from tidelock.scheduler.watches import OTHERS, OWN, WATCHED
+from tidelock.scheduler.informers.informers import OTHERS, OWN, WATCHED
 
 _CRDS = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False

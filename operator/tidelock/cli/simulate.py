@@ -29,9 +29,9 @@ from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.model.reservation import Reservation, decode_reservation
-from tidelock.scheduler.cycle import Assumed
-from tidelock.scheduler.decider import Unschedulable
-from tidelock.scheduler.picture import Picture
+from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.decider import Unschedulable
+from tidelock.scheduler.informers.offline import Picture
 
 _HORIZON = 15.0  # seconds that are played: longer than any backoff
 _MOST_REPLICAS = 1000

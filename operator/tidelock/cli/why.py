@@ -39,9 +39,9 @@ from tidelock.model.quantities import (
     format_resources,
 )
 from tidelock.model.usage_annotations import Quality
-from tidelock.scheduler.decider import Decider
-from tidelock.scheduler.examining import Opinion, examine
-from tidelock.scheduler.picture import Picture
+from tidelock.scheduler.core.decider import Decider
+from tidelock.scheduler.core.explain import Opinion, examine
+from tidelock.scheduler.informers.offline import Picture
 
 _POD_WORDS = frozenset({"pod", "pods", "po"})
 _LOCK_WORDS = frozenset({"reservation", "reservations", "rsv"})

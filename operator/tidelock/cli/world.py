@@ -16,8 +16,8 @@ from tidelock.kube.client import NODES, PODS, RESERVATIONS, Resource
 from tidelock.kube.errors import Forbidden, NotFound
 from tidelock.kube.listing import list_all
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.picture import Picture
-from tidelock.scheduler.watches import OTHERS, OWN
+from tidelock.scheduler.informers.informers import OTHERS, OWN
+from tidelock.scheduler.informers.offline import Picture
 from tidelock.settings import DEFAULT_SCHEDULER_NAME
 
 _NEEDED = {"nodes": NODES, "pods": PODS, "reservations": RESERVATIONS}

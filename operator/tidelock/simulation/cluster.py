@@ -17,9 +17,9 @@ from tidelock.model.pods import Pod, PodStatus, assigned_to, decode_pod
 from tidelock.model.usage_annotations import Uses
 from tidelock.model.water_level import WaterLevel, decode_water_level
 from tidelock.model.workloads import Workload as Controller
-from tidelock.scheduler.cycle import Assumed
-from tidelock.scheduler.decider import Decider
-from tidelock.scheduler.feed import Feed
+from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.decider import Decider
+from tidelock.scheduler.informers.event_handlers import Feed
 from tidelock.simulation.world import Machine, Workload, World
 
 NAMESPACE = "simulation"

@@ -26,8 +26,8 @@ from tidelock.model.nodes import Node
 from tidelock.model.quantities import CPU, MEMORY, PODS, format_resources
 from tidelock.model.usage_annotations import Quality, quality
 from tidelock.plugins.water_level_balance.usage_policies import UNLIMITED, Groups, Policy
-from tidelock.scheduler.decider import Decider
-from tidelock.scheduler.recent import Decision, Recent
+from tidelock.scheduler.core.decider import Decider
+from tidelock.scheduler.views.recent_decisions import Decision, Recent
 
 ROWS = 50
 """Rows of a page of nodes, and of locks."""
@@ -151,7 +151,7 @@ class LockRow(_Row, frozen=True):
 
 
 class DecisionRow(_Row, frozen=True):
-    """A decision; see `tidelock.scheduler.recent`."""
+    """A decision; see `tidelock.scheduler.views.recent_decisions`."""
 
     at: float
     kind: str

@@ -11,7 +11,7 @@ from tidelock.framework.events import Action, ClusterEvent, Resource
 from tidelock.model.nodes import Node, decode_node
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.plugins.unreadable_objects import UnreadableObjects
-from tidelock.scheduler.watches import decoder_of
+from tidelock.scheduler.informers.informers import decoder_of
 from unit.plugins.scene import Scene
 from unit.scheduler.machinery import Core
 

@@ -24,7 +24,7 @@ from builders import NOW, node, pod
 from tidelock.framework.config import read_configuration
 from tidelock.framework.installed import load_plugins
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.decider import Decider
+from tidelock.scheduler.core.decider import Decider
 
 text = Path(sys.argv[1]).read_text()
 decider = Decider(read_configuration(text, BUILTINS, partial(load_plugins, builtin=BUILTINS.registry)))

@@ -24,7 +24,7 @@ from tidelock.leader import Leader
 from tidelock.main import _served
 from tidelock.model.meta import ObjectMeta
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.tasks import About, Tasks
+from tidelock.scheduler.actions.tasks import About, Tasks
 from tidelock.settings import Settings
 from unit.process.empty_server import EmptyServer, empty_server
 

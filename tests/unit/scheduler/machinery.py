@@ -22,19 +22,19 @@ from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, assigned_to, claims_annotation, decode_pod
 from tidelock.model.reservation import decode_reservation
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.binding import Binder
-from tidelock.scheduler.cycle import Assumed
-from tidelock.scheduler.decider import Decider, Outcome, Unschedulable
-from tidelock.scheduler.evictions import Evictor
-from tidelock.scheduler.extenders import Extenders
-from tidelock.scheduler.feed import Feed
-from tidelock.scheduler.gates import GateReporter
-from tidelock.scheduler.loop import Loop
-from tidelock.scheduler.publisher import Publisher
-from tidelock.scheduler.queue import FLUSH_AFTER
-from tidelock.scheduler.recent import Recent
-from tidelock.scheduler.tasks import Tasks, TurnTaking
-from tidelock.scheduler.tools import Tools
+from tidelock.scheduler.actions.binding import Binder
+from tidelock.scheduler.actions.context import Tools
+from tidelock.scheduler.actions.evictions import Evictor
+from tidelock.scheduler.actions.extenders import Extenders
+from tidelock.scheduler.actions.gates import GateReporter
+from tidelock.scheduler.actions.loop import Loop
+from tidelock.scheduler.actions.status_writer import Publisher
+from tidelock.scheduler.actions.tasks import Tasks, TurnTaking
+from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.decider import Decider, Outcome, Unschedulable
+from tidelock.scheduler.core.pod_queue import FLUSH_AFTER
+from tidelock.scheduler.informers.event_handlers import Feed
+from tidelock.scheduler.views.recent_decisions import Recent
 from tidelock.telemetry import Telemetry
 from unit.scheduler.fake_api import FakeApi
 

@@ -9,7 +9,7 @@ from tidelock.kube.errors import Unreachable
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
 from tidelock.model.reservation_schedule import ReservationSchedule, decode_schedule
-from tidelock.scheduler.schedules import ScheduleKeeper
+from tidelock.scheduler.controllers.schedules import ScheduleKeeper
 from unit.scheduler.machinery import Shell, lock_path, turns
 
 KEY = Key(NAMESPACE, "nightly")

@@ -14,7 +14,7 @@ from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
 from tidelock.model.pods import BORROWS, REQUIRE_RESERVATION, Pod, assigned_to
-from tidelock.scheduler.preempting import Preemption
+from tidelock.scheduler.core.preemption import Preemption
 from unit.scheduler.machinery import Core
 
 ONE, TWO = {"cpu": "1"}, {"cpu": "2"}

@@ -6,9 +6,9 @@ from builders import NOW, node, pod
 from tidelock.ledger.lifecycle.steady_clock import Steady
 from tidelock.ledger.output.status import render
 from tidelock.model.pods import assigned_to
-from tidelock.scheduler.earmarking import LOOK_AGAIN, PATIENCE
-from tidelock.scheduler.moving import LOOK_AGAIN as LOOK_FOR_MOVES
-from tidelock.scheduler.queue import FLUSH_AFTER, Place
+from tidelock.scheduler.core.backfill import LOOK_AGAIN, PATIENCE
+from tidelock.scheduler.core.pod_queue import FLUSH_AFTER, Place
+from tidelock.scheduler.defrag.controller import LOOK_AGAIN as LOOK_FOR_MOVES
 from unit.scheduler.machinery import Core
 from unit.scheduler.moves import ask, fragmented, web
 

@@ -17,9 +17,9 @@ from tidelock.model.nodes import Node, decode_node
 from tidelock.model.pods import decode_pod
 from tidelock.model.raw import keeping_raw
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.cycle import Assumed
-from tidelock.scheduler.decider import Consultation
-from tidelock.scheduler.queue import Place
+from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.decider import Consultation
+from tidelock.scheduler.core.pod_queue import Place
 from unit.kube.scripted import ScriptedServer, answers
 from unit.scheduler.machinery import Core, Shell, pod_path
 

@@ -22,7 +22,7 @@ from tidelock.framework.api import (
     Scores,
     Status,
 )
-from tidelock.scheduler.queue import Place
+from tidelock.scheduler.core.pod_queue import Place
 from unit.scheduler.machinery import Core
 
 POINTS = "scheduler_framework_extension_point_duration_seconds_count"

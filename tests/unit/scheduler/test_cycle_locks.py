@@ -7,7 +7,7 @@ from tidelock.framework.waiting_pods import WaitingPods
 from tidelock.ledger import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import Node
-from tidelock.scheduler.cycle import Cycle
+from tidelock.scheduler.core.cycle import Cycle
 from unit.scheduler.machinery import Core
 
 NOT_READY = "node.kubernetes.io/not-ready:NoSchedule"

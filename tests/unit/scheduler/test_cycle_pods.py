@@ -13,9 +13,9 @@ from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import Node
 from tidelock.model.usage_annotations import NODE_LEVEL
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.cycle import Cycle
-from tidelock.scheduler.decider import Unschedulable
-from tidelock.scheduler.refusal import Refusal
+from tidelock.scheduler.core.cycle import Cycle
+from tidelock.scheduler.core.decider import Unschedulable
+from tidelock.scheduler.core.diagnosis import Refusal
 from unit.scheduler.machinery import Core
 
 

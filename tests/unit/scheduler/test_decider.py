@@ -6,9 +6,9 @@ from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.quotas import decode_reservation_quota
 from tidelock.plugins.node_name import NodeName
-from tidelock.scheduler.cycle import Cycle
-from tidelock.scheduler.decider import LOCKS_A_STEP
-from tidelock.scheduler.queue import Place
+from tidelock.scheduler.core.cycle import Cycle
+from tidelock.scheduler.core.decider import LOCKS_A_STEP
+from tidelock.scheduler.core.pod_queue import Place
 from unit.scheduler.machinery import Core
 
 

@@ -13,8 +13,8 @@ from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import START_SECONDS, Pod, assigned_to
-from tidelock.scheduler.cycle import Assumed
-from tidelock.scheduler.earmarking import LOOK_AGAIN, PATIENCE
+from tidelock.scheduler.core.backfill import LOOK_AGAIN, PATIENCE
+from tidelock.scheduler.core.cycle import Assumed
 from unit.scheduler.machinery import Core
 
 LONG = 60

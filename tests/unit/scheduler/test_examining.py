@@ -2,7 +2,7 @@ from typing import Any
 
 from builders import NAMESPACE, NOW, node, pod
 from tidelock.model.meta import Key
-from tidelock.scheduler.examining import Opinion, examine
+from tidelock.scheduler.core.explain import Opinion, examine
 from unit.scheduler.machinery import Core
 
 

@@ -18,7 +18,7 @@ from tidelock.framework.extender import Advice, Failed, Victims
 from tidelock.model.nodes import Node, decode_node
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.model.raw import keeping_raw
-from tidelock.scheduler.extenders import ExtenderError, Extenders
+from tidelock.scheduler.actions.extenders import ExtenderError, Extenders
 from unit.kube.scripted import ScriptedServer, answers
 
 POD_JSON = pod_json("web-0", requests={"example.com/foo": "1"})

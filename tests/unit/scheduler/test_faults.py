@@ -12,7 +12,7 @@ from tidelock.kube.events import ObjectReference
 from tidelock.kube.watch import Reflector
 from tidelock.model.meta import Key
 from tidelock.model.nodes import decode_node
-from tidelock.scheduler.faults import Faults
+from tidelock.scheduler.informers.unreadable import Faults
 
 
 class Ignoring:

@@ -12,8 +12,8 @@ from tidelock.framework.events import ClusterEvent
 from tidelock.model.namespaces import Namespace
 from tidelock.model.pods import Pod
 from tidelock.model.workloads import Service
-from tidelock.scheduler.feed import Feed
-from tidelock.scheduler.queue import SchedulingQueue
+from tidelock.scheduler.core.pod_queue import SchedulingQueue
+from tidelock.scheduler.informers.event_handlers import Feed
 from unit.scheduler.machinery import Core
 
 

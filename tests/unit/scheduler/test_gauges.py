@@ -2,7 +2,7 @@ from prometheus_client import CollectorRegistry
 
 from builders import node, pod
 from tidelock.model.api.reservation import Phase
-from tidelock.scheduler.gauges import Gauges
+from tidelock.scheduler.views.gauges import Gauges
 from unit.scheduler.machinery import Core
 
 

@@ -13,8 +13,8 @@ from tidelock.kube.errors import Conflict, Forbidden
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
 from tidelock.model.reservation_group import ReservationGroup, decode_group
-from tidelock.scheduler.groups import GroupKeeper
-from tidelock.scheduler.keeping import Demand
+from tidelock.scheduler.controllers.base import Demand
+from tidelock.scheduler.controllers.groups import GroupKeeper
 from unit.scheduler.gang import OWNERS, worker
 from unit.scheduler.machinery import Shell, lock_path, turns
 

@@ -9,7 +9,7 @@ from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.crds import RESERVATION
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import assigned_to
-from tidelock.scheduler.line import Line
+from tidelock.scheduler.core.reservation_queue import Line
 from unit.scheduler.machinery import Core
 
 

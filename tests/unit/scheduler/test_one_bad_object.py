@@ -24,9 +24,9 @@ from tidelock.model.nodes import Node
 from tidelock.model.quantities import plus
 from tidelock.model.reservation import decode_reservation
 from tidelock.model.unusable import unusable
-from tidelock.scheduler.cycle import Assumed
-from tidelock.scheduler.decider import Unschedulable
-from tidelock.scheduler.refusal import Refusal
+from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.decider import Unschedulable
+from tidelock.scheduler.core.diagnosis import Refusal
 from unit.scheduler.machinery import Core, Shell, pod_path, turns
 
 BAD = Key(NAMESPACE, "bad")

@@ -22,8 +22,8 @@ from tidelock.framework.api import (
 from tidelock.framework.profile import Enabled, Profile, ProfileSettings, build_profile
 from tidelock.framework.waiting_pods import WaitingPods
 from tidelock.plugins.registry import DEFAULT_PLUGINS, REGISTRY
-from tidelock.scheduler.cycle import Assumed, Cycle
-from tidelock.scheduler.plan import Plan
+from tidelock.scheduler.core.active_plugins import Plan
+from tidelock.scheduler.core.cycle import Assumed, Cycle
 from unit.plugins.scene import Scene
 
 

@@ -10,8 +10,8 @@ from tidelock.ledger import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import Pod
 from tidelock.plugins import default_preemption
-from tidelock.scheduler.preempting import Preemption
-from tidelock.scheduler.refusal import Refusal
+from tidelock.scheduler.core.diagnosis import Refusal
+from tidelock.scheduler.core.preemption import Preemption
 from unit.scheduler.machinery import Core
 
 PREEMPTING = {"preemptionPolicy": "PreemptLowerPriority"}

@@ -7,7 +7,7 @@ from tidelock.ledger.output.status import render
 from tidelock.ledger.reasons import PREEMPTED
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import assigned_to
-from tidelock.scheduler.decider import LOCKS_A_STEP
+from tidelock.scheduler.core.decider import LOCKS_A_STEP
 from unit.scheduler.machinery import Core
 
 

@@ -4,8 +4,8 @@ from builders import NOW, SCHEDULER, pod
 from tidelock.framework.config import default_configuration
 from tidelock.framework.events import ASSIGNED_POD_DELETE
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.decider import Decider
-from tidelock.scheduler.queue import Place, SchedulingQueue
+from tidelock.scheduler.core.decider import Decider
+from tidelock.scheduler.core.pod_queue import Place, SchedulingQueue
 
 GATE = [{"name": "example.com/quota"}]
 

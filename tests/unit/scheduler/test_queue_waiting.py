@@ -13,8 +13,8 @@ from tidelock.framework.events import (
     Resource,
 )
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.decider import Decider
-from tidelock.scheduler.queue import FLUSH_AFTER, Place, SchedulingQueue
+from tidelock.scheduler.core.decider import Decider
+from tidelock.scheduler.core.pod_queue import FLUSH_AFTER, Place, SchedulingQueue
 
 UID = "uid-web-0"
 FIT = {"NodeResourcesFit"}

@@ -8,7 +8,7 @@ from builders import NAMESPACE, Json, encode, node
 from tidelock.kube.client import RESERVATIONQUOTAS
 from tidelock.kube.errors import Conflict, Invalid, ServerError
 from tidelock.model.quotas import decode_reservation_quota
-from tidelock.scheduler.quota_status import QuotaReporter
+from tidelock.scheduler.controllers.quotas import QuotaReporter
 from unit.scheduler.machinery import Shell, turns
 
 PATH = RESERVATIONQUOTAS.item("team", NAMESPACE)
@@ -103,7 +103,7 @@ async def test_it_begins_when_all_is_known_and_goes_on() -> None:
 async def test_a_quota_for_which_the_operator_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     office = Office()
     office.store_quota(hard={"cpu": "3"})
-    monkeypatch.setattr("tidelock.scheduler.quota_status.render_quota", lambda *_: 1 / 0)
+    monkeypatch.setattr("tidelock.scheduler.controllers.quotas.render_quota", lambda *_: 1 / 0)
     await office.reporter.flush()
     status = office.shell.api.objects[PATH]["status"]
     assert [each["reason"] for each in status["conditions"]] == ["InternalError"] * 2

@@ -11,8 +11,8 @@ from builders import NAMESPACE, NOW, Json, encode, node, pod
 from tidelock.kube.client import RESERVATIONQUOTES
 from tidelock.kube.errors import Invalid, ServerError
 from tidelock.model.reservation_quote import Quote, decode_quote
-from tidelock.scheduler.quotes import QuoteDesk
-from tidelock.scheduler.quoting import Answer
+from tidelock.scheduler.controllers.quotes import QuoteDesk
+from tidelock.scheduler.core.dry_run import Answer
 from unit.scheduler.machinery import Shell, turns
 
 PATH = RESERVATIONQUOTES.item("ask", NAMESPACE)

@@ -4,7 +4,7 @@ from itertools import islice
 
 from builders import NOW, node
 from tidelock.model.meta import Key
-from tidelock.scheduler.recent import MOST, Decision, Recent
+from tidelock.scheduler.views.recent_decisions import MOST, Decision, Recent
 from unit.scheduler.machinery import Shell
 
 POD, LOCK = Key("shop", "web-0"), Key("shop", "lock")

@@ -8,9 +8,9 @@ from tidelock.framework.config import MAX_BACKOFF
 from tidelock.ledger import reasons
 from tidelock.model.api.reservation import BoundPod, Phase
 from tidelock.model.pods import CLAIMED_LOCKS, decode_pod
-from tidelock.scheduler.decider import LOCKS_A_STEP
-from tidelock.scheduler.feed import ObjectSink
-from tidelock.scheduler.queue import Place
+from tidelock.scheduler.core.decider import LOCKS_A_STEP
+from tidelock.scheduler.core.pod_queue import Place
+from tidelock.scheduler.informers.event_handlers import ObjectSink
 from unit.scheduler.machinery import HELD, Core
 
 

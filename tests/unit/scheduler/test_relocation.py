@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from builders import NOW, Json, budget, node, pod
-from tidelock.framework.movable import MOVABLE, SAFE_TO_EVICT
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import ObjectMeta
 from tidelock.model.namespaces import Namespace
+from tidelock.scheduler.defrag.movable import MOVABLE, SAFE_TO_EVICT
 from unit.scheduler.machinery import Core
 from unit.scheduler.moves import ask, fragmented, plan_of, planned, told, web
 

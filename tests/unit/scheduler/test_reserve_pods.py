@@ -10,9 +10,9 @@ from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import BORROWS, REQUIRE_RESERVATION, Pod, assigned_to
-from tidelock.scheduler.cycle import Assumed
-from tidelock.scheduler.decider import Unschedulable
-from tidelock.scheduler.examining import examine
+from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.decider import Unschedulable
+from tidelock.scheduler.core.explain import examine
 from unit.scheduler.gang import Gang
 from unit.scheduler.machinery import Core
 

@@ -14,7 +14,7 @@ from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
 from tidelock.model.pods import assigned_to
 from tidelock.model.quotas import decode_reservation_quota
-from tidelock.scheduler.cycle import Assumed
+from tidelock.scheduler.core.cycle import Assumed
 from unit.scheduler.machinery import Core
 
 TWO = {"cpu": "2"}

@@ -4,7 +4,7 @@ from random import Random
 from isolating import Isolating
 from tidelock.kube.client import RESERVATIONS
 from tidelock.model.meta import ObjectMeta
-from tidelock.scheduler.tasks import About, Tasks
+from tidelock.scheduler.actions.tasks import About, Tasks
 
 ABOUT = About("status", RESERVATIONS, ObjectMeta("lock", "shop"))
 

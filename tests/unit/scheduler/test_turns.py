@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from tidelock.scheduler.turns import Turns
+from tidelock.scheduler.actions.fair_semaphore import Turns
 from unit.scheduler.machinery import turns as settle
 
 

@@ -6,7 +6,7 @@ import pytest
 from builders import NOW, level, node, pod, water_level
 from tidelock.model.meta import Key
 from tidelock.model.usage_annotations import Quality
-from tidelock.scheduler.recent import Decision
+from tidelock.scheduler.views.recent_decisions import Decision
 from tidelock.web.view import (
     DECISIONS,
     ROWS,

@@ -1,0 +1,406 @@
+"""The binding cycle: what is done with a pod once it is reserved, and how pods are told why they are not.
+
+In order, as in kube-scheduler 1.36 (schedule_one.go): wait for the permit, PreBind, Bind, PostBind. Whatever
+fails gives the room back, and the pod returns to the queue.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+
+from tidelock.framework import extender
+from tidelock.framework.api import SKIP, SUCCESS, Code, PostBind, Status, Victims
+from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.extender import Advice
+from tidelock.framework.extension_point_timer import Course, PluginError
+from tidelock.framework.own_reservations import ClaimedLocks
+from tidelock.framework.waiting_pods import WaitingPod
+from tidelock.kube.client import PODS
+from tidelock.kube.errors import ApiError, Forbidden, Invalid, NotFound
+from tidelock.kube.events import ObjectReference
+from tidelock.ledger.ledger import Claim
+from tidelock.model.failures import failure_text
+from tidelock.model.instants import format_instant
+from tidelock.model.pods import Pod, claims_annotation, decode_pod
+from tidelock.plugins.extender import ExtenderAdvice
+from tidelock.scheduler.actions.context import Tools
+from tidelock.scheduler.actions.extenders import ExtenderError, Extenders
+from tidelock.scheduler.actions.tasks import About
+from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.decider import Consultation, Decider, Unschedulable
+from tidelock.scheduler.core.diagnosis import Refusal, turned_down
+from tidelock.scheduler.core.pod_queue import Waiting
+from tidelock.telemetry import code_label
+
+logger = logging.getLogger(__name__)
+
+# Seconds for which a request may be under way: the API server gives it up after 60 s.
+_UNDER_WAY = 65.0
+
+_Bind = Callable[[CycleState, Pod, str], Awaitable[Status]]
+
+
+class Binder:
+    """Carries out decisions about pods, each in a task of its own."""
+
+    def __init__(self, tools: Tools, decider: Decider, extenders: Extenders) -> None:
+        self._client = tools.client
+        self._recorder = tools.recorder
+        self._telemetry = tools.telemetry
+        self._clock = tools.clock
+        self._tasks = tools.tasks
+        self._isolation = tools.isolation
+        self._recent = tools.recent
+        self._decider = decider
+        self._extenders = extenders
+        self._unsettled: dict[str, Assumed] = {}  # by uid: of whose end the decider does not know
+
+    def consult(self, consultation: Consultation, answered: Callable[[], None]) -> None:
+        """Ask the extenders about a pod in the background; calls `answered` once the decider has advice."""
+        about = About("consultation", PODS, consultation.waiting.pod.meta)
+        self._tasks.spawn(self._consult(consultation, answered), about)
+
+    def bind(self, assumed: Assumed, started: float) -> None:
+        """Bind a pod in the background; `started` is the monotonic time at which its attempt began."""
+        about = About("binding", PODS, assumed.pod.meta)
+        self._tasks.spawn(self._bind_safely(assumed, started), about)
+        self._recent.placed(assumed, self._clock.now())
+
+    def look_up(self, claim: Claim, answered: Callable[[Pod | None], None]) -> None:
+        """Ask the API server for a pod in the background; calls `answered` with it, or with None.
+
+        If its binding does not say which locks it took, that is written to the pod before.
+        """
+        about = About("look-up", PODS, claim.pod.meta)
+        self._tasks.spawn(self._look_up(claim, answered), about, partial(self.look_up, claim, answered))
+
+    def report(self, outcome: Unschedulable) -> None:
+        """Tell a pod that it fits nowhere, or what went wrong; the same message is told once."""
+        self._recent.refused(outcome, self._clock.now())
+        waiting, message = outcome.waiting, outcome.refusal.message
+        self._recorder.record(
+            pod_reference(waiting.pod), "Warning", "FailedScheduling", "Scheduling", message
+        )
+        nominated: str | None = self._decider.cache.nominator.node_of(waiting.pod.uid)
+        if nominated == waiting.pod.status.nominated_node_name:
+            nominated = None  # as it is written already
+        if waiting.message != message or nominated is not None:
+            waiting.message = message
+            reason = "SchedulerError" if outcome.refusal.error else "Unschedulable"
+            about = About("condition", PODS, waiting.pod.meta)
+            self._tasks.spawn(self._tell(waiting, reason, message, nominated), about)
+
+    async def write_condition(
+        self, waiting: Waiting, reason: str, message: str, nominated: str | None = None, version: int = 0
+    ) -> bool:
+        """Write why a pod is not scheduled, and the node that is being made ready for it, or none.
+
+        With a version, only if the pod has that one. Return False if that failed and may succeed later.
+        """
+        pod = waiting.pod
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": reason,
+            "message": message,
+            "lastProbeTime": None,
+            "lastTransitionTime": format_instant(int(self._clock.now())),
+        }
+        status: dict[str, object] = {"conditions": [condition]}
+        if nominated is not None:
+            status["nominatedNodeName"] = nominated or None
+        metadata = {"uid": pod.uid} | ({"resourceVersion": str(version)} if version else {})
+        path = PODS.item(pod.meta.name, pod.meta.namespace, "status")
+        try:
+            async with self._tasks.turn.of(pod.meta.namespace) if version else self._tasks.turn:
+                await self._client.patch(path, {"metadata": metadata, "status": status}, kind="strategic")
+        except ApiError as error:
+            waiting.message = ""  # the next attempt writes it again; a pod that is gone has none
+            logger.info("no condition written", extra={"pod": str(pod.key), "error": str(error)})
+            return isinstance(error, NotFound)
+        return True
+
+    async def _consult(self, consultation: Consultation, answered: Callable[[], None]) -> None:
+        with self._isolation.attempt("consultation", PODS, consultation.waiting.pod.meta) as attempt:
+            if consultation.victims is None:
+                advice = await self._extenders.advise(consultation.waiting.pod, consultation.nodes)
+            else:
+                advice = await self._ask_about_victims(consultation.waiting.pod, consultation.victims)
+        if attempt.error is not None:  # no other pod is decided before there is an answer
+            advice = Advice(victims={}, error=failure_text(attempt.error))
+        self._decider.advised(consultation, advice)
+        answered()
+
+    async def _ask_about_victims(self, pod: Pod, candidates: Mapping[str, Victims]) -> Advice:
+        """Ask whom else to evict; about nodes where only locks would have to go, extenders know nothing."""
+        cache = self._decider.cache
+        asked = {
+            name: extender.Victims(tuple(placed.pod for placed in each.pods), each.violations)
+            for name, each in candidates.items()
+            if each.pods
+        }
+        try:
+            chosen = await self._extenders.preempt(
+                pod, asked, lambda node_name: [placed.pod for placed in cache.pods_on(node_name)]
+            )
+        except ExtenderError as error:
+            return Advice(victims={}, error=str(error))
+        victims = {name: each for name, each in candidates.items() if not each.pods}
+        for name, left in chosen.items():
+            placed = (cache.get(each.uid) for each in left.pods)
+            there = tuple(each for each in placed if each is not None and each.node_name == name)
+            locks = candidates[name].locks if name in candidates else ()
+            victims[name] = Victims(there, locks, left.violations)
+        return Advice(victims=victims)
+
+    async def _look_up(self, claim: Claim, answered: Callable[[Pod | None], None]) -> None:
+        uids = claim.uids if claim.unwritten else None
+        answered(await (self._stored(claim.pod) if uids is None else self._annotated(claim.pod, uids)))
+
+    async def _bind_safely(self, assumed: Assumed, started: float) -> None:
+        """Bind a pod; after a fault its room is free again, unless the API server has it bound by now."""
+        uid = assumed.pod.uid
+        self._unsettled[uid] = assumed
+        with self._isolation.attempt("binding", PODS, assumed.pod.meta) as attempt:
+            await self._bind(assumed, started)
+        while self._unsettled.get(uid) is assumed:
+            with self._isolation.attempt("binding", PODS, assumed.pod.meta) as attempt:
+                await self._settle(assumed)
+            await asyncio.sleep(attempt.pause)
+
+    async def _settle(self, assumed: Assumed) -> None:
+        """Have the decider know what became of a pod, as the API server says."""
+        stored = await self._stored(assumed.pod)
+        if stored is not None and stored.node_name == assumed.node_name:
+            self._decider.bound(assumed, self._clock.now())
+        else:
+            self._decider.binding_failed(assumed, self._clock.now())
+        self._unsettled.pop(assumed.pod.uid, None)
+
+    async def _bind(self, assumed: Assumed, started: float) -> None:
+        waiting = self._decider.queue.get(assumed.pod.uid)
+        try:
+            refusal = await self._wait_on_permit(assumed)
+            if refusal is not None:
+                self._decider.rejected(assumed, refusal, self._clock.now())
+                self._unsettled.pop(assumed.pod.uid, None)
+                self._end(assumed, "unschedulable", started)
+                self._report(waiting, refusal)
+                return
+            await self._timed("PreBind", assumed, self._pre_bind(assumed))
+            await self._timed("Bind", assumed, self._bind_by_plugin(assumed))
+            if (claims := assumed.state.read(ClaimedLocks)) is not None and claims.unwritten:
+                await self._annotated(assumed.pod, claims.uids)
+        except PluginError as error:
+            logger.warning("binding failed", extra={"pod": str(assumed.pod.key), "error": str(error)})
+            self._decider.binding_failed(assumed, self._clock.now())
+            self._unsettled.pop(assumed.pod.uid, None)
+            self._end(assumed, "error", started)
+            self._report(waiting, Refusal(str(error), frozenset(), error=True))
+            return
+        now = self._clock.now()
+        self._decider.bound(assumed, now)
+        self._unsettled.pop(assumed.pod.uid, None)
+        self._end(assumed, "scheduled", started)
+        note = f"Successfully assigned {assumed.pod.key} to {assumed.node_name}"
+        self._recorder.record(pod_reference(assumed.pod), "Normal", "Scheduled", "Binding", note)
+        if waiting is not None:
+            self._telemetry.pod_scheduling_attempts.observe(waiting.attempts)
+            waited = self._decider.queue.waited(waiting, now)
+            self._telemetry.pod_scheduling_sli_duration.labels(str(waiting.attempts)).observe(waited)
+        with Course(assumed.profile.scheduler_name, self._telemetry) as course:
+            course.enter("PostBind")
+            for plugin in assumed.profile.post_bind:
+                course.ask(plugin)
+                self._post_bind(plugin, assumed)
+
+    # The steps.
+
+    async def _wait_on_permit(self, assumed: Assumed) -> Refusal | None:
+        """Wait until all plugins that asked for it allow the pod; gives the refusal if one does not."""
+        waiting = self._decider.waiting_pods.get(assumed.pod.uid)
+        if waiting is None:
+            return None
+        started = self._clock.monotonic()
+        try:
+            await _decided(waiting)
+        finally:
+            self._decider.waiting_pods.remove(assumed.pod.uid)
+        rejected = waiting.rejected_by is not None
+        code = Code.UNSCHEDULABLE if rejected else Code.SUCCESS
+        self._telemetry.permit_wait_duration.labels(code_label(code)).observe(
+            self._clock.monotonic() - started
+        )
+        if rejected:
+            status = Status(Code.UNSCHEDULABLE, (waiting.reason,))
+            return turned_down("Permit", waiting.rejected_by or "", status)
+        self._decider.queue.done(assumed.pod.uid)
+        return None
+
+    async def _pre_bind(self, assumed: Assumed) -> None:
+        pod, profile = assumed.pod, assumed.profile
+        for plugin in profile.pre_bind:
+            work = plugin.pre_bind(assumed.state, pod, assumed.node_name)
+            await self._run("PreBind", plugin.name, work, assumed)
+
+    async def _bind_by_plugin(self, assumed: Assumed) -> None:
+        """Have an extender, or the first Bind plugin that does not leave it to the next, bind the pod."""
+        binders: list[tuple[str, _Bind]] = [(plugin.name, plugin.bind) for plugin in assumed.profile.bind]
+        if self._extenders.configured:
+            binders.insert(0, (ExtenderAdvice.name, self._bind_by_extender))
+        for name, work in binders:
+            try:
+                status = work(assumed.state, assumed.pod, assumed.node_name)
+                if await self._run("Bind", name, status, assumed) is not Code.SKIP:
+                    return
+            except PluginError as error:
+                if not (_outcome_unknown(error) and await self._bound_after_all(assumed, name, work)):
+                    raise
+                return
+        raise PluginError("no Bind plugin has bound the pod")
+
+    async def _bind_by_extender(self, _: CycleState, pod: Pod, node_name: str) -> Status:
+        async with self._tasks.turn:
+            return SUCCESS if await self._extenders.bind(pod, node_name) else SKIP
+
+    async def _bound_after_all(self, assumed: Assumed, name: str, work: _Bind) -> bool:
+        """Find out whether a binding whose answer was lost is made; until then the room stays taken.
+
+        It may be made later than it is looked for. So it is sent again, as no pod is bound twice, until the
+        pod tells, or the API server can be at none of them any more.
+        """
+        pause = self._tasks.retry_pauses()
+        latest = self._clock.monotonic() + _UNDER_WAY
+        while True:
+            stored = await self._stored(assumed.pod)
+            if stored is None or stored.leaving or stored.node_name:
+                return stored is not None and stored.node_name == assumed.node_name
+            if self._clock.monotonic() >= latest:
+                return False
+            try:
+                again = work(assumed.state, assumed.pod, assumed.node_name)
+                await self._run("Bind", name, again, assumed)
+            except PluginError as error:
+                if _outcome_unknown(error):
+                    latest = self._clock.monotonic() + _UNDER_WAY
+                cause = error.__cause__
+                await pause(cause if isinstance(cause, ApiError) else ApiError(str(error)))
+            else:
+                return True
+
+    async def _stored(self, pod: Pod) -> Pod | None:
+        """Read a pod until the API server answers; None if it is gone, whoever has its name now."""
+        pause = self._tasks.retry_pauses()
+        while True:
+            try:
+                async with self._tasks.turn:
+                    raw = await self._client.get(PODS.item(pod.meta.name, pod.meta.namespace))
+            except NotFound:
+                return None
+            except ApiError as error:
+                await pause(error)
+            else:
+                stored = decode_pod(raw)
+                return stored if stored.uid == pod.uid else None
+
+    async def _annotated(self, pod: Pod, claims: Sequence[str]) -> Pod | None:
+        """Have a pod that others have bound say which locks it took, unless it does; returns it as stored.
+
+        A former leader's words are never replaced, nor these by it: the version is a condition of the write.
+        """
+        pause = self._tasks.retry_pauses()
+        path = PODS.item(pod.meta.name, pod.meta.namespace, "status")
+        while True:
+            stored = await self._stored(pod)
+            if stored is None or not stored.node_name or stored.leaving or stored.claimed_locks is not None:
+                return stored
+            known = {"uid": stored.uid, "resourceVersion": stored.meta.resource_version}
+            body = {"metadata": known | {"annotations": claims_annotation(claims)}}
+            try:
+                async with self._tasks.turn:
+                    return decode_pod(await self._client.patch(path, body))
+            except (Forbidden, Invalid) as error:
+                logger.warning("no claim written", extra={"pod": str(pod.key), "error": str(error)})
+                return stored
+            except ApiError as error:
+                await pause(error)
+
+    async def _run(self, point: str, plugin: str, work: Awaitable[Status], assumed: Assumed) -> Code:
+        """Run a plugin for a pod.
+
+        Raises:
+            PluginError: it refused, or it failed; at this point both are errors of the pod.
+
+        """
+        started = self._clock.monotonic()
+        code = Code.ERROR
+        try:
+            status = await work
+            code = status.code
+        except ApiError as error:
+            self._telemetry.api_errors.labels(point, type(error).__name__).inc()
+            raise PluginError(f'running {point} plugin "{plugin}": {error}') from error
+        except Exception as error:
+            self._isolation.failed("binding", PODS, assumed.pod.meta, error)
+            text = f'running {point} plugin "{plugin}": {type(error).__name__}: {error}'
+            raise PluginError(text) from error
+        finally:
+            if assumed.state.expect(Course).sampled:
+                self._telemetry.ran(plugin, point, code, self._clock.monotonic() - started)
+        if not status.ok:
+            raise PluginError(f'running {point} plugin "{plugin}": {", ".join(status.reasons)}')
+        return status.code
+
+    async def _timed(self, point: str, assumed: Assumed, work: Awaitable[None]) -> None:
+        """Run an extension point and measure it."""
+        started = self._clock.monotonic()
+        code = Code.ERROR
+        try:
+            await work
+            code = Code.SUCCESS
+        finally:
+            elapsed = self._clock.monotonic() - started
+            self._telemetry.passed(point, code, assumed.profile.scheduler_name, elapsed)
+
+    def _post_bind(self, plugin: PostBind, assumed: Assumed) -> None:
+        with self._isolation.attempt("binding", PODS, assumed.pod.meta):
+            plugin.post_bind(assumed.state, assumed.pod, assumed.node_name)
+
+    # What is told.
+
+    def _end(self, assumed: Assumed, result: str, started: float) -> None:
+        profile = assumed.profile.scheduler_name
+        self._telemetry.schedule_attempts.labels(result, profile).inc()
+        elapsed = self._clock.monotonic() - started
+        self._telemetry.scheduling_attempt_duration.labels(result, profile).observe(elapsed)
+
+    def _report(self, waiting: Waiting | None, refusal: Refusal) -> None:
+        if waiting is not None and self._decider.queue.get(waiting.pod.uid) is waiting:  # or it is gone
+            self.report(Unschedulable(waiting, refusal))
+
+    async def _tell(self, waiting: Waiting, reason: str, message: str, nominated: str | None) -> None:
+        await self.write_condition(waiting, reason, message, nominated)
+
+
+def _outcome_unknown(error: PluginError) -> bool:
+    cause = error.__cause__
+    return isinstance(cause, ApiError) and cause.outcome_unknown
+
+
+async def _decided(waiting: WaitingPod) -> None:
+    """Wait until a pod is allowed or rejected; a plugin whose time is over rejects it."""
+    loop = asyncio.get_running_loop()
+    decided = asyncio.Event()
+    waiting.when_decided(decided.set)
+    timers = [loop.call_later(seconds, waiting.time_out, plugin) for plugin, seconds in waiting.waits.items()]
+    try:
+        await decided.wait()
+    finally:
+        for timer in timers:
+            timer.cancel()
+
+
+def pod_reference(pod: Pod) -> ObjectReference:
+    """Name a pod in an event."""
+    return ObjectReference("v1", "Pod", pod.meta.name, pod.meta.namespace, pod.uid)

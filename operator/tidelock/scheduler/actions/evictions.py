@@ -1,0 +1,212 @@
+"""Preemption's side of the API: evicts victims and takes outdone nominations away, off the decision loop.
+
+As kube-scheduler 1.36 does (framework/preemption/executor.go): a victim is given the condition
+DisruptionTarget and deleted, or, if it still waits for its permit, refused that instead. Who gives back
+what it has borrowed is evicted through the Eviction API, or, where a budget forbids that, as any victim, and
+within a grace period that the cluster's administrator bounds. Who
+is moved for a lock is evicted through that API alone, one after the other, whenever budgets allow it.
+"""
+
+import asyncio
+import logging
+from functools import partial
+
+from tidelock.kube.client import PODS, RESERVATIONS
+from tidelock.kube.errors import (
+    ApiError,
+    Conflict,
+    NotFound,
+    TooManyRequests,
+    TransientError,
+)
+from tidelock.model.instants import format_instant
+from tidelock.model.meta import ObjectMeta
+from tidelock.model.pods import PREEMPTED, Pod, decode_pod
+from tidelock.scheduler.actions.binding import pod_reference
+from tidelock.scheduler.actions.context import Tools
+from tidelock.scheduler.actions.tasks import About
+from tidelock.scheduler.core.decider import Decider
+from tidelock.scheduler.core.preemption import Preemption
+from tidelock.scheduler.defrag.controller import Task
+
+logger = logging.getLogger(__name__)
+
+_TRIES = 5
+# Seconds after which room is looked for again when an eviction failed: what refused it may go on to do so.
+_AGAIN = 5.0
+
+
+class Evictor:
+    """Carries out what preemption has decided, each eviction in a task of its own."""
+
+    def __init__(self, tools: Tools, decider: Decider, borrower_grace: int = 30) -> None:
+        """Prepare; `borrower_grace` is the longest grace period of a borrower, in seconds."""
+        self._borrower_grace = borrower_grace
+        self._client = tools.client
+        self._recorder = tools.recorder
+        self._telemetry = tools.telemetry
+        self._clock = tools.clock
+        self._tasks = tools.tasks
+        self._decider = decider
+        self._moving: set[Task] = set()
+
+    def flush(self) -> None:
+        """Begin to carry out all that was decided since the last call."""
+        for attempt in self._decider.take_preemptions():
+            self._telemetry.preemption_attempts.inc()
+            if attempt.chosen:
+                self._telemetry.preemption_victims.observe(attempt.chosen)
+            for pod in attempt.outdone:
+                self._tasks.spawn(self._take_nomination(pod), About("eviction", PODS, pod.meta))
+            for victim in attempt.victims:
+                about = About("eviction", PODS, victim.meta)
+                self._tasks.spawn(self._evict(attempt, victim), about, partial(self._failed, attempt, victim))
+        for task in self._decider.take_moves():
+            if task not in self._moving:
+                self._moving.add(task)
+                about = About("move", RESERVATIONS, ObjectMeta(task.lock.name, task.lock.namespace))
+                self._tasks.spawn(self._move_all(task), about)
+
+    async def _evict(self, attempt: Preemption, victim: Pod) -> None:
+        """Evict a victim, or have the pod or reservation that is to get its room choose again."""
+        note = f"{_reason(attempt)} by {attempt.kind} {attempt.pod.uid} on node {attempt.node_name}"
+        if self._decider.reject_waiting(victim.uid):
+            self._decider.cache.evicting.discard(victim.uid)  # it may be placed again
+            self._tell(attempt, victim, f"{note} (in kube-scheduler memory).")
+            return
+        if victim.ends_at <= self._clock.now() + self._borrower_grace:
+            return  # it goes in time by itself
+        pause = self._tasks.retry_pauses()
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                await (self._reclaim if attempt.borrowers else self._delete)(attempt, victim)
+            except ApiError as error:
+                # It is gone, or another has its name, of which the watch will tell; or others wrote to it.
+                gone = isinstance(error, NotFound | Conflict)
+                if tries_left and (gone or isinstance(error, TransientError)):
+                    await pause(error)
+                    if gone and self._is_leaving(victim):
+                        return
+                    continue
+                if not gone:
+                    self._telemetry.api_errors.labels("eviction", type(error).__name__).inc()
+                    logger.warning("an eviction failed", extra={"pod": str(victim.key), "error": str(error)})
+                await asyncio.sleep(_AGAIN)
+                self._failed(attempt, victim)
+            else:
+                self._tell(attempt, victim, note)
+            return
+
+    def _failed(self, attempt: Preemption, victim: Pod) -> None:
+        """Have whoever waits for a victim's room choose again."""
+        self._decider.eviction_failed(victim.uid, attempt.pod.uid, self._clock.now())
+
+    def _is_leaving(self, victim: Pod) -> bool:
+        """Whether the watch has told that a pod is gone, or on its way since it was chosen."""
+        placed = self._decider.cache.get(victim.uid)
+        return placed is None or (placed.pod.leaving and not victim.leaving)
+
+    async def _move_all(self, task: Task) -> None:
+        """Evict the pods of a plan, as long as it is under way."""
+        moving, pause = self._decider.moving, self._tasks.retry_pauses()
+        unanswered: set[str] = set()  # who may have been evicted by a try of which nobody heard
+        try:
+            while (victim := moving.next_victim(task)) is not None:
+                try:
+                    await self._ask_to_evict(victim)
+                except (NotFound, Conflict, TooManyRequests) as error:
+                    if victim.uid not in unanswered:
+                        moving.spared(task, victim.uid)
+                    # Until the watch tells that it is gone, or its budget has something left.
+                    await pause(error)
+                except TransientError as error:
+                    unanswered.add(victim.uid)
+                    await pause(error)
+                except ApiError as error:
+                    self._telemetry.api_errors.labels("move", type(error).__name__).inc()
+                    logger.warning("a move failed", extra={"pod": str(victim.key), "error": str(error)})
+                    moving.spared(task, victim.uid)
+                    moving.failed(task, f"pod {victim.key} can't be evicted: {error}", self._clock.now())
+                else:
+                    moving.evicted(victim.uid)
+                    note = f"Moved for reservation {task.lock}, to make room on node {victim.node_name}"
+                    self._recorder.record(pod_reference(victim), "Normal", "Moved", "Moving", note)
+                    pause = self._tasks.retry_pauses()
+        finally:
+            self._moving.discard(task)
+
+    async def _reclaim(self, attempt: Preemption, victim: Pod) -> None:
+        """Evict a borrower; the owner's right to its room stands above a budget."""
+        try:
+            await self._ask_to_evict(victim, self._grace(victim))
+        except TooManyRequests:
+            await self._delete(attempt, victim, self._grace(victim))
+
+    def _grace(self, borrower: Pod) -> int:
+        """Return the grace period of a borrower in seconds, of which no author may choose any."""
+        own = borrower.spec.termination_grace_period_seconds
+        return max(min(own, self._borrower_grace), 1)  # 0 would not wait for its containers to end
+
+    async def _ask_to_evict(self, victim: Pod, grace: int | None = None) -> None:
+        """Evict a pod through the Eviction API, which heeds budgets; with its own grace period if None."""
+        name, namespace = victim.meta.name, victim.meta.namespace
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": victim.uid}}
+            | ({} if grace is None else {"gracePeriodSeconds": grace}),
+        }
+        async with self._tasks.turn:
+            await self._client.create(PODS.item(name, namespace, "eviction"), eviction)
+
+    async def _delete(self, attempt: Preemption, victim: Pod, grace: int | None = None) -> None:
+        """Mark a victim, and ask it to end in the version that has the mark.
+
+        A deletion can't tell its leadership, so whatever was written to the victim since makes it void.
+        """
+        kind, status, reason = PREEMPTED
+        cause = (
+            "an owner of the room that it borrows"
+            if attempt.borrowers
+            else f"a higher priority {attempt.kind}"
+        )
+        message = f"{attempt.scheduler_name}: preempting to accommodate {cause}"
+        condition = {
+            "type": kind,
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": format_instant(int(self._clock.now())),
+        }
+        name, namespace = victim.meta.name, victim.meta.namespace
+        async with self._tasks.turn:
+            marked = decode_pod(await self._patch_status(victim, {"conditions": [condition]}))
+            await self._client.delete(
+                PODS.item(name, namespace),
+                uid=victim.uid,
+                resource_version=marked.meta.resource_version,
+                grace_seconds=grace,
+            )
+
+    async def _take_nomination(self, pod: Pod) -> None:
+        """Take a nomination away; if that fails, the pod's next attempt does it."""
+        try:
+            async with self._tasks.turn:
+                await self._patch_status(pod, {"nominatedNodeName": None})
+        except ApiError as error:
+            logger.info("a nomination stays written", extra={"pod": str(pod.key), "error": str(error)})
+
+    async def _patch_status(self, pod: Pod, status: dict[str, object]) -> bytes:
+        path = PODS.item(pod.meta.name, pod.meta.namespace, "status")
+        body = {"metadata": {"uid": pod.uid}, "status": status}
+        return await self._client.patch(path, body, kind="strategic")
+
+    def _tell(self, attempt: Preemption, victim: Pod, note: str) -> None:
+        action = "Reclaiming" if attempt.borrowers else "Preempting"
+        self._recorder.record(pod_reference(victim), "Normal", _reason(attempt), action, note)
+
+
+def _reason(attempt: Preemption) -> str:
+    """Name why its victims have to go."""
+    return "Reclaimed" if attempt.borrowers else "Preempted"

@@ -1,0 +1,123 @@
+"""The decision loop: the one place where pods and locks are decided, one after the other."""
+
+import asyncio
+from functools import partial
+from typing import NoReturn
+
+from tidelock.clock import Clock
+from tidelock.isolation import Isolation
+from tidelock.kube.client import PODS
+from tidelock.model.instants import earliest
+from tidelock.model.pods import Pod
+from tidelock.scheduler.actions.binding import Binder
+from tidelock.scheduler.actions.evictions import Evictor
+from tidelock.scheduler.actions.status_writer import Publisher
+from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.decider import Consultation, Decider, Outcome
+from tidelock.scheduler.informers.event_handlers import Feed
+from tidelock.telemetry import Telemetry
+
+# Seconds of decisions between two turns of the event loop: watches and answers wait no longer than that.
+_SLICE = 0.005
+# Longest sleep: a system clock that was set forward is noticed within it.
+_LONGEST_SLEEP = 1.0
+
+
+class Loop:
+    """Drives the decider and hands its outcomes on."""
+
+    def __init__(
+        self,
+        decider: Decider,
+        binder: Binder,
+        evictor: Evictor,
+        publisher: Publisher,
+        telemetry: Telemetry,
+        clock: Clock,
+        isolation: Isolation,
+    ) -> None:
+        self._decider = decider
+        self._binder = binder
+        self._evictor = evictor
+        self._publisher = publisher
+        self._telemetry = telemetry
+        self._clock = clock
+        self._isolation = isolation
+        self._consulted: tuple[str, float] | None = (
+            None  # which pod extenders are asked about, and since when
+        )
+        self._event = asyncio.Event()
+        self.started = asyncio.Event()
+        self.last_turn = clock.monotonic()
+
+    def wake(self) -> None:
+        """Have the loop look again: something has changed."""
+        self._event.set()
+
+    async def run(self, feed: Feed) -> NoReturn:
+        """Decide for ever, from the moment that the feed is ready."""
+        while not feed.ready:
+            await self._sleep()
+        self.started.set()
+        while True:
+            self._work()
+            feed.catch_up()
+            self._evictor.flush()
+            for claim in self._decider.take_hearsay():
+                self._binder.look_up(claim, partial(feed.answered, claim))
+            unwritten = self._publisher.flush()
+            due = earliest(self._decider.next_due(), feed.next_due)
+            if unwritten or (due is not None and due <= self._clock.now()):
+                await asyncio.sleep(0)
+            else:
+                await self._sleep(due)
+
+    def _work(self) -> None:
+        """Decide until nothing is due, or for the length of a slice."""
+        self.last_turn = start = self._clock.monotonic()
+        while True:
+            started = self._clock.monotonic()
+            outcome = self._decider.step(self._clock.now())
+            if outcome is not None:
+                with self._isolation.attempt("decision", PODS, _pod_of(outcome).meta):
+                    self._hand_on(outcome, started)
+            due = self._decider.next_due()
+            if due is None or due > self._clock.now() or self._clock.monotonic() - start > _SLICE:
+                return
+
+    def _hand_on(self, outcome: Outcome, started: float) -> None:
+        if isinstance(outcome, Consultation):
+            uid = outcome.waiting.pod.uid
+            if self._consulted is None or self._consulted[0] != uid:
+                self._consulted = (uid, started)
+            self._binder.consult(outcome, self.wake)
+            return
+        if self._consulted is not None:
+            uid, since = self._consulted
+            self._consulted = None
+            started = since if _pod_of(outcome).uid == uid else started
+        elapsed = self._clock.monotonic() - started
+        self._telemetry.scheduling_algorithm_duration.observe(elapsed)
+        if isinstance(outcome, Assumed):
+            self._binder.bind(outcome, started)
+            return
+        result = "error" if outcome.refusal.error else "unschedulable"
+        profile = outcome.waiting.profile.scheduler_name
+        self._telemetry.schedule_attempts.labels(result, profile).inc()
+        self._telemetry.scheduling_attempt_duration.labels(result, profile).observe(elapsed)
+        self._binder.report(outcome)
+
+    async def _sleep(self, due: float | None = None) -> None:
+        """Sleep until something happens or is due."""
+        left = _LONGEST_SLEEP if due is None else due - self._clock.now()
+        handle = asyncio.get_running_loop().call_later(max(min(left, _LONGEST_SLEEP), 0.0), self._event.set)
+        try:
+            await self._event.wait()
+        finally:
+            handle.cancel()
+        self._event.clear()  # or the next wait would return without letting anything else run
+        self.last_turn = self._clock.monotonic()
+
+
+def _pod_of(outcome: Outcome) -> Pod:
+    return outcome.pod if isinstance(outcome, Assumed) else outcome.waiting.pod

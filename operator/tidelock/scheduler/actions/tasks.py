@@ -1,0 +1,162 @@
+"""Writes that go on in the background while decisions are made."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from random import Random
+from typing import Any, NamedTuple
+
+from tidelock.clock import Clock
+from tidelock.framework.api import Api, PatchKind
+from tidelock.isolation import Isolation
+from tidelock.kube.backoff import Backoff, Backoffs
+from tidelock.kube.client import Resource
+from tidelock.kube.errors import ApiError
+from tidelock.model.meta import ObjectMeta
+from tidelock.scheduler.actions.fair_semaphore import Turns
+
+# Requests under way at once: enough to keep an API server busy, few enough to be answered in time. Of one
+# namespace's statuses, so few that an API server busy with them still answers others soon.
+_TURNS = 32
+_TURNS_A_NAMESPACE = 8
+# Seconds between two tries of a request that fails.
+_SHORTEST_RETRY = 0.1
+_LONGEST_RETRY = 5.0
+_LONGEST_REFUSED = 60.0
+# Seconds after the last task in which another is likely to come, as people send work in series.
+_CALM = 0.1
+# Longest sleep in seconds: a system clock that was set forward is noticed within it.
+_LONGEST_SLEEP = 5.0
+
+
+async def until_news(news: asyncio.Event, due: float | None, clock: Clock) -> None:
+    """Sleep until there is news, which is then heard, or until an instant; or else for some seconds."""
+    left = _LONGEST_SLEEP if due is None else due - clock.now()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(max(min(left, _LONGEST_SLEEP), 0.0)):
+            await news.wait()
+    news.clear()
+
+
+class About(NamedTuple):
+    """Which step a task is, for which object: what a fault of it is counted for."""
+
+    step: str
+    resource: Resource
+    meta: ObjectMeta
+
+
+class Tasks:
+    """Background tasks whose end is waited for, and whose faults cost their objects alone.
+
+    Attributes:
+        turn: held during a request, so that thousands of tasks line up here and not in the HTTP client, where
+            waiting counts as part of a request's time-out, nor on hundreds of connections. Namespaces take
+            turns in it for what is written by thousands.
+
+    """
+
+    def __init__(self, rng: Random, isolation: Isolation) -> None:
+        """Prepare; chance spreads what is tried again."""
+        self._isolation = isolation
+        self.turn = Turns(_TURNS, _TURNS_A_NAMESPACE)
+        self._rng = rng
+        self._calm_from = 0.0  # by the event loop's clock
+        self._running: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a task is under way, or was a moment ago."""
+        return bool(self._running) or asyncio.get_running_loop().time() < self._calm_from
+
+    def spawn(
+        self, work: Coroutine[Any, Any, None], about: About, again: Callable[[], None] | None = None
+    ) -> None:
+        """Start a task, unless the end has come; after a fault of it, `again` is called a while later."""
+        if self._closed:
+            work.close()
+            return
+        task = asyncio.get_running_loop().create_task(work)
+        self._running.add(task)
+        task.add_done_callback(partial(self._ended, about, again))
+
+    @asynccontextmanager
+    async def drained(self, seconds: float) -> AsyncIterator[None]:
+        """At the end of the context let no more tasks begin, and wait so long for those under way."""
+        try:
+            yield
+        finally:
+            self._closed = True
+            await self.drain(seconds)
+            self._calm_from = 0.0
+
+    async def drain(self, seconds: float) -> None:
+        """Wait for the tasks under way, at most so long, then cancel the rest."""
+        if self._running:
+            _, left = await asyncio.wait(self._running, timeout=seconds)
+            for task in left:
+                task.cancel()
+            if left:
+                await asyncio.wait(left)
+
+    def retry_pauses(self) -> Callable[[ApiError], Awaitable[None]]:
+        """Return what to await after each failure of one request: longer each time, or as the server asks."""
+        backoff = Backoff(_SHORTEST_RETRY, _LONGEST_RETRY, self._rng)
+        return lambda error: asyncio.sleep(max(backoff.next(), error.retry_after or 0.0))
+
+    def backoffs(self, longest: float = _LONGEST_REFUSED) -> Backoffs[Any]:
+        """Return back-offs for the writes of many objects: one that is refused is tried less and less."""
+        return Backoffs(_SHORTEST_RETRY, longest, self._rng)
+
+    def _ended(self, about: About, again: Callable[[], None] | None, task: asyncio.Task[None]) -> None:
+        loop = asyncio.get_running_loop()
+        self._running.discard(task)
+        self._calm_from = loop.time() + _CALM
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        pause = self._isolation.failed(*about, error)
+        if again is not None:
+            loop.call_later(pause, self._again, about, again)
+
+    def _again(self, about: About, again: Callable[[], None]) -> None:
+        with self._isolation.attempt(*about):
+            if not self._closed:
+                again()
+
+
+class TurnTaking(Api):
+    """What plugins write to: the client's requests, each in its turn."""
+
+    def __init__(self, api: Api, tasks: Tasks) -> None:
+        self._api = api
+        self._turn = tasks.turn
+
+    async def get(self, path: str) -> bytes:
+        """Read an object."""
+        async with self._turn:
+            return await self._api.get(path)
+
+    async def create(self, path: str, body: object) -> bytes:
+        """Create an object, or post to a subresource."""
+        async with self._turn:
+            return await self._api.create(path, body)
+
+    async def replace(self, path: str, body: object) -> bytes:
+        """Put an object, or its subresource, in the place of the stored one."""
+        async with self._turn:
+            return await self._api.replace(path, body)
+
+    async def patch(self, path: str, body: object, *, kind: PatchKind = "merge") -> bytes:
+        """Change an object."""
+        async with self._turn:
+            return await self._api.patch(path, body, kind=kind)
+
+    async def delete(self, path: str, *, uid: str | None = None) -> bytes:
+        """Delete an object, if it still has that uid."""
+        async with self._turn:
+            return await self._api.delete(path, uid=uid)

@@ -1,0 +1,57 @@
+"""ReservationGroups' side of the API: makes their members, and tells in their status what became of them."""
+
+from functools import partial
+from typing import Any
+
+from tidelock.kube.client import RESERVATIONGROUPS
+from tidelock.ledger.ledger import Book
+from tidelock.ledger.output.group_status import has_begun, missed, render_group, render_leaving_group
+from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.sets.groups import Group, GroupKey
+from tidelock.model.api.reservation import Phase
+from tidelock.model.reservation_group import ReservationGroup, decode_group
+from tidelock.scheduler.actions.context import Tools
+from tidelock.scheduler.controllers.base import Demand, Keeper
+
+
+class GroupKeeper(Keeper[ReservationGroup]):
+    """Takes groups in, and makes each what it ought to be."""
+
+    def __init__(self, tools: Tools, book: Book) -> None:
+        super().__init__(tools, book, RESERVATIONGROUPS, decode_group)
+        book.groups.on_change(self._note)
+
+    def _demand(self, kept: ReservationGroup) -> Demand:
+        group, now = self._group(kept), self._clock.now()
+        over = kept.finished_at is not None or missed(kept, group, now)
+        return Demand(
+            names=() if over else list(kept.members),
+            there=group.members if group is not None else (),
+            status=partial(render_group, kept, group, now),
+            next_look=kept.removable_at,
+            surplus=_given_in_vain(kept, group),
+            removable=kept.removable_at is not None and kept.removable_at <= now,
+        )
+
+    def _last_words(self, kept: ReservationGroup) -> object:
+        return render_leaving_group(kept, self._clock.now())
+
+    def _group(self, kept: ReservationGroup) -> Group | None:
+        return self._book.groups.get(GroupKey(*kept.key, kept.meta.uid))
+
+    def _manifest(self, kept: ReservationGroup, name: str) -> dict[str, Any]:
+        group = self._group(kept)
+        if has_begun(kept, group):
+            return kept.manifest(name)  # instead of one that is gone: it waits as long as a new one
+        return kept.manifest(name, kept.waited(self._clock.now()))
+
+
+def _given_in_vain(kept: ReservationGroup, group: Group | None) -> list[Entry]:
+    """List the members that hold room though their group was rejected: a late request made the last of them.
+
+    The manager was told that it gets nothing, and has gone elsewhere.
+    """
+    rejected = kept.status.get("phase") == Phase.REJECTED and "activatedAt" not in kept.status
+    if group is None or not rejected:
+        return []
+    return [entry for entry in group.members.values() if entry.phase is Phase.ACTIVE]

@@ -1,0 +1,88 @@
+"""ReservationSchedules' side of the API: makes the locks of windows, and tells of them in the status."""
+
+from functools import partial
+from typing import Any
+
+from tidelock.kube.client import RESERVATIONSCHEDULES
+from tidelock.ledger.ledger import Book
+from tidelock.ledger.output.schedule_status import plan_windows, render_leaving_schedule, render_schedule
+from tidelock.ledger.reservation_info import Entry
+from tidelock.model.meta import Key, OwnerReference
+from tidelock.model.reservation_schedule import ReservationSchedule, decode_schedule
+from tidelock.scheduler.actions.context import Tools
+from tidelock.scheduler.controllers.base import Demand, Keeper
+
+
+class ScheduleKeeper(Keeper[ReservationSchedule]):
+    """Takes schedules in, and makes each what it ought to be."""
+
+    def __init__(self, tools: Tools, book: Book) -> None:
+        super().__init__(tools, book, RESERVATIONSCHEDULES, decode_schedule)
+        self._begun: dict[str, float] = {}  # by uid; the status may be behind, and the lock be gone
+        self._listed = False
+        book.schedules.on_change(self._hear)
+
+    def upsert(self, old: ReservationSchedule | None, new: ReservationSchedule) -> None:
+        """Take over a schedule's newest version, and what its status tells of windows."""
+        super().upsert(old, new)
+        self._look_at_windows(new)
+
+    def remove(self, last: ReservationSchedule) -> None:
+        """Forget a schedule."""
+        super().remove(last)
+        self._begun.pop(last.meta.uid, None)
+        self._look_at_windows(last)
+
+    def synced(self) -> None:
+        """All schedules are known."""
+        self._listed = True
+        self._book.schedules.note_all()
+
+    def _hear(self, schedule: OwnerReference, entry: Entry) -> None:
+        """Note that a window has changed, and which one was the last to begin."""
+        key, start = Key(entry.key.namespace, schedule.name), entry.reservation.start_at
+        entry.untold, was = self._is_untold(schedule, entry), entry.untold
+        if was and not entry.untold:
+            self._book.await_removal(entry.key)
+        if self._listed and key not in self._kept:
+            return  # it is gone, and so will be its windows
+        if start is not None and start <= self._clock.now():
+            self._begun[schedule.uid] = max(start, self._begun.get(schedule.uid, 0.0))
+        self._note(key)
+
+    def _look_at_windows(self, schedule: ReservationSchedule) -> None:
+        for entry in self._book.schedules.windows(schedule.meta.uid):
+            self._book.schedules.note(entry)
+
+    def _is_untold(self, schedule: OwnerReference, entry: Entry) -> bool:
+        """Whether a window would be made again if its lock went now, and then this process.
+
+        Before all schedules are known, and have told, any might.
+        """
+        start, now = entry.reservation.start_at, self._clock.now()
+        kept = self._kept.get(Key(entry.key.namespace, schedule.name))
+        if start is None or start > now:
+            return False
+        if kept is None or kept.meta.uid != schedule.uid:
+            return not self._listed
+        if kept.meta.deletion_timestamp is not None:
+            return False
+        return kept.last_start(now) < start
+
+    def _demand(self, kept: ReservationSchedule) -> Demand:
+        windows, now = self._book.schedules.windows(kept.meta.uid), self._clock.now()
+        plan = plan_windows(kept, windows, self._begun.get(kept.meta.uid, 0.0), now)
+        starts = (plan.next, *(entry.reservation.start_at for entry in windows))
+        return Demand(
+            names=plan.wanted,
+            there=[entry.key for entry in windows],
+            status=partial(render_schedule, kept, windows, plan, now),
+            next_look=min((start for start in starts if start is not None and start > now), default=None),
+            surplus=plan.surplus,
+        )
+
+    def _last_words(self, kept: ReservationSchedule) -> object:
+        return render_leaving_schedule(kept, self._clock.now())
+
+    def _manifest(self, kept: ReservationSchedule, name: str) -> dict[str, Any]:
+        return kept.manifest(kept.start_of(name))

@@ -1,0 +1,567 @@
+"""The serial order of decisions: what is due, then locks in line, then one pod, over one ledger.
+
+Pure: time comes in as a parameter, and outcomes are returned for somebody else to write to the API server.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+
+from tidelock.cluster.cache import Cache
+from tidelock.cluster.columns import Columns
+from tidelock.cluster.objects import Objects
+from tidelock.cluster.reserve_pods import counts_as
+from tidelock.cluster.usage.measurements import Measurements
+from tidelock.framework.api import Api, Handle, Victims
+from tidelock.framework.config import Configuration
+from tidelock.framework.events import (
+    ASSIGNED_POD_ADD,
+    ASSIGNED_POD_DELETE,
+    RESERVATION_ACTIVE,
+    RESERVATION_FREED,
+    RESERVATION_LENT,
+)
+from tidelock.framework.extender import Advice, has_advice, has_say_in_preemption
+from tidelock.framework.extension_point_timer import PluginError, Recorder
+from tidelock.framework.profile import Profile, build_profiles
+from tidelock.framework.waiting_pods import WaitingPods
+from tidelock.ledger import reasons
+from tidelock.ledger.atomic import completing
+from tidelock.ledger.capacity.holdings import Shift
+from tidelock.ledger.ledger import Book, Claim
+from tidelock.ledger.lifecycle.timers import Timers
+from tidelock.ledger.owners.matching import owner_names
+from tidelock.ledger.queue.equivalence import shape
+from tidelock.ledger.queue.quotas import Quotas
+from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.sets.groups import Group
+from tidelock.model.failures import Attempt, OnFailure, log_failure, raise_failure
+from tidelock.model.instants import earliest
+from tidelock.model.meta import Key, ObjectMeta
+from tidelock.model.nodes import Node
+from tidelock.model.pods import Pod, assigned_to
+from tidelock.model.quantities import NOTHING, covers, minus, plus
+from tidelock.plugins.default_preemption import DefaultPreemption
+from tidelock.plugins.extender import ExtenderAdvice
+from tidelock.plugins.inter_pod_affinity import InterPodAffinity
+from tidelock.plugins.pod_topology_spread.plugin import PodTopologySpread
+from tidelock.scheduler.core.backfill import Earmarking
+from tidelock.scheduler.core.bound_owners import look_for_owner
+from tidelock.scheduler.core.cycle import Assumed, Candidates, Cycle
+from tidelock.scheduler.core.diagnosis import Refusal
+from tidelock.scheduler.core.dry_run import Answer, Quoting
+from tidelock.scheduler.core.gang import Together
+from tidelock.scheduler.core.occupancy_observer import Visitors
+from tidelock.scheduler.core.pod_queue import EnqueueHook, SchedulingQueue, Waiting
+from tidelock.scheduler.core.preemption import Preemption
+from tidelock.scheduler.core.reservation_queue import Line
+from tidelock.scheduler.defrag.controller import Moving, Task
+from tidelock.scheduler.defrag.planner import Relocation
+
+# What these refuse to a lock of one namespace they may allow to one of another.
+_NEIGHBOURLY = frozenset({InterPodAffinity.name, PodTopologySpread.name})
+
+# Locks placed in one step, so that the event loop turns between the steps of a long line.
+LOCKS_A_STEP = 16
+# Seconds after which a lock is tried again for which evictions were tried on some of the nodes alone.
+_AGAIN = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Unschedulable:
+    """A pod that fits nowhere now, or an error for which that could not be told."""
+
+    waiting: Waiting
+    refusal: Refusal
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Consultation:
+    """A pod that extenders are to be asked about, and the nodes that passed the filters.
+
+    Until `advised` brings their answer, no other pod is decided; locks and what is due go on. The pod is then
+    decided over what is true by that time, so the answer can narrow the choice and never widen it.
+    """
+
+    waiting: Waiting
+    nodes: tuple[Node, ...]
+    victims: Mapping[str, Victims] | None = None
+    """If it is the victims that they are to be asked about: who would have to go from which node."""
+    advice: Advice | None = None
+    """What they have said of the pod before that."""
+
+
+Outcome = Assumed | Unschedulable | Consultation
+"""What became of a pod."""
+
+
+class Decider:
+    """All state of the scheduler, and the next decision over it."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        *,
+        epoch: int = 0,
+        move_after: float = 300.0,
+        earmark_after: float = 60.0,
+        on_enqueue: EnqueueHook | None = None,
+        api: Api | None = None,
+        recorder: Recorder | None = None,
+        on_failure: OnFailure = raise_failure,
+    ) -> None:
+        """Make everything.
+
+        Args:
+            configuration: profiles, their plugins and extenders.
+            epoch: number of this leadership.
+            move_after: seconds after which a lock for any node leaves a node that takes no pods.
+            earmark_after: seconds after which room is kept for a lock that waits.
+            on_enqueue: hears of the pods that queue.
+            api: what plugins write to.
+            recorder: hears how long decisions took.
+            on_failure: takes the exceptions that cost a lock, a pod or a part; by default only those of
+                plugins are taken, and all others get out.
+
+        Raises:
+            ConfigurationError: a profile can't be made as it is configured.
+
+        """
+        self._on_failure = on_failure
+        self._on_plugin_failure = log_failure if on_failure is raise_failure else on_failure
+        self._now = 0.0
+        self._resting: dict[Key, None] = {}
+        self._wakes: Timers[Key] = Timers()  # by the waitlist's steady time
+        self._parts: dict[str, float] = {}  # those that failed, and until when: by the same time
+        self.columns = Columns()
+        self.cache = Cache(self.columns)
+        self.objects = Objects()
+        self.book = Book(
+            self.columns,
+            nominator=self.cache.nominator,
+            reserve_pods=self.cache.reserve_pods,
+            quotas=Quotas(self.objects.reservation_quotas, self.objects.resource_quotas),
+            pods_on=self.cache.pods_on,
+            epoch=epoch,
+            move_after=move_after,
+            on_failure=on_failure,
+        )
+        self.cache.follow(Visitors(self.book))
+        self.waiting_pods = WaitingPods()
+        self.measurements = Measurements()
+        handle = Handle(self.book, self.cache, self.objects, api, self.waiting_pods, self.measurements)
+        self.profiles = build_profiles(configuration.profiles, configuration.registry, handle)
+        self.profile: Profile = next(iter(self.profiles.values()))
+        self.queue = SchedulingQueue(
+            self.profiles,
+            on_enqueue,
+            initial_backoff=configuration.initial_backoff,
+            max_backoff=configuration.max_backoff,
+            recorder=recorder,
+            on_failure=self._on_plugin_failure,
+        )
+        self._cycle = Cycle(
+            self.cache, self.book, self.waiting_pods, recorder, on_failure=self._on_plugin_failure
+        )
+        self._together = Together(self.book, self._cycle)
+        self._pods_before_search = 0
+        self._quoting = Quoting(
+            self.cache,
+            self.book,
+            Cycle(self.cache, self.book, self.waiting_pods),
+            self._on_plugin_failure,
+        )
+        trials = Cycle(self.cache, self.book, self.waiting_pods)
+        self.moving = Moving(self.book, self.cache, Relocation(handle, self.profiles, trials))
+        self._earmarking = Earmarking(self.book, self.cache, trials, self.profile, earmark_after)
+        self._extenders = configuration.extenders
+        self._advised_profiles = _with_advice(self.profiles, handle) if self._extenders else {}
+        self._consultation: Consultation | None = None
+        self._advice: Advice | None = None
+        self._line = Line(self.book.shares.of)
+        self._freed = -1
+        self._refused: dict[object, Refusal] = {}
+
+    def step(self, now: float) -> Outcome | None:
+        """Do what is due, place a few locks, decide one pod."""
+        self._now = now
+        self.book.checkpoint()
+        self.book.advance(now)
+        while self.book.opened:
+            entry = self.book.opened.pop()
+            with self._shielded(entry, now):
+                look_for_owner(self.book, self.cache, entry, now)
+        self._wake_rested(now)
+        if self._lined_up or self._parts:
+            self._step_of("line", self._place_some, now)
+        if self._room_changed or self._parts:
+            self._step_of("rooms", self._tell_of_room, now)
+        if self._line:
+            return None  # locks first: they were promised an answer at once
+        if not self.moving.idle or self._parts:
+            self._step_of("moves", self.moving.step, now)
+        if not self._earmarking.idle or self._parts:
+            self._step_of("earmarks", self._earmarking.step, now)
+        if self._together.searching:
+            self._step_of("search", self._search_on, now)
+        if self._consultation is not None:
+            return self._conclude(self._consultation, now)
+        waiting = self.queue.pop(now)
+        return None if waiting is None else self._schedule(waiting, now)
+
+    def time(self) -> float:
+        """Return the time of the last step, in seconds since the epoch."""
+        return self._now
+
+    def quote(self, pod: Pod, now: float) -> Answer:
+        """Tell what would become of a lock with this stand-in; nothing changes by it."""
+        return self._quoting.answer(self.profile, pod, now)
+
+    def next_due(self) -> float | None:
+        """Instant at which there is something to do without any event; 0 for at once, None for never."""
+        if (
+            self._advice is not None
+            or (self._lined_up and "line" not in self._parts)
+            or (self._together.searching and "search" not in self._parts)
+            or (self.book.rooms.shifts and "rooms" not in self._parts)
+        ):
+            return 0.0
+        pods_due = self.queue.next_due() if self._consultation is None else None
+        moves = None if "moves" in self._parts else self.moving.next_due()
+        kept = None if "earmarks" in self._parts else self._earmarking.next_due()
+        rested = self._wakes.next()
+        wakes = None if rested is None else self.book.waitlist.steady.instant(rested)
+        left_out = map(self.book.waitlist.steady.instant, self._parts.values())
+        return earliest(self.book.next_deadline(), moves, kept, pods_due, wakes, *left_out)
+
+    def advised(self, consultation: Consultation, advice: Advice) -> None:
+        """Learn what the extenders say of a pod; nobody waits for it any more if the pod is gone."""
+        if consultation is self._consultation:
+            self._advice = advice
+
+    @completing
+    def bound(self, assumed: Assumed, now: float) -> None:
+        """Learn that a pod has been bound as decided."""
+        self.queue.remove(assumed.pod.uid)
+        gone = self.cache.get(assumed.pod.uid) is None
+        self.book.owner_bound(assumed.pod, assumed.node_name, now, gone=gone)
+
+    @completing
+    def binding_failed(self, assumed: Assumed, now: float) -> None:
+        """Learn that a pod could not be bound: its room is free, its locks are back, it tries again later."""
+        self._undo(assumed, now)
+        self.queue.back_off(assumed.pod.uid, now)
+        self._tell_of_undoing(assumed, now)
+
+    @completing
+    def rejected(self, assumed: Assumed, refusal: Refusal, now: float) -> None:
+        """Learn that a pod was refused while it waited for a permit: events that may help will wake it."""
+        self._undo(assumed, now)
+        self.queue.park(assumed.pod.uid, now, refusal.plugins, refusal.pending)
+        self._tell_of_undoing(assumed, now)
+
+    def take_preemptions(self) -> list[Preemption]:
+        """Give the attempts to make room since the last call, for somebody else to carry out."""
+        attempts, self._cycle.preempting.attempts = self._cycle.preempting.attempts, []
+        return attempts
+
+    def take_moves(self) -> list[Task]:
+        """Give the plans of moves that are under way since the last call, for somebody else to carry out."""
+        tasks, self.moving.tasks = self.moving.tasks, []
+        return tasks
+
+    def take_hearsay(self) -> list[Claim]:
+        """Give the claims since the last call of pods that a watch says are bound, for somebody to ask."""
+        claims, self.book.hearsay = self.book.hearsay, []
+        return claims
+
+    def reject_waiting(self, uid: str) -> bool:
+        """Refuse a victim that is reserved and waits for its permit; whether it did, so that it may live."""
+        waiting = self.waiting_pods.get(uid)
+        return waiting is not None and waiting.reject(DefaultPreemption.name, "preempted")
+
+    def eviction_failed(self, uid: str, waiting_uid: str, now: float) -> None:
+        """Learn that a victim could not be evicted: whoever waits for its room may choose again."""
+        self.cache.evicting.discard(uid)
+        self.columns.freed += 1
+        self.queue.activate(waiting_uid, now)
+
+    @property
+    def _lined_up(self) -> bool:
+        """Whether locks stand in line, or are to."""
+        return bool(self._line or self.book.waitlist.untried) or self._freed != self.columns.freed
+
+    @property
+    def _room_changed(self) -> bool:
+        """Whether the queue is to be told of room."""
+        return bool(self.book.rooms.shifts or self.cache.nominator.ended)
+
+    def _place_some(self, now: float) -> None:
+        """Place a few locks, as they stand in line; if that fails, all that wait are lined up anew."""
+        try:
+            self._line_up()
+            enough = self._together.tries + LOCKS_A_STEP
+            for _ in range(min(LOCKS_A_STEP, len(self._line))):
+                self._place(self._line.pop(), now)
+                if self._together.tries >= enough:
+                    break
+        except Exception:
+            self._line.clear()
+            self.book.waitlist.retry(self.book.waitlist.waiting.values())
+            raise
+
+    def _line_up(self) -> None:
+        """Line up the locks that may fit: those that are new, and some of all that wait if room came free."""
+        freed = self._freed != self.columns.freed
+        if not (freed or self.book.waitlist.untried):
+            return
+        if freed:
+            self._freed = self.columns.freed
+            self._refused.clear()
+        entries = self.book.waitlist.take(untried_only=not freed)
+        first = self._together.first_of_each(entries)
+        self._line.add(first)
+        if len(first) < len(entries):
+            lined_up = set(first)
+            for entry in entries:
+                if entry not in lined_up:  # tried with the first of its group
+                    self.book.waitlist.set_aside(entry)
+
+    def _place(self, entry: Entry, now: float) -> None:
+        if self.book.waitlist.waiting.get(entry.key) is not entry:
+            return
+        if entry.key in self._resting:
+            self.book.waitlist.leave_out(entry)
+            return
+        with self._shielded(entry, now):
+            self._try(entry, now)
+
+    def _try(self, entry: Entry, now: float) -> None:
+        if (group := self._together.awaited(entry)) is not None:
+            self._place_together(self._together.place, group, now)
+            return
+        if not self.book.within_quota(entry, now):
+            self.moving.want(entry, now)
+            return
+        alike = shape(entry)
+        refusal = self._refused.get(alike)
+        if refusal is None:
+            refusal = self._place_anew(entry, now)
+        else:
+            self._cycle.refuse_lock(entry, refusal, now)
+        if refusal is not None:
+            self.moving.want(entry, now)
+            if refusal.again:
+                self._rest(entry, _AGAIN)
+        if refusal is None or refusal.error or alike is None:
+            return
+        if refusal.plugins.isdisjoint(_NEIGHBOURLY):
+            self._refused[alike] = refusal
+
+    def _place_anew(self, entry: Entry, now: float) -> Refusal | None:
+        """Find room for a lock; if a plugin fails, that is why it has none."""
+        self.book.checkpoint()
+        with self._attempt("Reservation", entry.reservation.meta) as attempt:
+            return self._cycle.place_lock(self.profile, entry, now)
+        self.book.recover(now)
+        refusal = _failure(attempt.error)
+        if (made := self.book.waitlist.waiting.get(entry.key)) is not None:
+            self.book.refuse(made, reasons.PLUGIN_FAILED, refusal.message, now)
+            self._rest(made, attempt.pause)
+        return refusal
+
+    def _search_on(self, now: float) -> None:
+        """Try more domains for a group; by turns with pods, of which as many are decided as members tried."""
+        due = self.queue.next_due()
+        if self._pods_before_search > 0 and due is not None and due <= now:
+            self._pods_before_search -= 1
+        elif (group := self._together.next_searched()) is not None:
+            before = self._together.tries
+            with self._shielded(group.waiting[0], now):
+                self._place_together(self._together.go_on, group, now)
+            self._pods_before_search = self._together.tries - before
+
+    def _place_together(
+        self, step: Callable[[Profile, Group, float], None], group: Group, now: float
+    ) -> None:
+        """Find room for a group; if a plugin fails, that is why it has none."""
+        self.book.checkpoint()
+        meta = ObjectMeta(group.key.name, group.key.namespace, group.key.uid)
+        with self._attempt("ReservationGroup", meta) as attempt:
+            step(self.profile, group, now)
+            return
+        self.book.recover(now)
+        for entry in group.waiting:
+            self.book.refuse(entry, reasons.PLUGIN_FAILED, _failure(attempt.error).message, now)
+            self._rest(entry, attempt.pause)
+
+    def _schedule(self, waiting: Waiting, now: float, advice: Advice | None = None) -> Outcome:
+        """Decide a pod, or have extenders be asked about it; the advice is about its victims alone."""
+        if self._extenders and any(has_advice(extender, waiting.pod) for extender in self._extenders):
+            nodes: tuple[Node, ...] = ()
+            with self._attempt("Pod", waiting.pod.meta) as attempt:
+                nodes = self._cycle.feasible(waiting.profile, waiting.pod, now)
+            if attempt.error is not None:
+                return self._give_up_for_now(waiting, attempt.error, now)
+            if nodes:
+                self._consultation = Consultation(waiting, nodes)
+                return self._consultation
+        return self._decide(waiting, waiting.profile, now, advice)
+
+    def _decide(
+        self, waiting: Waiting, profile: Profile, now: float, advice: Advice | None = None
+    ) -> Outcome:
+        uid = waiting.pod.uid
+        ask = (advice is None or advice.victims is None) and any(
+            has_say_in_preemption(extender, waiting.pod) for extender in self._extenders
+        )
+        self.book.checkpoint()
+        with self._attempt("Pod", waiting.pod.meta) as attempt:
+            outcome = self._cycle.schedule(profile, waiting.pod, now, advice, ask_about_victims=ask)
+        if attempt.error is not None:
+            return self._give_up_for_now(waiting, attempt.error, now)
+        if isinstance(outcome, Assumed):
+            if self.waiting_pods.get(uid) is None:
+                self.queue.done(uid)  # what may still go wrong is no refusal
+            if self._room_changed:
+                self._step_of("rooms", partial(self._tell_of_room, claimed_by=outcome), now)
+            return outcome
+        if isinstance(outcome, Candidates):
+            self._consultation = Consultation(waiting, (), outcome.victims, advice)
+            return self._consultation
+        if outcome.again:
+            self.queue.back_off(uid, now)
+            return Unschedulable(waiting, outcome)
+        # Without nodes nobody ruled one out: each filter then hopes for its own events.
+        plugins = outcome.plugins | outcome.pending or {plugin.name for plugin in waiting.profile.filter}
+        self.queue.park(uid, now, plugins - outcome.pending, outcome.pending)
+        return Unschedulable(waiting, outcome)
+
+    def _give_up_for_now(self, waiting: Waiting, error: Exception, now: float) -> Outcome:
+        """Have a pod whose decision failed be tried again after its backoff."""
+        self.book.recover(now)
+        self.queue.back_off(waiting.pod.uid, now)
+        return Unschedulable(waiting, _failure(error))
+
+    def _attempt(self, kind: str, meta: ObjectMeta) -> Attempt:
+        """Return a context for a decision about an object, which plugins may fail to make."""
+        return Attempt(partial(self._on_plugin_failure, "decision", kind, meta))
+
+    @contextmanager
+    def _shielded(self, entry: Entry, now: float) -> Iterator[None]:
+        """Do a step about a lock; one for which that fails is made anew, and rests for a while."""
+        with self.book.isolated("decision", "Reservation", entry.reservation.meta, now) as attempt:
+            yield
+        if attempt.error is not None and (made := self.book.waitlist.waiting.get(entry.key)) is not None:
+            self._rest(made, attempt.pause)
+        self.book.note_fault(entry.key, attempt.error)
+
+    def _rest(self, entry: Entry, pause: float) -> None:
+        """Have a lock not be tried for some seconds."""
+        if pause:
+            self._resting[entry.key] = None
+            self._wakes.set(entry.key, self.book.waitlist.steady.last + pause)
+            self.book.waitlist.leave_out(entry)
+
+    def _wake_rested(self, now: float) -> None:
+        for key in self._wakes.pop_due(self.book.waitlist.steady.at(now)):
+            self._resting.pop(key, None)
+            if (entry := self.book.waitlist.waiting.get(key)) is not None:
+                self.book.waitlist.renew(entry)
+
+    def _step_of(self, part: str, step: Callable[[float], None], now: float) -> None:
+        """Have a part do its step; one that fails is left out for a while."""
+        if part in self._parts:
+            if self.book.waitlist.steady.at(now) < self._parts[part]:
+                return
+            del self._parts[part]
+        self.book.checkpoint()
+        with Attempt(partial(self._on_failure, part, "", ObjectMeta(part))) as attempt:
+            step(now)
+        if attempt.error is not None:
+            self.book.recover(now)
+            self._parts[part] = self.book.waitlist.steady.at(now) + attempt.pause
+
+    def _conclude(self, consultation: Consultation, now: float) -> Outcome | None:
+        """Decide a pod that extenders were asked about; None if they have not answered or it is gone."""
+        waiting, advice = consultation.waiting, self._advice
+        gone = self.queue.get(waiting.pod.uid) is not waiting
+        if advice is None and not gone:
+            return None
+        self._consultation = self._advice = None
+        if advice is None or gone:
+            return None
+        if consultation.victims is not None:
+            if consultation.advice is None:
+                return self._schedule(waiting, now, advice)
+            before = consultation.advice
+            advice = replace(before, victims=advice.victims, error=advice.error)
+        elif advice.error:
+            self.queue.back_off(waiting.pod.uid, now)
+            return Unschedulable(waiting, Refusal(advice.error, frozenset({ExtenderAdvice.name}), error=True))
+        return self._decide(waiting, self._advised_profiles[waiting.profile.scheduler_name], now, advice)
+
+    def _tell_of_room(self, now: float, claimed_by: Assumed | None = None) -> None:
+        """Tell the queue of the room that locks and nominations have got, or given back to others."""
+        shifts, self.book.rooms.shifts = self.book.rooms.shifts, []
+        taken_over = NOTHING
+        for shift in shifts:
+            entry = shift.entry
+            if shift.after and not covers(shift.before, shift.after):
+                event = RESERVATION_LENT if entry.borrowable and entry.occupants else RESERVATION_ACTIVE
+                only = owner_names(entry.key, entry.reservation.spec)
+                self.queue.notify(event, None, entry, now, only=only)
+            if claimed_by is not None and claimed_by.node_name == shift.node:
+                given = minus(shift.before, shift.after)
+                taken_over = plus(taken_over, given)  # a pod may have several locks there
+                freed = not covers(claimed_by.pod.requests, taken_over)
+            else:
+                freed = not covers(shift.after, shift.before)
+            if freed:
+                self.queue.notify(RESERVATION_FREED, entry, entry, now)
+            self._tell_of_neighbour(shift, now, claimed_by)
+        ended, self.cache.nominator.ended = self.cache.nominator.ended, []
+        for pod in ended:
+            self.queue.notify(ASSIGNED_POD_DELETE, pod, None, now)
+
+    def _tell_of_neighbour(self, shift: Shift, now: float, claimed_by: Assumed | None) -> None:
+        """Tell the queue, and locks that wait, of a reserve pod that has come or gone as a pod would."""
+        pod = shift.entry.reservation.pod
+        if pod is None or not pod.neighbourly or shift.entry.ahead:
+            return
+        if shift.after and not shift.before:
+            self.queue.notify(ASSIGNED_POD_ADD, None, pod, now)
+            if not self.book.waitlist.refusers.isdisjoint(self.queue.hearers(ASSIGNED_POD_ADD)):
+                self.columns.freed += 1  # going frees its room anyway
+        elif shift.before and not shift.after:
+            heir = claimed_by.pod if claimed_by is not None and claimed_by.node_name == shift.node else None
+            if heir is None or counts_as(heir) != counts_as(pod):
+                self.queue.notify(ASSIGNED_POD_DELETE, assigned_to(pod, shift.node), None, now)
+
+    def _undo(self, assumed: Assumed, now: float) -> None:
+        """Take a reservation of room back; the pod owns its locks yet if somebody else has bound it."""
+        self._cycle.undo(assumed, now)
+        self.book.settle_unseen(assumed.node_name, now)
+        placed = self.cache.get(assumed.pod.uid)
+        if placed is not None:
+            self.book.hear_bound(placed.pod, placed.node_name, now)
+
+    def _tell_of_undoing(self, assumed: Assumed, now: float) -> None:
+        pod = assigned_to(assumed.pod, assumed.node_name)
+        self.queue.notify(ASSIGNED_POD_DELETE, pod, None, now)
+
+
+def _with_advice(profiles: Mapping[str, Profile], handle: Handle) -> dict[str, Profile]:
+    """Make profiles in which the extenders have their say after all plugins."""
+    plugin = ExtenderAdvice(handle, {})
+    return {
+        name: replace(profile, filter=(*profile.filter, plugin), score=(*profile.score, (plugin, 1)))
+        for name, profile in profiles.items()
+    }
+
+
+def _failure(error: Exception | None) -> Refusal:
+    """Say what went wrong; no plugin has refused anything."""
+    text = str(error) if isinstance(error, PluginError) else f"{type(error).__name__}: {error}"
+    return Refusal(text, frozenset(), error=True)

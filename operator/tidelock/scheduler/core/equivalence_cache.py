@@ -1,0 +1,121 @@
+"""What the plugins that judge each node by itself say of all nodes: shared by equal pods, kept by deltas.
+
+A pod whose `placement_key` is known gets what its last equal got, after the nodes that changed meanwhile have
+been judged again. So a row of equal pods costs little more than the search for the best score.
+"""
+
+from collections import OrderedDict
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelock.cluster.columns import Columns
+from tidelock.cluster.index.cached_column import Kept
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.framework.api import Filter, Score, Scores
+from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.extension_point_timer import Course
+from tidelock.framework.profile import Profile
+from tidelock.model.pods import Pod
+from tidelock.scheduler.core.active_plugins import Plan
+
+Indices = npt.NDArray[np.int8]
+
+# Kinds of pods that are remembered: each costs a few dozen bytes a node.
+_MOST_KINDS = 64
+
+_NOBODY = -1
+
+
+class Verdicts:
+    """The verdict of one profile's per-node plugins on one kind of pod; arrays of N.
+
+    Attributes:
+        plan: the plugins that have something to say of such pods.
+
+    """
+
+    def __init__(self, columns: Columns, plan: Plan) -> None:
+        self.plan = plan
+        self._columns = columns
+        self._kept: dict[object, Kept] = {}
+
+    def rejecters(
+        self, filters: tuple[Filter, ...], state: CycleState, pod: Pod, snapshot: Snapshot, course: Course
+    ) -> Indices:
+        """Give for each node the index of the first of these filters that rules it out, or -1."""
+
+        def judge(part: Snapshot) -> Indices:
+            rejecters = np.full(len(part), _NOBODY, np.int8)
+            for index, plugin in enumerate(filters):
+                course.ask(plugin)
+                mask = plugin.filter(state, pod, part)
+                if not mask.all():
+                    rejecters[(rejecters == _NOBODY) & ~mask] = index
+            return rejecters
+
+        def judge_one(row: int) -> int:
+            for index, plugin in enumerate(filters):
+                course.ask(plugin)
+                if not plugin.fits(state, pod, snapshot, row):
+                    return index
+            return _NOBODY
+
+        return self._of(filters).renewed(snapshot, judge, judge_one)
+
+    def total(
+        self,
+        scorers: tuple[tuple[Score, int], ...],
+        state: CycleState,
+        pod: Pod,
+        snapshot: Snapshot,
+        course: Course,
+    ) -> Scores:
+        """Sum the weighted scores that plugins give to each node, not normalized; not to be written."""
+
+        def judge(part: Snapshot) -> Scores:
+            total = np.zeros(len(part))
+            for plugin, weight in scorers:
+                course.ask(plugin)
+                total += weight * plugin.score(state, pod, part, part.indexes)
+            return total
+
+        def judge_one(row: int) -> float:
+            total = 0.0
+            for plugin, weight in scorers:
+                course.ask(plugin)
+                total += weight * plugin.rate(state, pod, snapshot, row)
+            return total
+
+        return self._of(scorers).renewed(snapshot, judge, judge_one)
+
+    def _of(self, plugins: object) -> Kept:
+        """Give what is kept of these plugins."""
+        kept = self._kept.get(plugins)
+        if kept is None:
+            kept = self._kept[plugins] = Kept(self._columns)
+        return kept
+
+
+class SharedVerdicts:
+    """The verdicts on the kinds of pods that came last."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._plans: dict[Profile, Plan] = {}
+        self._kinds: OrderedDict[tuple[Profile, object], Verdicts] = OrderedDict()
+
+    def of(self, profile: Profile, pod: Pod) -> Verdicts:
+        """Give the verdict on the pod's kind, which may be yet to come."""
+        key = (profile, pod.placement_key)
+        verdicts = self._kinds.get(key)
+        if verdicts is not None:
+            self._kinds.move_to_end(key)
+            return verdicts
+        plan = self._plans.get(profile)
+        if plan is None:
+            plan = self._plans[profile] = Plan(profile)
+        verdicts = self._kinds[key] = Verdicts(self._columns, plan)
+        if len(self._kinds) > _MOST_KINDS:
+            self._kinds.popitem(last=False)
+        return verdicts

@@ -1,0 +1,229 @@
+"""Groups of locks: as many members as a group needs are given room in one step, or none is.
+
+The members are tried one after the other, each beside the room of those before it, and that is taken back
+before anything is decided. So no group ever holds a part of what it needs while it waits for the rest, and
+two groups that need the same room cannot keep it from each other. One that is to be packed may be tried in
+many domains, some in a step; what is decided at last was found in one.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from tidelock.framework.api import Mask
+from tidelock.framework.profile import Profile
+from tidelock.ledger import reasons
+from tidelock.ledger.ledger import Book
+from tidelock.ledger.queue.quotas import Charge
+from tidelock.ledger.reservation_info import Entry
+from tidelock.ledger.sets.groups import Group, GroupKey
+from tidelock.model.api.reservation import Phase
+from tidelock.model.nodes import Node
+from tidelock.scheduler.core.cycle import Cycle
+from tidelock.scheduler.core.diagnosis import Refusal
+from tidelock.scheduler.core.packing import Search, begin_search
+
+# After so many members that were tried the search for a domain goes on in a later step.
+_TRIES_A_STEP = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Lack:
+    """A member that finds no room beside those `before` it, and why; over its quota, none is even sought."""
+
+    entry: Entry
+    before: int
+    refusal: Refusal
+    over_quota: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Which members would be where, and which nowhere."""
+
+    found: list[tuple[Entry, Node]]
+    lacks: list[_Lack]
+
+
+class Together:
+    """Places the waiting members of a group over the cycle's cache and ledger.
+
+    Attributes:
+        tries: how many members were tried so far.
+
+    """
+
+    def __init__(self, book: Book, cycle: Cycle) -> None:
+        self.tries = 0
+        self._book = book
+        self._cycle = cycle
+        self._searches: dict[GroupKey, Search] = {}
+
+    @property
+    def searching(self) -> bool:
+        """Whether domains are left to be tried for any group."""
+        return bool(self._searches)
+
+    def awaited(self, entry: Entry) -> Group | None:
+        """Give the group with which a lock has to be placed, if it can't be placed by itself."""
+        group = self._book.groups.of(entry.reservation)
+        if group is None or entry.key not in group.members or entry.phase is not Phase.PENDING:
+            return None
+        return group if group.topology is not None or not group.complete else None
+
+    def first_of_each(self, entries: list[Entry]) -> list[Entry]:
+        """Leave one of the locks that have to be placed together, so that each group is tried once."""
+        if not self._book.groups:
+            return entries
+        first = {(self.awaited(entry) or entry): entry for entry in reversed(entries)}
+        return list(reversed(first.values()))
+
+    def place(self, profile: Profile, group: Group, now: float) -> None:
+        """Find room for a group and hold it, or note why there is none; or begin to search for a domain.
+
+        Raises:
+            PluginError: a plugin failed; nothing is held.
+
+        """
+        if group.spare < 0:
+            return  # there are members yet to come
+        search = self._searches.get(group.key)
+        if search is not None:
+            search.again = True
+            self._set_aside(group)
+        elif not self._refuse_for_quota(group, now):
+            if group.topology is not None and group.topology.mode == "Pack":
+                search = begin_search(self._cycle, profile, group, now)
+                self._search(profile, group, search, now, tried=search.kinds)
+            else:
+                self._conclude(group, self._lay_out(profile, group, now), now)
+
+    def go_on(self, profile: Profile, group: Group, now: float) -> None:
+        """Go on with the search for a domain for a group; raises what `place` does."""
+        search = self._searches.pop(group.key)
+        if not self._refuse_for_quota(group, now):
+            self._search(profile, group, search, now)
+
+    def next_searched(self) -> Group | None:
+        """Give a group for which domains are left to be tried, each in its turn."""
+        for key in tuple(self._searches):
+            search = self._searches.pop(key)
+            group = self._book.groups.get(key)
+            if group is not None and group.waiting and self.awaited(group.waiting[0]) and group.spare >= 0:
+                self._searches[key] = search
+                return group
+        return None
+
+    def _search(self, profile: Profile, group: Group, search: Search, now: float, tried: int = 0) -> None:
+        """Try some of the domains that are left, and conclude if no other can be better."""
+        assert group.topology is not None  # noqa: S101
+        label = self._cycle.label(group.topology.key)
+
+        def attempt(*values: str) -> _Layout:
+            among = label.among(values)
+            return self._try(group, partial(self._cycle.find_room, profile, now=now, among=among))
+
+        layout: _Layout | None = None
+        enough = self.tries + _TRIES_A_STEP
+        self.tries += tried
+        while not search.over and self.tries < enough:
+            _, value = search.left.pop()
+            made = attempt(value)
+            if search.note(value, len(made.found)):
+                layout = made
+        if not search.over:
+            self._searches[group.key] = search
+            self._set_aside(group)
+            return
+        self._conclude(group, layout or attempt(*search.best), now)
+        if search.again:
+            self._book.waitlist.retry(group.waiting[:1])
+
+    def _set_aside(self, group: Group) -> None:
+        """Have a group be told of room that comes free while domains are tried for it."""
+        for entry in group.waiting:
+            self._book.waitlist.set_aside(entry)
+
+    def _lay_out(self, profile: Profile, group: Group, now: float) -> _Layout:
+        """Look for room anywhere, or for each member in a domain that has the fewest of those with room."""
+        seek = partial(self._cycle.find_room, profile, now=now)
+        if group.topology is None:
+            return self._try(group, seek)
+        key = group.topology.key
+        label = self._cycle.label(key)
+        counts = np.bincount(label.codes[self._cycle.rows(group.nodes)] + 1, minlength=len(label.values) + 1)
+
+        def narrow(fits: Mask) -> Mask:
+            members = counts[label.codes + 1]
+            fewest: Mask = fits & (members == members[fits].min())
+            return fewest
+
+        def spread(entry: Entry) -> Node | Refusal:
+            room = seek(entry, among=label.borne, narrow=narrow)
+            if isinstance(room, Node):
+                counts[label.code_of[room.meta.labels[key]] + 1] += 1
+            return room
+
+        return self._try(group, spread)
+
+    def _conclude(self, group: Group, layout: _Layout, now: float) -> None:
+        """Hold the room that was found if it is enough, and note what the others lack."""
+        group.over_quota = any(lack.over_quota for lack in layout.lacks)
+        if len(layout.lacks) > group.spare:
+            self._refuse(group, layout.lacks[-1], now)
+            return
+        for entry, node in layout.found:
+            self._book.admit(entry, node, now)
+        for lack in layout.lacks:
+            if not lack.over_quota or self._book.within_quota(lack.entry, now):
+                self._cycle.refuse_lock(lack.entry, lack.refusal, now)
+
+    def _try(self, group: Group, seek: Callable[[Entry], Node | Refusal]) -> _Layout:
+        """Look for room for each beside all before it, until more than can be spared have none."""
+        found: list[tuple[Entry, Node]] = []
+        lacks: list[_Lack] = []
+        beside, spare = Charge(), group.spare
+        with self._book.rooms.trial() as count:
+            for entry in group.waiting:
+                self.tries += 1
+                if problem := self._book.quotas.problem(entry, beside):
+                    lacks.append(_excess(entry, len(found), problem))
+                elif isinstance(room := seek(entry), Node):
+                    found.append((entry, room))
+                    count(entry, room)
+                    beside += Charge.asked_for(entry)
+                else:
+                    lacks.append(_Lack(entry, len(found), room))
+                if len(lacks) > spare:
+                    break
+        return _Layout(found, lacks)
+
+    def _refuse_for_quota(self, group: Group, now: float) -> bool:
+        """Refuse a group of which a quota does not allow as many as it needs, wherever they may find room."""
+        if group.spare > 0:
+            return False  # what one leaves may be another's
+        beside = Charge()
+        for number, entry in enumerate(group.waiting):
+            if problem := self._book.quotas.problem(entry, beside):
+                group.over_quota = True
+                self._refuse(group, _excess(entry, number, problem), now)
+                return True
+            beside += Charge.asked_for(entry)
+        return False
+
+    def _refuse(self, group: Group, lack: _Lack, now: float) -> None:
+        """Say of all members how many would have found room, and what the next one lacks."""
+        entry, refusal = lack.entry, lack.refusal
+        reason = reasons.QUOTA_EXCEEDED if lack.over_quota else self._cycle.reason(entry, refusal)
+        needed = group.least - group.served
+        text = (
+            f"group {group.key.name} needs room for {needed} locks at once, and {lack.before} would have some"
+            f"; {entry.key.name} beside them: {refusal.message}"
+        )
+        self._book.refuse_together(group, reason, text, now, refusal.plugins)
+
+
+def _excess(entry: Entry, before: int, problem: str) -> _Lack:
+    return _Lack(entry, before, Refusal(problem, frozenset()), over_quota=True)

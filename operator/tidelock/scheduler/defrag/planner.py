@@ -1,0 +1,362 @@
+"""Which pods would have to move so that a lock fits, and whether there is room for them elsewhere.
+
+The plan is the smallest: the fewest pods, then those of the lowest priority, then those that take the least.
+Each of them has to fit on another node, by the filters of its own scheduler, with all of them gone, the lock
+in their place and those before it already there. No budget is strained, unlike in preemption.
+
+What is tried is bounded, whatever the size of the cluster: of the nodes on which the lock would fit but for
+room, those that lack the least; there, as many sets of pods as are told below; and of the nodes with room for
+a pod, those with the most.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import combinations
+
+import msgspec
+import numpy as np
+
+from tidelock.cluster.cache import Placed
+from tidelock.cluster.columns import Amounts, Rows
+from tidelock.cluster.snapshot import Snapshot, Wanted
+from tidelock.framework.api import Filter, Handle, Mask, PreFilter, Verdict
+from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.decision_time import Moment
+from tidelock.framework.disruptions import permitted
+from tidelock.framework.extension_point_timer import Course
+from tidelock.framework.own_reservations import OwnLocks
+from tidelock.framework.profile import Profile
+from tidelock.framework.whatif import WhatIf
+from tidelock.ledger.lifecycle.migration import Move, Plan, token_of
+from tidelock.ledger.reservation_info import Entry
+from tidelock.model.pods import Pod, PodStatus
+from tidelock.scheduler.core.cycle import Cycle
+from tidelock.scheduler.defrag.movable import may_be_moved
+
+# Nodes on which evictions are considered.
+_NODES = 32
+# Of a node's pods, how many are considered for sets of each size: some 4,000 sets at most.
+_PODS = {1: 256, 2: 90, 3: 29, 4: 18, 5: 14, 6: 13, 7: 13, 8: 13}
+# Sets of each size that are tried out on a node, and on all nodes.
+_SETS_A_NODE, _SETS = 8, 64
+# Nodes to which a pod might go that are judged at once, and how many are judged at all.
+_DESTINATIONS, _MOST_DESTINATIONS = 16, 128
+
+Destination = tuple[Pod, str]
+"""A pod, and the node on which it is taken to be."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A lock that waits, as the filters judge it now."""
+
+    entry: Entry
+    pod: Pod
+    state: CycleState
+    snapshot: Snapshot
+    verdict: Verdict
+    now: float
+    wanted: Wanted
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """A node of a case: the pods that may be moved from it, and how much the lock lacks there.
+
+    Attributes:
+        row: of the snapshot.
+        going: pods that leave it in any case.
+        amounts: P x W, what each of the pods takes of each resource that is wanted.
+        lacking: W.
+
+    """
+
+    row: int
+    name: str
+    pods: Sequence[Placed]
+    going: Sequence[Placed]
+    amounts: Amounts
+    lacking: Amounts
+
+
+class Relocation:
+    """Looks for moves over the cache and the ledger, which stay as they are."""
+
+    def __init__(self, handle: Handle, profiles: Mapping[str, Profile], cycle: Cycle) -> None:
+        self._handle = handle
+        self._cache = handle.cache
+        self._profiles = profiles
+        self._profile = next(iter(profiles.values()))
+        self._cycle = cycle
+
+    def find(self, entry: Entry, now: float, settled: Sequence[Destination] = ()) -> Plan | None:
+        """Plan the fewest moves that make room for a lock; None if there are none, or it takes no moves.
+
+        Args:
+            entry: a lock that waits.
+            now: the instant.
+            settled: pods that are on their way elsewhere, for other locks.
+
+        """
+        case = self._case(entry, now)
+        if case is None or case.verdict.fits.any() or not entry.moves_left:
+            return None
+        sites = list(self._sites(case))
+        if any(site.going and self._makes_room(case, site, ()) for site in sites):
+            return None  # it is coming by itself
+        for size in range(1, entry.moves_left + 1):
+            found = [choice for site in sites for choice in _sets(case, site, size)]
+            for _, site, pods in sorted(found, key=lambda each: each[0])[:_SETS]:
+                plan = self._plan(case, site, pods, settled)
+                if plan is not None:
+                    return plan
+        return None
+
+    def renew(self, entry: Entry, plan: Plan, now: float, settled: Sequence[Destination] = ()) -> Plan | None:
+        """Give a plan as it would be made now: for other nodes maybe; None if it does not hold any more."""
+        case = self._case(entry, now)
+        row = None if case is None or case.verdict.fits.any() else case.snapshot.row(plan.node)
+        placed = [self._cache.get(move.uid) for move in plan.moves]
+        there = [each for each in placed if each is not None and each.node_name == plan.node]
+        if case is None or row is None or len(there) < len(plan.moves) or len(there) > entry.moves_left:
+            return None
+        site = self._site(case, row)
+        if not all(may_be_moved(self._handle, each, entry) for each in there) or self._nominated(case, row):
+            return None
+        if any(self._makes_room(case, site, [*there[:at], *there[at + 1 :]]) for at in range(len(there))):
+            return None  # fewer would do
+        return self._plan(case, site, there, settled)
+
+    def still_helps(self, entry: Entry, plan: Plan, now: float) -> bool:
+        """Tell whether a plan that is under way still makes room, once all who are to go have gone."""
+        case = self._case(entry, now)
+        row = None if case is None else case.snapshot.row(plan.node)
+        if case is None or row is None or self._nominated(case, row):
+            return False
+        site = self._site(case, row)
+        uids = {move.uid for move in plan.moves}
+        left = [each for each in self._cache.pods_on(plan.node) if each.pod.uid in uids]
+        return self._makes_room(case, site, [each for each in left if each not in site.going])
+
+    def movable(self, uid: str, entry: Entry) -> bool:
+        """Tell whether a pod may be moved for a lock, or need not be any more."""
+        placed = self._cache.get(uid)
+        if placed is None or placed.pod.leaving or uid in self._cache.evicting:
+            return True
+        return may_be_moved(self._handle, placed, entry)
+
+    def _case(self, entry: Entry, now: float) -> _Case | None:
+        """Have the filters judge a lock; None if that can't be told of single nodes."""
+        pod = entry.reservation.pod
+        if pod is None:
+            return None
+        state = CycleState()
+        state.write(Moment(now))
+        state.write(OwnLocks((entry,)))
+        with Course(self._profile.scheduler_name) as course:
+            state.write(course)
+            snapshot, verdict = self._cycle.judge(self._profile, pod, state)
+        if not verdict.filters:
+            return None
+        return _Case(entry, pod, state, snapshot, verdict, now, snapshot.wanted(pod.requests))
+
+    def _sites(self, case: _Case) -> Iterator[_Site]:
+        """Give nodes on which moves might make room, those that lack the least first."""
+        snapshot, verdict = case.snapshot, case.verdict
+        possible: Mask = np.zeros(len(snapshot), np.bool_)
+        for plugin, mask in verdict.ruled_out:
+            for view in verdict.views(mask, case.state, snapshot):
+                possible[view.at] = plugin.resolvables(view.state, case.pod, view.snapshot, view.rows)
+        possible &= _sound(verdict.filters, case.state, case.pod, snapshot)
+        rows = possible.nonzero()[0]
+        short = np.zeros(len(rows))
+        for column, units in case.wanted:
+            free = snapshot.allocatable[rows, column] - snapshot.requested[rows, column]
+            free -= snapshot.locked[rows, column]
+            short += np.maximum(units - free, 0) / units
+        order = np.lexsort((snapshot.traits.name_rank[rows], short))
+        for row in rows[order[:_NODES]].tolist():
+            if not self._nominated(case, row):
+                yield self._site(case, row)
+
+    def _site(self, case: _Case, row: int) -> _Site:
+        snapshot, name = case.snapshot, case.snapshot.nodes[row].name
+        here = sorted(self._cache.pods_on(name), key=lambda each: each.pod.key)
+        evicting = self._cache.evicting
+        going = [each for each in here if each.pod.leaving or each.pod.uid in evicting]
+        pods = [each for each in here if may_be_moved(self._handle, each, case.entry)]
+        columns = [column for column, _ in case.wanted]
+        vectors = [snapshot.vector(each.pod.requests)[columns] for each in pods]
+        free = snapshot.allocatable[row] - snapshot.requested[row] - snapshot.locked[row]
+        for each in going:
+            free = free + snapshot.vector(each.pod.requests)
+        lacking = np.array([units - free[column] for column, units in case.wanted], np.int64)
+        amounts = np.array(vectors, np.int64).reshape(len(pods), len(columns))
+        return _Site(row, name, pods, going, amounts, lacking)
+
+    def _nominated(self, case: _Case, row: int) -> bool:
+        """Tell whether room is being made on a node for others."""
+        nominated = self._cache.nominator.on(case.snapshot.nodes[row].name)
+        return any(pod.uid != case.pod.uid for pod in nominated)
+
+    def _plan(
+        self, case: _Case, site: _Site, pods: Sequence[Placed], settled: Sequence[Destination]
+    ) -> Plan | None:
+        """Make a plan of moving these pods, if that makes room and there is room for them."""
+        if not permitted(self._handle.objects.pod_disruption_budgets, pods):
+            return None
+        if not self._makes_room(case, site, pods):
+            return None
+        ordered = sorted(pods, key=lambda each: (-_weight(case, each), each.pod.key))
+        gone = [*site.going, *pods]
+        elsewhere = list(settled)
+        for mover in ordered:
+            name = self._destination(mover, gone, elsewhere, site.name, case.now)
+            if name is None:
+                return None
+            elsewhere.append((mover.pod, name))
+        moves = tuple(Move(pod.key, pod.uid, name) for pod, name in elsewhere[len(settled) :])
+        node_uid = case.snapshot.nodes[site.row].meta.uid
+        return Plan(site.name, token_of(case.entry.uid, node_uid, (move.uid for move in moves)), moves)
+
+    def _makes_room(self, case: _Case, site: _Site, pods: Sequence[Placed]) -> bool:
+        """Tell whether the lock fits on a node without these pods and those that go anyway."""
+        gone = [*site.going, *pods]
+        whatif = WhatIf(case.verdict.filters, case.state, case.pod, case.snapshot, np.array([site.row]))
+        whatif.shift(_taken(case.snapshot, [each.pod for each in gone]), -1)
+        if whatif.follows:
+            whatif.remove(0, gone)
+        return bool(whatif.judge().fits[0])
+
+    def _destination(
+        self,
+        mover: Placed,
+        gone: Sequence[Placed],
+        settled: Sequence[Destination],
+        source: str,
+        now: float,
+    ) -> str | None:
+        """Give the node to which a pod's replacement would go; None if there is room on no other."""
+        pod = _replacement(mover.pod)
+        profile = self._profiles.get(pod.spec.scheduler_name, self._profile)
+        state = CycleState()
+        state.write(Moment(now))
+        with Course(profile.scheduler_name) as course:
+            state.write(course)
+            snapshot, verdict = self._cycle.judge(profile, pod, state)
+            if not verdict.filters:
+                return None
+            state = _as_if(verdict.filters, state, pod, snapshot, gone, settled)
+            fits = np.zeros(len(snapshot), np.bool_)
+            for rows in self._open_to(pod, state, snapshot, verdict, source):
+                whatif = WhatIf(verdict.filters, state, pod, snapshot, rows)
+                whatif.shift(_arrivals(snapshot, rows, settled), 1)
+                fits[rows[whatif.judge().fits]] = True
+                if fits.any():
+                    break
+            chosen = self._cycle.prefer(profile, pod, state, snapshot, replace(verdict, fits=fits))
+        return None if chosen is None else chosen.name
+
+    def _open_to(
+        self, pod: Pod, state: CycleState, snapshot: Snapshot, verdict: Verdict, source: str
+    ) -> Iterator[Rows]:
+        """Give nodes with room for a pod beside all locks, a few at a time, those with the most first."""
+        wanted = snapshot.wanted(pod.requests)
+        fits = snapshot.free_for(wanted, beside_locks=True)
+        fits &= _sound(verdict.filters, state, pod, snapshot)
+        fits &= ~snapshot.called({source, *self._cache.nominator.nodes})
+        rows = fits.nonzero()[0]
+        spare = snapshot.multiples(wanted, beside_locks=True)[rows]
+        rows = rows[np.lexsort((snapshot.traits.name_rank[rows], -spare))]
+        for start in range(0, min(len(rows), _MOST_DESTINATIONS), _DESTINATIONS):
+            yield np.sort(rows[start : start + _DESTINATIONS])
+
+
+_Choice = tuple[tuple[float, float, float, int, tuple[int, ...]], _Site, Sequence[Placed]]
+"""A set of pods that takes away what is lacking, with what it costs."""
+
+
+def _sets(case: _Case, site: _Site, size: int) -> Iterator[_Choice]:
+    """Give the sets of so many pods of a node that take what the lock lacks, some of the cheapest."""
+    useful = np.minimum(site.amounts, np.maximum(site.lacking, 0))
+    usefulness = (useful / np.maximum(site.lacking, 1)).sum(axis=1)
+    order = np.argsort(-usefulness, kind="stable")[: _PODS[size]]
+    if len(order) < size:
+        return
+    sets = order[_combinations(len(order), size)]
+    sets = sets[(site.amounts[sets].sum(axis=1) >= site.lacking).all(axis=1)]
+    if not len(sets):
+        return
+    priority = np.array([each.pod.spec.priority for each in site.pods])[sets]
+    weight = np.array([_weight(case, each) for each in site.pods])[sets].sum(axis=1)
+    highest, total = priority.max(axis=1), priority.sum(axis=1)
+    rank = int(case.snapshot.traits.name_rank[site.row])
+    for index in np.lexsort((weight, total, highest))[:_SETS_A_NODE].tolist():
+        places = tuple(sorted(sets[index].tolist()))
+        cost = (float(highest[index]), float(total[index]), float(weight[index]))
+        yield (*cost, rank, places), site, [site.pods[place] for place in places]
+
+
+@lru_cache(maxsize=256)
+def _combinations(count: int, size: int) -> Rows:
+    return np.array(list(combinations(range(count), size)), np.intp)
+
+
+def _sound(filters: Sequence[Filter], state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
+    """Tell which nodes a pod fits as far as room is not concerned."""
+    sound: Mask = np.ones(len(snapshot), np.bool_)
+    for plugin in filters:
+        if not plugin.heeds_room:
+            sound &= plugin.filter(state, pod, snapshot)
+    return sound
+
+
+def _as_if(
+    filters: Sequence[Filter],
+    state: CycleState,
+    pod: Pod,
+    snapshot: Snapshot,
+    gone: Collection[Placed],
+    settled: Sequence[Destination],
+) -> CycleState:
+    """Have the state of filters count some pods as gone, and others as where they are going."""
+    state = state.clone()
+    for plugin in filters:
+        if isinstance(plugin, PreFilter):
+            for each in gone:
+                plugin.remove_pod(state, pod, each, snapshot)
+            for other, name in settled:
+                plugin.add_pod(state, pod, Placed(other, name, assumed=True), snapshot)
+    return state
+
+
+def _replacement(pod: Pod) -> Pod:
+    """Give the pod that a controller makes for one that is gone."""
+    meta = msgspec.structs.replace(pod.metadata, uid=f"{pod.uid}-replaced")
+    spec = msgspec.structs.replace(pod.spec, node_name="")
+    return Pod(metadata=meta, spec=spec, status=PodStatus())
+
+
+def _arrivals(snapshot: Snapshot, rows: Rows, settled: Sequence[Destination]) -> Amounts:
+    """Sum what pods on their way take of some nodes, as rows for `WhatIf.shift`."""
+    amounts = np.zeros((len(rows), 2 * len(snapshot.resources) + 2), np.int64)
+    for pod, name in settled:
+        amounts[rows == snapshot.row(name)] += _taken(snapshot, [pod])[0]
+    return amounts
+
+
+def _taken(snapshot: Snapshot, pods: Sequence[Pod]) -> Amounts:
+    """Sum what pods take, as the one row for `WhatIf.shift`."""
+    width = len(snapshot.resources)
+    amounts = np.zeros((1, 2 * width + 2), np.int64)
+    for pod in pods:
+        amounts[0, :width] += snapshot.vector(pod.requests)
+        amounts[0, 2 * width :] += pod.nonzero
+    return amounts
+
+
+def _weight(case: _Case, placed: Placed) -> float:
+    """Tell how large a pod is beside a lock: the sum of its shares in what that wants."""
+    vector = case.snapshot.vector(placed.pod.requests)
+    return sum(int(vector[column]) / units for column, units in case.wanted)

@@ -1,0 +1,72 @@
+"""Lets pods that were bound before the operator started claim their locks."""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable
+
+from tidelock.cluster.cache import Cache, Placed
+from tidelock.ledger.ledger import Book
+from tidelock.ledger.owners.matching import owner_names
+from tidelock.scheduler.core.bound_owners import look_for_owner
+
+
+class Backlog:
+    """The pods that may have taken locks for any pod of their workload, and are yet to be heard.
+
+    A pod that is compared with thousands of selectors takes 0.1 s, and a namespace may have thousands of
+    such pods. They are heard one by one, of a namespace first the one that was bound first; the namespaces
+    with the least to do come first. Until then what their locks hold may be in use already, so nodes with
+    these are not judged.
+    """
+
+    def __init__(self, book: Book, cache: Cache) -> None:
+        self._book = book
+        self._cache = cache
+        self._left: dict[str, deque[Placed]] = {}  # the pods of a namespace, in their order
+        self._nodes: defaultdict[str, list[str]] = defaultdict(list)  # with locks of a namespace
+        self._awaited = Counter[str]()  # of how many namespaces that are left a node has locks
+
+    def __bool__(self) -> bool:
+        """Whether any pod is left."""
+        return bool(self._left)
+
+    def awaits(self, node_name: str) -> bool:
+        """Whether a node has locks that pods may use which are yet to be heard."""
+        return self._awaited[node_name] > 0
+
+    def gather(self, now: float) -> None:
+        """Have the pods that locks name claim these, and line up those that may have taken others."""
+        locks = Counter[str]()
+        for entry in tuple(self._book.entries.values()):
+            if owner_names(entry.key, entry.reservation.spec) is None:
+                locks[entry.key.namespace] += 1
+            else:
+                with self._book.isolated("owners", "Reservation", entry.reservation.meta, now):
+                    look_for_owner(self._book, self._cache, entry, now)
+        lines = {namespace: self._line(namespace) for namespace in locks}
+        least_first = sorted(
+            locks, key=lambda namespace: (locks[namespace] * len(lines[namespace]), namespace)
+        )
+        self._left = {namespace: lines[namespace] for namespace in least_first if lines[namespace]}
+        for node_name in self._book.rooms.nodes_with_locks():
+            for namespace in {entry.key.namespace for entry in self._book.rooms.held_on(node_name)}:
+                if namespace in self._left:
+                    self._nodes[namespace].append(node_name)
+                    self._awaited[node_name] += 1
+
+    def hear_one(self, now: float) -> Iterable[str]:
+        """Hear the next pod, and return the nodes that can be judged since then."""
+        namespace, line = next(iter(self._left.items()))
+        placed = self._cache.get(line.popleft().pod.uid)
+        if placed is not None and not placed.assumed:
+            with self._book.isolated("owners", "Pod", placed.pod.meta, now):
+                self._book.hear_bound(placed.pod, placed.node_name, now)
+        if line:
+            return ()
+        del self._left[namespace]
+        nodes = self._nodes.pop(namespace, [])
+        self._awaited.subtract(nodes)
+        return [node_name for node_name in nodes if not self.awaits(node_name)]
+
+    def _line(self, namespace: str) -> deque[Placed]:
+        bound = [placed for placed in self._cache.pods_in(namespace) if not placed.assumed]
+        return deque(sorted(bound, key=lambda placed: (placed.pod.bound_at, placed.pod.key)))

@@ -1,0 +1,102 @@
+"""A cluster that stands still: the objects of one list in the decider that serves a live one.
+
+What is then decided is what would be: nothing is written, and nobody else hears of it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import msgspec
+
+from tidelock.cluster.lister import Lister
+from tidelock.framework.config import Configuration
+from tidelock.model.pods import Pod
+from tidelock.scheduler.core.decider import Decider
+from tidelock.scheduler.informers.event_handlers import Feed
+from tidelock.scheduler.informers.informers import OTHERS, OWN, decoder_of
+
+
+class _Sink(Protocol):
+    def upsert(self, old: Any, new: Any) -> None: ...
+
+    def synced(self) -> None: ...
+
+
+class _Stopped:
+    """A clock that stands still."""
+
+    def __init__(self, instant: float) -> None:
+        self._instant = instant
+
+    def now(self) -> float:
+        """Give the one instant."""
+        return self._instant
+
+    def monotonic(self) -> float:
+        """Give the one instant."""
+        return self._instant
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """The decider of a cluster as it was at an instant, in seconds since the epoch.
+
+    `unreadable` names the objects that are not used, as a part that decisions need can't be read.
+    """
+
+    decider: Decider
+    feed: Feed
+    now: float
+    unreadable: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls,
+        configuration: Configuration,
+        objects: Mapping[str, Iterable[bytes | msgspec.Raw]],
+        now: float,
+        without: str = "",
+    ) -> "Picture":
+        """Take over the JSON of objects, by `nodes`, `pods`, `reservations` and the fields of Objects.
+
+        What is not among them counts as listed and empty. The pod with the uid `without` is left out, so
+        that it can be judged as one that is still to come.
+
+        Raises:
+            ConfigurationError: a profile can't be made as it is configured.
+
+        """
+        decider = Decider(configuration)
+        listers: dict[str, Lister[Any]] = {name: getattr(decider.objects, name) for name in (*OTHERS, *OWN)}
+        feed = Feed(
+            decider.cache,
+            decider.book,
+            decider.queue,
+            decider.waiting_pods,
+            _Stopped(now),
+            lambda: None,
+            listers,
+        )
+        picture = cls(decider, feed, now)
+        sinks: dict[str, _Sink] = {
+            **feed.others,
+            "nodes": feed.nodes,
+            "pods": feed.pods,
+            "reservations": feed.reservations,
+        }
+        for name, sink in sinks.items():
+            decode = decoder_of(name)
+            for raw in objects.get(name, ()):
+                try:
+                    decoded = decode(raw)
+                except ValueError as error:  # it has no name
+                    picture.unreadable.append(f"{name} without a name: {error}")
+                    continue
+                if decoded.meta.unreadable:
+                    picture.unreadable.append(f"{name} {decoded.meta.key}: {decoded.meta.unreadable}")
+                if not without or not isinstance(decoded, Pod) or decoded.uid != without:
+                    sink.upsert(None, decoded)
+            sink.synced()
+        decider.book.advance(now)
+        return picture

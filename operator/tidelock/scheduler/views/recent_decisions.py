@@ -1,0 +1,91 @@
+"""The last decisions, for people to read.
+
+One is kept of each kind about each pod and lock, the newest: who is refused every second has one line.
+"""
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from tidelock.ledger.ledger import Change
+from tidelock.ledger.lifecycle.transitions import Event
+from tidelock.ledger.reservation_info import Entry
+from tidelock.model.api.reservation import Phase
+from tidelock.model.meta import Key
+from tidelock.scheduler.core.cycle import Assumed
+from tidelock.scheduler.core.decider import Unschedulable
+
+MOST = 200
+"""How many decisions are kept for the web view."""
+_LONGEST_TEXT = 1024
+
+Kind = Literal["Pod", "Reservation"]
+
+
+class Decision(NamedTuple):
+    """What was decided of a pod or a lock.
+
+    Attributes:
+        at: seconds since the epoch.
+        kind: what it is about.
+        key: its namespace and name.
+        verdict: `Scheduled`, `Unschedulable` or `Error` of a pod; of a lock the phase that it has since.
+        node: where there is room for it; empty if there is none, or the lock is over.
+        why: the reasons, if it is not just that there is room.
+
+    """
+
+    at: float
+    kind: Kind
+    key: Key
+    verdict: str
+    node: str = ""
+    why: str = ""
+
+
+class Recent:
+    """The last `most` decisions; noting one takes a microsecond or two, or nothing where none is kept."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._decisions: dict[tuple[Kind, Key, str], Decision] = {}
+
+    def __iter__(self) -> Iterator[Decision]:
+        """Yield the decisions, the newest first; of those of one instant, the last that was noted."""
+        noted = reversed(self._decisions.values())
+        return iter(sorted(noted, key=lambda decision: decision.at, reverse=True))
+
+    def placed(self, assumed: Assumed, now: float) -> None:
+        """Note that a pod has got a node, to which it is being bound."""
+        self._note(Decision(now, "Pod", assumed.pod.key, "Scheduled", assumed.node_name))
+
+    def refused(self, outcome: Unschedulable, now: float) -> None:
+        """Note that a pod has got none, or that it could not be bound after all."""
+        verdict = "Error" if outcome.refusal.error else "Unschedulable"
+        self._note(Decision(now, "Pod", outcome.waiting.pod.key, verdict, why=outcome.refusal.message))
+
+    def changed(self, change: Change, entry: Entry | None) -> None:
+        """Note what has become of a lock; a claim is its pod's own decision."""
+        if change.event is Event.CLAIM:
+            return
+        active = change.phase is Phase.ACTIVE and entry is not None and entry.uid == change.meta.uid
+        node = entry.node if active and entry is not None else ""
+        why = "" if change.event is Event.ADMIT else f"{change.reason}: {change.message}"
+        self._note(Decision(change.at, "Reservation", change.meta.key, change.phase.value, node, why))
+
+    def waits(self, entry: Entry, refused_at: float) -> None:
+        """Note why a lock has no room, if it has been tried and has none, since an instant."""
+        if entry.phase is Phase.PENDING and entry.tried:
+            at = max(refused_at, entry.pending_since)
+            why = f"{entry.reason}: {entry.message}"
+            self._note(Decision(at, "Reservation", entry.key, entry.phase.value, why=why))
+
+    def _note(self, decision: Decision) -> None:
+        if not self._most:
+            return
+        if len(decision.why) > _LONGEST_TEXT:
+            decision = decision._replace(why=decision.why[: _LONGEST_TEXT - 1] + "…")
+        key = (decision.kind, decision.key, decision.verdict)
+        self._decisions.pop(key, None)  # so that it goes to the end
+        self._decisions[key] = decision
+        if len(self._decisions) > self._most:
+            del self._decisions[next(iter(self._decisions))]
