@@ -30,7 +30,7 @@ from devcluster.binders import webhook_configuration
 from devcluster.identity import EXTENDER, SYSTEM_NAMESPACE, operator_kubeconfig
 from devcluster.loopback import HOST, free_ports
 from devcluster.output import say
-from tidelock.binders.keeper import CONFIGURATION, SECRETS
+from tidelock.binders.certificate_rotator import CONFIGURATION, SECRETS
 from tidelock.binders.tokens import ADMISSION_PATH
 from tidelock.kube.client import PODS, RESERVATIONS, WEBHOOKS, KubeClient
 

@@ -9,11 +9,11 @@ from typing import Any, Literal, NoReturn
 
 import kopf
 
-from tidelock.binders.arrivals import Arrivals
+from tidelock.binders.admission_check import Guard
+from tidelock.binders.certificate_rotator import Keeper
 from tidelock.binders.endpoint import SERVICE, Endpoint
-from tidelock.binders.guard import Guard
-from tidelock.binders.keeper import Keeper
 from tidelock.binders.server import Door
+from tidelock.binders.unbound_pods import Arrivals
 from tidelock.clock import Clock
 from tidelock.framework.config import Configuration
 from tidelock.handlers import lifecycle, supervision, waterlevels
@@ -32,9 +32,9 @@ from tidelock.kube.lease import Leadership
 from tidelock.kube.skew import watch_skew
 from tidelock.kube.watch import Reflector
 from tidelock.listening import ListenError
+from tidelock.load.cooperative import AT_LEISURE, in_slices
 from tidelock.load.loop import LoadLoop
 from tidelock.load.metrics import LoadMetrics
-from tidelock.load.slices import AT_LEISURE, in_slices
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.reservation_group import decode_group
 from tidelock.model.reservation_quote import decode_quote

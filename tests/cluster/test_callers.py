@@ -19,7 +19,7 @@ from devcluster.identity import EXTENDER, SYSTEM_NAMESPACE, operator_kubeconfig,
 from devcluster.loopback import HOST, free_ports
 from tidelock import main
 from tidelock.binders import server, tokens
-from tidelock.binders.keeper import CONFIGURATION, Keeper
+from tidelock.binders.certificate_rotator import CONFIGURATION, Keeper
 from tidelock.binders.tokens import TOKEN_PATH
 from tidelock.clock import SystemClock
 from tidelock.kube.client import WEBHOOKS, KubeClient

@@ -21,8 +21,8 @@ from devcluster.identity import BASE, EXTENDER, MANIFESTS, OVERLAYS, SYSTEM_NAME
 from devcluster.loopback import Health
 from installation.rendering import EVERYTHING, FOREIGN, Charted
 from tidelock import __version__
+from tidelock.binders.certificate_rotator import CONFIGURATION, WEBHOOK_NAMES
 from tidelock.binders.endpoint import SERVICE
-from tidelock.binders.keeper import CONFIGURATION, WEBHOOK_NAMES
 from tidelock.kube.client import PODS
 from tidelock.settings import Settings
 

@@ -17,7 +17,7 @@ from faults.hasty import awaiting_answer
 from faults.history import RESOURCES, Json, Record
 from faults.plan import Plan, Step
 from faults.story import Action, Story
-from tidelock.binders.keeper import CONFIGURATION
+from tidelock.binders.certificate_rotator import CONFIGURATION
 from tidelock.kube.client import WEBHOOKS, Resource
 from tidelock.kube.errors import AlreadyExists, ApiError
 from tidelock.kube.lease import LEASES

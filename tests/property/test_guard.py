@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import SCHEDULER, Json, node, pod_json
-from tidelock.binders.arrivals import Arrivals
-from tidelock.binders.guard import UNSEEN_SECONDS, Guard
+from tidelock.binders.admission_check import UNSEEN_SECONDS, Guard
+from tidelock.binders.unbound_pods import Arrivals
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.scheduler.core.cycle import Assumed

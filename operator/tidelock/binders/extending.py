@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from tidelock.binders.guard import Guard
+from tidelock.binders.admission_check import Guard
 from tidelock.model.pods import Pod, decode_pod
 
 _MOST_POINTS = 10

@@ -15,13 +15,13 @@ from typing import NoReturn
 
 from aiohttp import web
 
-from tidelock.binders.arrivals import Arrivals
+from tidelock.binders.admission_check import Guard
+from tidelock.binders.certificate_rotator import Keeper
 from tidelock.binders.endpoint import Endpoint
 from tidelock.binders.extending import VERBS, BadRequestError, Verb
-from tidelock.binders.guard import Guard
-from tidelock.binders.keeper import Keeper
 from tidelock.binders.reviews import BadReviewError, Question, answer, read_review
 from tidelock.binders.tokens import ADMISSION_PATH
+from tidelock.binders.unbound_pods import Arrivals
 from tidelock.clock import Clock
 from tidelock.isolation import Isolation
 from tidelock.kube.client import PODS, KubeClient

@@ -10,9 +10,9 @@ import msgspec
 import typer
 
 from tidelock.binders.tokens import TOKEN_PATH
-from tidelock.cli.connect import Session, Target, ask
 from tidelock.cli.locks import Seen
 from tidelock.cli.options import Context, Format, Kubeconfig, Output
+from tidelock.cli.session import Session, Target, ask
 from tidelock.cli.tables import Table, show, show_plain, span
 from tidelock.cli.water import measured
 from tidelock.clock import SystemClock

@@ -4,11 +4,11 @@ from typing import Annotated, Any
 
 import typer
 
-from tidelock.cli.connect import Failure, Session, Target, ask
-from tidelock.cli.following import settling
 from tidelock.cli.locks import Seen
 from tidelock.cli.options import Context, Format, Kubeconfig, Namespace, Output
+from tidelock.cli.session import Failure, Session, Target, ask
 from tidelock.cli.tables import show, show_plain
+from tidelock.cli.watch import settling
 from tidelock.kube.client import RESERVATIONS
 from tidelock.kube.errors import Conflict, NotFound
 from tidelock.model.reservation import Reservation, decode_reservation

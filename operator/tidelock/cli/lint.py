@@ -8,9 +8,9 @@ import msgspec
 import typer
 from pydantic import ValidationError
 
-from tidelock.cli.connect import Failure, Session, Target, apply_dry_run, ask
 from tidelock.cli.documents import Document, read_documents
 from tidelock.cli.options import Context, File, Format, Kubeconfig, Namespace, Output
+from tidelock.cli.session import Failure, Session, Target, apply_dry_run, ask
 from tidelock.cli.tables import show, show_plain
 from tidelock.framework.config_file import invalid, problem_text
 from tidelock.kube.client import (

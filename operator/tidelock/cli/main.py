@@ -20,7 +20,7 @@ from tidelock.cli import (
     top,
     why,
 )
-from tidelock.cli.connect import Failure
+from tidelock.cli.session import Failure
 from tidelock.model.printable import printable
 
 _PROGRAM = "kubectl-tidelock"

@@ -9,7 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from tidelock.cli.asking import (
+from tidelock.cli.documents import Document, read_documents
+from tidelock.cli.options import Format, Kubeconfig, Namespace, Output
+from tidelock.cli.options_spec import (
     Instead,
     Node,
     Priority,
@@ -19,11 +21,9 @@ from tidelock.cli.asking import (
     refuse_unsound,
     seconds,
 )
-from tidelock.cli.connect import Failure, Session, Target, create, reach
-from tidelock.cli.documents import Document, read_documents
-from tidelock.cli.following import settling
-from tidelock.cli.options import Format, Kubeconfig, Namespace, Output
+from tidelock.cli.session import Failure, Session, Target, create, reach
 from tidelock.cli.tables import Table, show, show_plain, span
+from tidelock.cli.watch import settling
 from tidelock.kube.client import RESERVATIONQUOTES, RESERVATIONS
 from tidelock.kube.errors import NotFound
 from tidelock.model.api.reservation import Ask

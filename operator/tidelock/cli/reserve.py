@@ -10,7 +10,10 @@ import msgspec
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from tidelock.cli.asking import (
+from tidelock.cli.documents import Document, read_documents
+from tidelock.cli.locks import Seen, amounts
+from tidelock.cli.options import Context, Format, Kubeconfig, Namespace, Output
+from tidelock.cli.options_spec import (
     Instead,
     Node,
     Priority,
@@ -21,12 +24,9 @@ from tidelock.cli.asking import (
     refuse_unsound,
     seconds,
 )
-from tidelock.cli.connect import Failure, Session, Target, ask, create
-from tidelock.cli.documents import Document, read_documents
-from tidelock.cli.following import settling
-from tidelock.cli.locks import Seen, amounts
-from tidelock.cli.options import Context, Format, Kubeconfig, Namespace, Output
+from tidelock.cli.session import Failure, Session, Target, ask, create
 from tidelock.cli.tables import show, show_plain, tell, terminal
+from tidelock.cli.watch import settling
 from tidelock.kube.client import RESERVATIONS
 from tidelock.kube.errors import AlreadyExists
 from tidelock.model.api.reservation import Phase

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import typer
 
-from tidelock.cli.connect import Failure, Session, Target, apply_dry_run, ask, create
+from tidelock.cli.cluster_state import World, configuration_of, look
 from tidelock.cli.documents import Document, read_documents
 from tidelock.cli.options import (
     Context,
@@ -18,8 +18,8 @@ from tidelock.cli.options import (
     Output,
     SchedulerConfig,
 )
+from tidelock.cli.session import Failure, Session, Target, apply_dry_run, ask, create
 from tidelock.cli.tables import Table, show, show_plain
-from tidelock.cli.world import World, configuration_of, look
 from tidelock.clock import SystemClock
 from tidelock.framework.config import Configuration
 from tidelock.kube.client import PODS, RESERVATIONS

@@ -8,11 +8,11 @@ import msgspec
 import typer
 from rich.live import Live
 
-from tidelock.cli.connect import Session, Target, ask
-from tidelock.cli.following import News, followed
 from tidelock.cli.locks import Seen, amounts
 from tidelock.cli.options import Context, Everywhere, Format, Kubeconfig, Namespace, Output
+from tidelock.cli.session import Session, Target, ask
 from tidelock.cli.tables import Table, lines_of, parts_of, show, show_plain, span, terminal
+from tidelock.cli.watch import News, followed
 from tidelock.clock import SystemClock
 from tidelock.kube.client import RESERVATIONS, WATERLEVELS
 from tidelock.kube.errors import Forbidden, NotFound

@@ -9,10 +9,10 @@ from typing import Annotated
 import msgspec
 import typer
 
-from tidelock.cli.asking import seconds
-from tidelock.cli.connect import Failure, Session, Target, ask
 from tidelock.cli.locks import Seen, amounts
 from tidelock.cli.options import Context, Everywhere, Format, Kubeconfig, Namespace, Output
+from tidelock.cli.options_spec import seconds
+from tidelock.cli.session import Failure, Session, Target, ask
 from tidelock.cli.tables import show, show_plain, span
 from tidelock.clock import SystemClock
 from tidelock.kube.client import RESERVATIONS

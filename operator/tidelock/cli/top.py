@@ -8,11 +8,11 @@ from typing import Any, NoReturn
 
 import typer
 
-from tidelock.cli.connect import Failure, Session, Target, ask, explained
-from tidelock.cli.following import News, followed
 from tidelock.cli.options import Context, Everywhere, Kubeconfig, Namespace
-from tidelock.cli.overview import World
+from tidelock.cli.session import Failure, Session, Target, ask, explained
 from tidelock.cli.tables import span
+from tidelock.cli.top_tables import World
+from tidelock.cli.watch import News, followed
 from tidelock.clock import Clock, SystemClock
 from tidelock.kube.client import NODES, PODS, RESERVATIONS, WATERLEVELS
 from tidelock.kube.errors import ApiError, Gone, NotFound, Unreachable
@@ -44,7 +44,7 @@ def command(
 
 
 async def _top(session: Session, *, everywhere: bool) -> int:
-    from tidelock.cli.live import Top, View  # noqa: PLC0415 -- textual is slow to import, and needed here alone
+    from tidelock.cli.top_app import Top, View  # noqa: PLC0415 -- textual is slow to import, and needed here alone
 
     needed = (NODES, PODS, RESERVATIONS)  # whatever is in the way is told before the screen hides it
     await asyncio.gather(*(session.client.get(each.collection(), {"limit": "1"}) for each in needed))

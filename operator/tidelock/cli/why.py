@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from tidelock.cli.connect import Failure, Session, Target, ask
+from tidelock.cli.cluster_state import World, configuration_of, look
 from tidelock.cli.locks import Seen, amounts
 from tidelock.cli.options import (
     Context,
@@ -17,9 +17,9 @@ from tidelock.cli.options import (
     Output,
     SchedulerConfig,
 )
+from tidelock.cli.session import Failure, Session, Target, ask
 from tidelock.cli.tables import Table, show, show_plain
 from tidelock.cli.water import measured, staleness_of
-from tidelock.cli.world import World, configuration_of, look
 from tidelock.clock import SystemClock
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.config import Configuration

@@ -7,8 +7,8 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from tidelock.load.cooperative import paced
 from tidelock.load.history import History, Sample
-from tidelock.load.slices import paced
 from tidelock.load.source import Reading, Use
 from tidelock.model.meta import Key
 from tidelock.model.usage_annotations import (

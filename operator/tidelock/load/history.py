@@ -10,7 +10,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tidelock.load.slices import paced
+from tidelock.load.cooperative import paced
 from tidelock.model.usage_annotations import WINDOW_SECONDS, WindowName
 
 Floats = npt.NDArray[np.float64]

@@ -26,14 +26,14 @@ from tidelock.load.annotator import (
     hot_value,
     workload_resource,
 )
+from tidelock.load.cooperative import AT_LEISURE, in_slices, paced
 from tidelock.load.estimate import Identify, Subject
+from tidelock.load.garbage_collection import LOOK_SECONDS, Leftovers
 from tidelock.load.groups import Group, members
-from tidelock.load.leftovers import LOOK_SECONDS, Leftovers
 from tidelock.load.metrics import LoadMetrics
 from tidelock.load.metrics_server import MetricsServerSource
 from tidelock.load.prometheus import PrometheusSource, Queries, anonymous_access
-from tidelock.load.seeds import stored_uses
-from tidelock.load.slices import AT_LEISURE, in_slices, paced
+from tidelock.load.restore import stored_uses
 from tidelock.load.source import Reading, Source, SourceError, Use
 from tidelock.load.status import METRICS_STALE, Census, aspects, render
 from tidelock.load.workloads import Workloads

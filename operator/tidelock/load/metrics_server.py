@@ -8,7 +8,7 @@ import msgspec
 
 from tidelock.kube.client import Resource
 from tidelock.kube.errors import ApiError, MalformedAnswer, Unreachable
-from tidelock.load.slices import in_slices, paced
+from tidelock.load.cooperative import in_slices, paced
 from tidelock.load.source import (
     Capacities,
     Reading,

@@ -24,7 +24,7 @@ from typing import NamedTuple, TypeVar
 import aiohttp
 import msgspec
 
-from tidelock.load.slices import AT_LEISURE, in_slices, paced
+from tidelock.load.cooperative import AT_LEISURE, in_slices, paced
 from tidelock.load.source import Reading, SourceError, Trouble, Use, cores, percent, size
 from tidelock.model.meta import Key
 from tidelock.model.nesting import bounded

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from tidelock.load.seeds import Stored
+from tidelock.load.restore import Stored
 from tidelock.model.meta import OwnerReference
 from tidelock.model.usage_annotations import PodUsage, WorkloadKey, WorkloadUses
 

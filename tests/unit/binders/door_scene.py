@@ -16,11 +16,11 @@ from builders import Json, node, pod_json
 from devcluster.keys import Keys
 from devcluster.loopback import HOST
 from isolating import Isolating
-from tidelock.binders.arrivals import Arrivals
+from tidelock.binders.admission_check import Guard
+from tidelock.binders.certificate_rotator import Keeper
 from tidelock.binders.endpoint import SERVICE, Endpoint
-from tidelock.binders.guard import Guard
-from tidelock.binders.keeper import Keeper
 from tidelock.binders.server import Door
+from tidelock.binders.unbound_pods import Arrivals
 from tidelock.clock import SystemClock
 from tidelock.model.meta import Key
 from tidelock.telemetry import Telemetry

@@ -11,7 +11,7 @@ from builders import Json, pod, pod_json
 from devcluster.keys import Keys, make_keys
 from devcluster.loopback import HOST
 from tidelock.binders import server
-from tidelock.binders.guard import UNSEEN_SECONDS
+from tidelock.binders.admission_check import UNSEEN_SECONDS
 from tidelock.kube.errors import ServerError
 from tidelock.listening import ListenError
 from unit.binders.door_scene import DoorScene

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from builders import NOW, TOO_DEEP, Json, node, node_json, pod_json
+from tidelock.binders.admission_check import Guard
 from tidelock.binders.extending import VERBS, BadRequestError
-from tidelock.binders.guard import Guard
 from tidelock.model.pods import decode_pod
 from unit.scheduler.machinery import Core
 

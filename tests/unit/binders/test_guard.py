@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from builders import NOW, encode, node, pod, pod_json
-from tidelock.binders.arrivals import Arrivals
-from tidelock.binders.guard import CHOOSING_SECONDS, UNSEEN_SECONDS, Filtered, Guard
+from tidelock.binders.admission_check import CHOOSING_SECONDS, UNSEEN_SECONDS, Filtered, Guard
+from tidelock.binders.unbound_pods import Arrivals
 from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant

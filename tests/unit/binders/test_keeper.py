@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from devcluster.keys import make_keys
+from tidelock.binders.certificate_rotator import WEBHOOK_NAMES, ClientsError, Keeper
 from tidelock.binders.certificates import LIFETIME
-from tidelock.binders.keeper import WEBHOOK_NAMES, ClientsError, Keeper
 from tidelock.binders.tokens import LIFETIME as LIFETIME_OF_TOKENS
 from tidelock.binders.tokens import OVERLAP
 from tidelock.kube.errors import Conflict, NotFound, ServerError

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from builders import NOW, Json, encode, level, node_json, pod_json, reservation_json
-from tidelock.cli.world import World
+from tidelock.cli.cluster_state import World
 from tidelock.model.instants import format_instant
 from tidelock.model.reservation import Reservation, decode_reservation
 

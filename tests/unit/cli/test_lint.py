@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 
 from builders import reservation_json
-from tidelock.cli.connect import Failure
 from tidelock.cli.documents import Document, read_documents
 from tidelock.cli.lint import Finding, problems_of, report
+from tidelock.cli.session import Failure
 from unit.cli.screens import assert_screen
 
 SAMPLES = Path(__file__).parents[3] / "manifests" / "samples"

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from builders import NOW, Json, encode, level, node, node_json, water_level
-from tidelock.cli.overview import (
+from tidelock.cli.top_tables import (
     LockLine,
     LockSort,
     NodeSort,

@@ -3,10 +3,10 @@ from typing import Any
 import pytest
 
 from builders import NOW, node_json, pod, pod_json, reservation
-from tidelock.cli.connect import Failure
+from tidelock.cli.cluster_state import World, configuration_of
 from tidelock.cli.documents import Document
+from tidelock.cli.session import Failure
 from tidelock.cli.simulate import Played, play, screen, shapes_of
-from tidelock.cli.world import World, configuration_of
 from unit.cli.scenes import active_json, world
 from unit.cli.screens import assert_screen
 

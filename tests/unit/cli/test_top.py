@@ -10,8 +10,8 @@ from textual.app import App
 from textual.pilot import Pilot
 
 from builders import NOW, Json, level, node
-from tidelock.cli.live import Pane, Top, View
-from tidelock.cli.overview import World
+from tidelock.cli.top_app import Pane, Top, View
+from tidelock.cli.top_tables import World
 from tidelock.model.nodes import Node
 from tidelock.model.quantities import Resources, parse_resources
 from tidelock.model.usage_annotations import NODE_LEVEL

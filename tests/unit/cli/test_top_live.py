@@ -11,7 +11,7 @@ from aiohttp import web
 
 from builders import Json, node_json, pod_json
 from tidelock.cli import top
-from tidelock.cli.connect import Session, explained
+from tidelock.cli.session import Session, explained
 from tidelock.cli.top import Cluster, following
 from tidelock.clock import SystemClock
 from tidelock.kube.client import NODES, PODS, RESERVATIONS, KubeClient

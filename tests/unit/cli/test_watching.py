@@ -9,9 +9,9 @@ import pytest
 
 from builders import Json, encode, reservation_json
 from tidelock.cli import commit, quote, reserve, status
-from tidelock.cli.connect import Session
 from tidelock.cli.documents import Document
 from tidelock.cli.locks import Seen
+from tidelock.cli.session import Session
 from tidelock.kube.client import KubeClient
 from tidelock.kube.config import load_connection
 from unit.cli.quotes import FITS, quote_json

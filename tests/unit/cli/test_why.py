@@ -3,9 +3,9 @@ from typing import Any
 import pytest
 
 from builders import NAMESPACE, NOW, node_json, pod_json, reservation_json
-from tidelock.cli.connect import Failure
+from tidelock.cli.cluster_state import World, configuration_of
+from tidelock.cli.session import Failure
 from tidelock.cli.why import Answer, answer_for, plain, screen
-from tidelock.cli.world import World, configuration_of
 from tidelock.model.meta import Key
 from unit.cli.scenes import LOCKS, active_json, raw, world
 from unit.cli.screens import assert_screen

@@ -6,10 +6,10 @@ from prometheus_client import CollectorRegistry
 import builders
 from tidelock.kube.errors import Forbidden, NotFound
 from tidelock.load.annotator import Annotator
+from tidelock.load.garbage_collection import Leftovers
 from tidelock.load.groups import Group
-from tidelock.load.leftovers import Leftovers
 from tidelock.load.metrics import LoadMetrics
-from tidelock.load.seeds import Stored
+from tidelock.load.restore import Stored
 from tidelock.load.workloads import Workloads
 from tidelock.model.api.water_level import WaterLevelSpec
 from tidelock.model.meta import ObjectMeta, OwnerReference

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from tidelock.kube.errors import Forbidden
-from tidelock.load.seeds import Stored, stored_uses
+from tidelock.load.restore import Stored, stored_uses
 from tidelock.model.meta import OwnerReference
 from tidelock.model.usage_annotations import POD_USAGE, PodUsage, Stat, WorkloadKey
 from unit.load.patches import PatchApi

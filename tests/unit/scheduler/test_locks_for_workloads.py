@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from builders import NAMESPACE, NOW, encode, node, pod, reservation_json
-from tidelock.binders.arrivals import Arrivals
-from tidelock.binders.guard import Guard
+from tidelock.binders.admission_check import Guard
+from tidelock.binders.unbound_pods import Arrivals
 from tidelock.kube.errors import Conflict, Forbidden, Unreachable
 from tidelock.ledger.reservation_info import Entry
 from tidelock.model.api.reservation import Phase

@@ -20,7 +20,8 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widgets import Footer, HelpPanel, Input, Static
 
-from tidelock.cli.overview import (
+from tidelock.cli.tables import shown
+from tidelock.cli.top_tables import (
     Grid,
     LockLine,
     LockSort,
@@ -35,7 +36,6 @@ from tidelock.cli.overview import (
     sorted_nodes,
     total,
 )
-from tidelock.cli.tables import shown
 from tidelock.model.meta import Key
 from tidelock.model.usage_annotations import Measured
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, Generic
 
-from tidelock.cli.connect import Session
+from tidelock.cli.session import Session
 from tidelock.kube.client import Resource
 from tidelock.kube.watch import Reflector, Sink, T
 from tidelock.running import background

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from tidelock.cli.connect import Failure
 from tidelock.cli.documents import Document
 from tidelock.cli.lint import problems_of
+from tidelock.cli.session import Failure
 
 Requests = Annotated[str, typer.Option("--requests", "-r", help="Room to hold.", metavar="cpu=2,memory=4Gi")]
 Node = Annotated[str, typer.Option("--node", help="Node to hold it on; default: any.", show_default=False)]

@@ -1,6 +1,6 @@
 """The pods that are not bound yet, whoever schedules them, beside what the feed makes of them."""
 
-from tidelock.binders.guard import Guard
+from tidelock.binders.admission_check import Guard
 from tidelock.clock import Clock
 from tidelock.kube.watch import Sink
 from tidelock.model.meta import Key

@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 
 from tidelock.kube.client import NODES
 from tidelock.load.annotator import Annotated, Annotator, workload_resource
+from tidelock.load.cooperative import in_slices, paced
 from tidelock.load.groups import Group, selector_of
-from tidelock.load.slices import in_slices, paced
 from tidelock.load.workloads import Known, Workloads
 from tidelock.model.nodes import Node
 from tidelock.model.usage_annotations import NODE_LEVEL

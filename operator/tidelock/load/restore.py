@@ -10,7 +10,7 @@ from tidelock.kube.client import KubeClient, Resource
 from tidelock.kube.errors import ApiError, NotFound
 from tidelock.kube.wire import parse_page
 from tidelock.load.annotator import workload_resource
-from tidelock.load.slices import in_slices, paced
+from tidelock.load.cooperative import in_slices, paced
 from tidelock.model.lenient import decode
 from tidelock.model.meta import OwnerReference
 from tidelock.model.usage_annotations import (
